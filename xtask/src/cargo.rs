@@ -1,6 +1,7 @@
 //! Runs cargo and other tools: silently on success, with their whole output on failure.
 
 use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -97,6 +98,15 @@ pub(crate) fn build(
     }
     times.record(&name, BuildTime { crates: compiled, time: step.elapsed() });
     Ok(artifacts)
+}
+
+/// Returns the program of that name among artifacts.
+pub(crate) fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
+    artifacts
+        .iter()
+        .filter(|artifact| artifact.target.is_bin() && artifact.target.name == name)
+        .find_map(|artifact| artifact.executable.clone().map(Into::into))
+        .with_context(|| format!("the build of the workspace gave no program `{name}`"))
 }
 
 /// Runs a command with inherited output, and returns whether it succeeded.

@@ -37,23 +37,27 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     if !Path::new(POSTGRESQL).is_dir() {
         apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
     }
+    unpack_into(&workspace.target().join("debian"), &PACKAGES, "packages of Debian for the tests", progress)
+}
+
+/// Unpacks packages of this release into a directory, unless they are there.
+pub(crate) fn unpack_into(installed: &Path, packages: &[&str], what: &str, progress: &Progress) -> Result<()> {
     let release = Release::current()?;
-    let installed = workspace.target().join("debian");
     // The list of what it was made from is written last.
     let list = installed.join(".packages");
-    let expected = format!("{} {}", release.codename, PACKAGES.join(" "));
+    let expected = format!("{} {}", release.codename, packages.join(" "));
     if fs::read_to_string(&list).is_ok_and(|found| found == expected) {
         return Ok(());
     }
-    let mut step = progress.step("unpacking packages of Debian for the tests");
-    let scratch = workspace.target().join("debian.new");
-    let unpacked = unpack(&PACKAGES, &release, &release.codename, &scratch, &mut step)?;
+    let mut step = progress.step(format!("unpacking {what}"));
+    let scratch = installed.with_extension("new");
+    let unpacked = unpack(packages, &release, &release.codename, &scratch, &mut step)?;
     if installed.exists() {
-        fs::remove_dir_all(&installed).with_context(|| format!("cannot remove {}", installed.display()))?;
+        fs::remove_dir_all(installed).with_context(|| format!("cannot remove {}", installed.display()))?;
     }
-    fs::rename(&unpacked, &installed).with_context(|| format!("cannot make {}", installed.display()))?;
+    fs::rename(&unpacked, installed).with_context(|| format!("cannot make {}", installed.display()))?;
     fs::write(&list, expected).with_context(|| format!("cannot write {}", list.display()))?;
     fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
-    step.done("unpacked packages of Debian into target/debian");
+    step.done(&format!("unpacked {what}"));
     Ok(())
 }

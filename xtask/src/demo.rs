@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::Artifact;
 use clap::Args;
 
 use self::host::{Exit, Host};
@@ -117,7 +116,8 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut command = workspace.cargo(workspace.root());
     command.args(["build", "--package", "mcp-resource-host-cli", "--package", "smoke-client", "--bins"]);
     let artifacts = cargo::build(command, workspace, progress, &mut step)?;
-    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke-client")? };
+    let programs =
+        Programs { host: cargo::program(&artifacts, "mcp-host")?, client: cargo::program(&artifacts, "smoke-client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)
 }
@@ -130,14 +130,6 @@ fn compile(programs: &Programs, workspace: &Workspace, progress: &Progress) {
     // What is wrong with a plugin is in the log of the server that starts next.
     let _ = cargo::capture(&mut check);
     step.done("compiled the components");
-}
-
-fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
-    artifacts
-        .iter()
-        .filter(|artifact| artifact.target.is_bin() && artifact.target.name == name)
-        .find_map(|artifact| artifact.executable.clone().map(Into::into))
-        .with_context(|| format!("the build of the workspace gave no program `{name}`"))
 }
 
 /// Returns why this copy of the repository has no history to serve, if it has none.

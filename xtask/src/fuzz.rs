@@ -7,15 +7,15 @@
 //! suffices.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
+use crate::{cargo, install};
 
 /// The version of cargo-fuzz.
 const CARGO_FUZZ: &str = "0.13.2";
@@ -38,7 +38,7 @@ impl Fuzz {
         ensure!(unknown.is_empty(), "there is no fuzz target {unknown:?}; there are {}", known.join(", "));
         let chosen = if self.targets.is_empty() { &known } else { &self.targets };
 
-        let fuzzer = install_fuzzer(workspace, progress)?;
+        let fuzzer = install::cargo_install("cargo-fuzz", CARGO_FUZZ, workspace, progress)?;
         let mut failed = Vec::new();
         for target in chosen {
             progress.print(&format!("fuzzing {target} for {} s", self.seconds));
@@ -83,20 +83,6 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Returns the path of cargo-fuzz, and installs it if needed.
-fn install_fuzzer(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
-    let root = workspace.target().join("tools").join(format!("cargo-fuzz-{CARGO_FUZZ}"));
-    let program = root.join("bin").join(if cfg!(windows) { "cargo-fuzz.exe" } else { "cargo-fuzz" });
-    if !program.is_file() {
-        let step = progress.step("installing cargo-fuzz");
-        let mut command = workspace.cargo(workspace.root());
-        command.args(["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ, "--root"]).arg(&root);
-        cargo::capture(command.arg("--target-dir").arg(root.join("build")))?;
-        step.done(format!("installed cargo-fuzz {CARGO_FUZZ} into target/tools").as_str());
-    }
-    Ok(program)
 }
 
 #[cfg(test)]

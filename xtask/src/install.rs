@@ -1,4 +1,4 @@
-//! Installs what is written in other languages: packages of npm and pip, at locked versions, below `target/`.
+//! Installs what is made by others: packages of npm and pip, and subcommands of cargo, at locked versions, below `target/`.
 //!
 //! A stamp beside each installation has the digest of its inputs, so that it is installed again only when these change.
 
@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cargo;
 use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// The minimum Node.js version of the clients and of the SDK for JavaScript.
 const MIN_NODE_VERSION: u32 = 20;
@@ -74,6 +75,20 @@ pub(crate) fn pip_install(
     stamp.set()?;
     step.done(&format!("installed {what} into {shown}"));
     Ok(())
+}
+
+/// Returns the path of a cargo subcommand of crates.io, and installs it if needed.
+pub(crate) fn cargo_install(name: &str, version: &str, workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+    let root = workspace.target().join("tools").join(format!("{name}-{version}"));
+    let program = root.join("bin").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if !program.is_file() {
+        let step = progress.step(format!("installing {name}"));
+        let mut command = workspace.cargo(workspace.root());
+        command.args(["install", name, "--locked", "--version", version, "--root"]).arg(&root);
+        cargo::capture(command.arg("--target-dir").arg(root.join("build")))?;
+        step.done(&format!("installed {name} {version} into target/tools"));
+    }
+    Ok(program)
 }
 
 /// Returns the pip of a virtual environment.

@@ -12,6 +12,7 @@ mod cargo;
 mod clients;
 mod debian;
 mod demo;
+mod dist;
 mod features;
 mod fuzz;
 mod install;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo::Demo;
+use crate::dist::Dist;
 use crate::features::Features;
 use crate::fuzz::Fuzz;
 use crate::map::Map;
@@ -75,6 +77,8 @@ enum Task {
     Plugins(Plugins),
     /// Build and run a demo: serve this repository's git history and some notes, and read them with a client
     Demo(Demo),
+    /// Build the packages of a version: a tarball, a Debian package and an image
+    Dist(Dist),
     /// Run all tests, or one part of them
     Test(Test),
     /// Lint the libraries with each of their features alone, and without any
@@ -118,6 +122,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
     match task {
         Task::Plugins(task) => task.run(&workspace, progress).map(drop),
         Task::Demo(task) => task.run(&workspace, progress),
+        Task::Dist(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),

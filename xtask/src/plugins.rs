@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Metadata, Package, PackageId};
@@ -43,6 +44,16 @@ pub(crate) struct Plugins {
 impl Plugins {
     /// Builds the providers and prints their paths.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        self.build(workspace, |_| Ok(()), progress)
+    }
+
+    /// Builds the providers by a cargo that is configured first.
+    pub(crate) fn build(
+        &self,
+        workspace: &Workspace,
+        configure: impl Fn(&mut Command) -> Result<()>,
+        progress: &Progress,
+    ) -> Result<()> {
         let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
         let providers = select(discover(&metadata, self.fixtures)?, &self.names)?;
         let toolchain = toolchain::ensure(workspace, progress)?;
@@ -51,6 +62,7 @@ impl Plugins {
         let mut step = progress.step(format!("building {}", names.join(", ")));
         let mut command = workspace.cargo(&workspace.guests());
         command.args(["build", "--release", "--target", TARGET]);
+        configure(&mut command)?;
         for provider in &providers {
             command.args(["--package", provider.package.as_str()]);
         }
@@ -70,6 +82,21 @@ impl Plugins {
             changed => format!("built {}, by {toolchain}", changed.join(", ")),
         });
         Ok(())
+    }
+
+    /// The providers that are part of every installation, those whose sources are in `plugins/` and no examples: the directory of the
+    /// package by the name of the provider.
+    pub(crate) fn included(workspace: &Workspace) -> Result<BTreeMap<String, PathBuf>> {
+        let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
+        let mut included = BTreeMap::new();
+        for package in metadata.workspace_packages() {
+            let Some(provider) = provider(package)? else { continue };
+            let manifest = package.manifest_path.as_std_path();
+            if !provider.fixture && manifest.starts_with(workspace.guests()) {
+                included.insert(provider.name, manifest.parent().unwrap_or(manifest).to_owned());
+            }
+        }
+        Ok(included)
     }
 }
 

@@ -27,6 +27,11 @@ impl Workspace {
         Ok(Self { root: root.to_owned() })
     }
 
+    /// A copy of the repository.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
     /// The repository's root.
     pub(crate) fn root(&self) -> &Path {
         &self.root

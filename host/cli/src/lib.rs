@@ -41,6 +41,7 @@ mod keyvalue;
 mod list;
 mod log_rate;
 mod logging;
+mod man;
 mod messages;
 mod new;
 mod options;
@@ -128,6 +129,7 @@ enum Command {
     Token(token::Args),
     Schema(schema::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// Runs the command that this process was started with.
@@ -238,6 +240,7 @@ fn run(
             Command::Token(args) => args.run(context),
             Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),
+            Command::Man(args) => args.run(Cli::command(), context),
         }
     });
     // A thread may still wait for standard input, which nothing ends but the end of the process.

@@ -181,9 +181,10 @@ pub struct ConfigError {
     diagnostics: Vec<Diagnostic>,
     omitted: usize,
     files: BTreeSet<PathBuf>,
-    /// The config without what the machine lacks; none if the config itself has problems.
+    /// The config without what cannot be used; none if the text cannot be parsed.
     rest: Option<Box<Config>>,
-    admin: Option<Box<Admin>>,
+    /// Whether the machine lacks something, and the config itself has no problems.
+    is_usable: bool,
     /// Whether the server itself lacks nothing.
     is_servable: bool,
 }
@@ -208,7 +209,7 @@ impl ConfigError {
             omitted: left_out,
             files: BTreeSet::new(),
             rest: None,
-            admin: None,
+            is_usable: false,
             is_servable: false,
         }
     }
@@ -222,14 +223,13 @@ impl ConfigError {
     pub(super) fn with_rest(self, rest: Config, cause: Option<Cause>) -> Self {
         let is_usable = cause != Some(Cause::Config);
         let is_servable = is_usable && cause != Some(Cause::MachineForServer);
-        let admin = rest.admin.clone();
-        Self { rest: is_usable.then(|| Box::new(rest)), admin: admin.map(Box::new), is_servable, ..self }
+        Self { rest: Some(Box::new(rest)), is_usable, is_servable, ..self }
     }
 
     /// Returns the administration listener of the config, unless that is a part of what cannot be used: for a client of a server that
     /// runs with an earlier version of the file.
     pub fn admin(&self) -> Option<&Admin> {
-        self.admin.as_deref()
+        self.rest.as_ref()?.admin.as_ref()
     }
 
     /// Returns the path of the file, as the caller named it.
@@ -254,7 +254,7 @@ impl ConfigError {
     /// or of the server itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start
     /// neither a server nor a plugin.
     pub fn config_without_secrets(&self) -> Option<&Config> {
-        self.rest.as_deref()
+        self.rest.as_deref().filter(|_| self.is_usable)
     }
 
     /// Returns the problems, in the order of the file. Never empty.

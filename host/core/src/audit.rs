@@ -117,6 +117,8 @@ pub(crate) struct AuditUsage {
     pub(crate) queued: usize,
     /// The size of the queue.
     pub(crate) limit: usize,
+    /// The last write failed.
+    pub(crate) is_failing: bool,
     /// The lines that were dropped.
     pub(crate) dropped_lines: u64,
     /// The requests that were refused.

@@ -6,34 +6,26 @@
 //! Series of a plugin exist while it is loaded. What is counted of its calls goes on when a reload replaces it; the counters of
 //! its faults, of its log, of its grants and of its response cache begin again at 0.
 
+mod plugin_families;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mcp_host_base::metrics::{Counter, Family, LastTime, Samples};
-use mcp_host_engine::plugin::{CallMetrics, Plugin, PluginUsage};
-use mcp_host_sandbox::grant_usage::{GrantUsage, OutcomeCounts};
+use mcp_host_base::metrics::{Counter, Family, LastTime};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 pub use mcp_host_engine::plugin::CallCounts;
 
+use self::plugin_families::{PLUGIN_FAMILIES, PluginFamily};
 use crate::host::Host;
-use crate::response_cache::CachedPlugin;
 use crate::watch::WatchStats;
 
 /// The states of a plugin.
 const STATES: [&str; 5] = ["ready", "loading", "failed", "suspended", "disabled"];
-
-const PLUGIN: &[&str] = &["plugin"];
-
-/// A family with a sample for each loaded plugin.
-struct PluginFamily {
-    family: Family,
-    add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt::Result,
-}
 
 const STATE: Family = Family::gauge(
     "mcp_host_plugin_state",
@@ -41,194 +33,8 @@ const STATE: Family = Family::gauge(
     "1 for the state that the plugin is in: ready, loading, failed (it could not be loaded), suspended (its circuit breaker is open), disabled.",
 );
 
-/// The families of loaded plugins.
-const PLUGIN_FAMILIES: [PluginFamily; 26] = [
-    metric(
-        Family::counter(
-            "mcp_host_plugin_calls_total",
-            &["plugin", "function", "outcome"],
-            "Calls by function of the contract and outcome: ok, not-found, invalid-request, denied, cancelled, or the kind of the fault.",
-        ),
-        |plugin, samples| {
-            let mut calls = plugin.metrics().calls();
-            calls.try_for_each(|(function, outcome, count)| samples.integer(&[plugin.name(), function, outcome], count))
-        },
-    ),
-    metric(
-        Family::histogram(
-            "mcp_host_plugin_call_duration_seconds",
-            &["plugin", "function"],
-            "Durations of calls, with the wait for permits and the validation of the answer.",
-        ),
-        |plugin, samples| {
-            let mut durations = plugin.metrics().durations();
-            durations.try_for_each(|(function, durations)| samples.histogram(&[plugin.name(), function], durations))
-        },
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_faults_total",
-            &["plugin", "kind"],
-            "Faults by kind. For a limit it is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.",
-        ),
-        |plugin, samples| {
-            let faults = plugin.faults();
-            faults.iter().try_for_each(|(kind, count)| samples.integer(&[plugin.name(), kind.name()], *count))
-        },
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_last_fault_timestamp_seconds",
-            PLUGIN,
-            "When a call had a fault last, in seconds since the epoch of Unix.",
-        ),
-        |plugin, samples| match plugin.metrics().last_fault() {
-            Some(time) => samples.seconds(&[plugin.name()], time),
-            None => Ok(()),
-        },
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_last_changes_timestamp_seconds",
-            PLUGIN,
-            "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.",
-        ),
-        |plugin, samples| match plugin.metrics().last_changes() {
-            Some(time) => samples.seconds(&[plugin.name()], time),
-            None => Ok(()),
-        },
-    ),
-    metric(
-        Family::counter("mcp_host_plugin_cpu_seconds_total", PLUGIN, "Processor time of calls."),
-        |plugin, samples| samples.seconds(&[plugin.name()], plugin.metrics().cpu()),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_circuit_breaker_open",
-            PLUGIN,
-            "1 while the circuit breaker suspends the plugin.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.suspended_for().is_some())),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_circuit_breaker_openings_total",
-            PLUGIN,
-            "How often the circuit breaker opened.",
-        ),
-        |plugin, samples| counted(plugin, samples, CallMetrics::breaker_openings),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_calls_running", PLUGIN, "Calls of clients that hold a permit."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.running)),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_calls_limit",
-            PLUGIN,
-            "Permits: `limits.concurrency`, or the number of instances that `limits.memory` has room for.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.concurrency)),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_calls_waiting", PLUGIN, "Calls that wait for a permit or for an instance slot."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.waiting)),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_queue_limit",
-            PLUGIN,
-            "The number of calls that may wait for a permit: `limits.queue`.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.queue)),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_memory_bytes", PLUGIN, "Memory in use, of all instances and of answers."),
-        |plugin, samples| used(plugin, samples, |usage| usage.memory),
-    ),
-    metric(Family::gauge("mcp_host_plugin_memory_limit_bytes", PLUGIN, "`limits.memory`."), |plugin, samples| {
-        used(plugin, samples, |usage| usage.memory_limit)
-    }),
-    metric(
-        Family::counter("mcp_host_plugin_instances_created_total", PLUGIN, "Instances that were made for a call."),
-        |plugin, samples| counted(plugin, samples, CallMetrics::instances_created),
-    ),
-    metric(
-        Family::counter("mcp_host_plugin_instances_reused_total", PLUGIN, "Calls that an idle instance served."),
-        |plugin, samples| counted(plugin, samples, CallMetrics::instances_reused),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_instances_idle", PLUGIN, "Instances that are kept for later calls."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.idle_instances)),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_log_dropped_bytes_total",
-            PLUGIN,
-            "Bytes of its log that `limits.log` dropped.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| usage.dropped_log_bytes),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_response_cache_hits_total",
-            PLUGIN,
-            "Responses that were in the response cache.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_counts().hits),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_response_cache_misses_total",
-            PLUGIN,
-            "Responses that were not, and took a call.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_counts().misses),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_response_cache_bytes", PLUGIN, "Memory of the responses in the cache."),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_usage().bytes),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_response_cache_limit_bytes",
-            PLUGIN,
-            "The plugin's part of `server.response-cache`.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_usage().capacity),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_http_exchanges_total",
-            &["plugin", "outcome"],
-            "HTTP exchanges with granted origins by outcome: ok (there is a response), failed (or refused).",
-        ),
-        |plugin, samples| by_outcome(plugin, samples, |usage| usage.http),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_sql_statements_total",
-            &["plugin", "outcome"],
-            "SQL statements by outcome: ok, failed (or refused).",
-        ),
-        |plugin, samples| by_outcome(plugin, samples, |usage| usage.sql),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_sql_seconds_total",
-            PLUGIN,
-            "Time of SQL statements, with the wait for a connection.",
-        ),
-        |plugin, samples| match plugin.grant_usage() {
-            Some(usage) if !usage.sql_time.is_zero() => samples.seconds(&[plugin.name()], usage.sql_time),
-            _ => Ok(()),
-        },
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_supports_changes", PLUGIN, "1 if the provider supports change detection."),
-        |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.info().watches)),
-    ),
-];
+const REQUIRED: Family =
+    Family::gauge("mcp_host_plugin_required", &["plugin"], "1 if the server is not ready without the plugin, else 0.");
 
 const BUILD: Family = Family::gauge("mcp_host_build_info", &["version"], "1, with the version of the program.");
 const GENERATION: Family = Family::gauge(
@@ -268,6 +74,28 @@ const AUTHENTICATION_FAILURES: Family = Family::counter(
     &["reason"],
     "Requests and TLS handshakes whose credentials are not accepted, by reason.",
 );
+#[cfg(feature = "search")]
+const SEARCH_DOCUMENTS: Family =
+    Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
+#[cfg(feature = "search")]
+const SEARCH_BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text in the search index.");
+#[cfg(feature = "search")]
+const SEARCH_MISSING: Family = Family::gauge(
+    "mcp_host_search_missing",
+    &["plugin"],
+    "Resources without their text in the search index: those that could not be read, and those for which it has no room.",
+);
+#[cfg(feature = "search")]
+const SEARCH_COMPLETE: Family = Family::gauge(
+    "mcp_host_search_complete",
+    &["plugin"],
+    "1 if the search index has everything of the plugin, 0 while it is built, or if something is missing.",
+);
+const AUDIT_FAILING: Family = Family::gauge(
+    "mcp_host_audit_failing",
+    &[],
+    "1 while the audit log cannot be written, as on a full disk. What `audit.on-full` says happens once its queue is full.",
+);
 const AUDIT_QUEUE: Family =
     Family::gauge("mcp_host_audit_queue_bytes", &[], "Bytes of the audit log that wait to be written.");
 const AUDIT_QUEUE_LIMIT: Family =
@@ -279,30 +107,6 @@ const AUDIT_REFUSED: Family = Family::counter(
     &[],
     "Requests that were refused, because the audit log had no space (`audit.on-full`).",
 );
-
-const fn metric(family: Family, add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt::Result) -> PluginFamily {
-    PluginFamily { family, add }
-}
-
-/// Adds what is counted of the calls of a plugin.
-fn counted(plugin: &Plugin, samples: &mut Samples<'_>, count: fn(&CallMetrics) -> u64) -> fmt::Result {
-    samples.integer(&[plugin.name()], count(plugin.metrics()))
-}
-
-/// Adds how often a plugin has used a grant, if it has.
-fn by_outcome(plugin: &Plugin, samples: &mut Samples<'_>, of: fn(GrantUsage<'_>) -> &OutcomeCounts) -> fmt::Result {
-    let Some(counts) = plugin.grant_usage().map(of) else { return Ok(()) };
-    let outcomes = [("ok", counts.succeeded()), ("failed", counts.failed())];
-    outcomes
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .try_for_each(|(outcome, count)| samples.integer(&[plugin.name(), outcome], count))
-}
-
-/// Adds what a plugin uses.
-fn used(plugin: &Plugin, samples: &mut Samples<'_>, amount: fn(&PluginUsage) -> u64) -> fmt::Result {
-    samples.integer(&[plugin.name()], amount(&plugin.usage()))
-}
 
 fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
@@ -413,10 +217,31 @@ impl HostCollector {
             failed_logins.iter().try_for_each(|(reason, count)| samples.integer(&[reason], *count))
         })?;
         let audit = host.audit_usage();
+        AUDIT_FAILING.encode_one(encoder, u64::from(audit.is_failing))?;
         AUDIT_QUEUE.encode_one(encoder, to_u64(audit.queued))?;
         AUDIT_QUEUE_LIMIT.encode_one(encoder, to_u64(audit.limit))?;
         AUDIT_DROPPED.encode_one(encoder, audit.dropped_lines)?;
         AUDIT_REFUSED.encode_one(encoder, audit.refused_requests)
+    }
+}
+
+#[cfg(feature = "search")]
+impl HostCollector {
+    fn encode_search(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        use mcp_host_search::SearchStatus;
+
+        let searched = self.0.search_status();
+        let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {
+            family.encode(encoder, |samples| {
+                searched.iter().try_for_each(|status| samples.integer(&[&status.plugin], value(status)))
+            })
+        };
+        encode(&SEARCH_DOCUMENTS, |status| status.documents)?;
+        encode(&SEARCH_BYTES, |status| status.bytes)?;
+        encode(&SEARCH_MISSING, |status| {
+            status.omitted.saturating_add(status.failed).saturating_add(status.without_text)
+        })?;
+        encode(&SEARCH_COMPLETE, |status| u64::from(status.has_everything()))
     }
 }
 
@@ -425,8 +250,13 @@ impl Collector for HostCollector {
         self.encode_host(&mut encoder)?;
         let (states, plugins) = self.0.plugins_to_measure();
         STATE.encode(&mut encoder, |samples| {
-            states.iter().try_for_each(|(name, state)| samples.one_of(name, &STATES, state))
+            states.iter().try_for_each(|measured| samples.one_of(&measured.plugin, &STATES, measured.state))
         })?;
+        REQUIRED.encode(&mut encoder, |samples| {
+            states.iter().try_for_each(|measured| samples.integer(&[&measured.plugin], u64::from(measured.is_required)))
+        })?;
+        #[cfg(feature = "search")]
+        self.encode_search(&mut encoder)?;
         PLUGIN_FAMILIES.iter().try_for_each(|PluginFamily { family, add }| {
             family.encode(&mut encoder, |samples| plugins.iter().try_for_each(|plugin| add(plugin, samples)))
         })

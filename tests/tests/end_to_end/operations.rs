@@ -1,6 +1,7 @@
 //! Running a server: the audit log, the command line, loading, reloading, state and shutdown.
 
 mod administration;
+mod alerts;
 mod audit;
 mod cli;
 mod compilations;
@@ -17,6 +18,7 @@ mod log;
 mod metrics;
 mod missing_secrets;
 mod needs;
+mod packaging;
 mod reload;
 mod service_manager;
 mod shutdown;

@@ -236,9 +236,12 @@ impl Queue {
 
     /// Returns how much of the queue is used, and what was lost so far.
     pub(super) fn usage(&self) -> AuditUsage {
-        let used = self.state.lock().used();
+        let (queued, is_failing) = {
+            let state = self.state.lock();
+            (state.used(), state.is_failing)
+        };
         let (dropped_lines, refused_requests) = (self.dropped_lines.get(), self.refused_requests.get());
-        AuditUsage { queued: used, limit: MAX_QUEUED, dropped_lines, refused_requests }
+        AuditUsage { queued, limit: MAX_QUEUED, is_failing, dropped_lines, refused_requests }
     }
 
     /// Records that the thread has ended. Returns the losses.

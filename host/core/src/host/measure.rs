@@ -9,6 +9,13 @@ use crate::audit::AuditUsage;
 use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
 
+/// The state of a plugin, as metrics have it.
+pub(crate) struct MeasuredState {
+    pub(crate) plugin: String,
+    pub(crate) state: &'static str,
+    pub(crate) is_required: bool,
+}
+
 impl Host {
     /// Returns the numbers of calls of each loaded plugin, by duration. They go on when a reload replaces the plugin.
     pub fn call_counts(&self) -> Vec<(String, CallCounts)> {
@@ -36,10 +43,16 @@ impl Host {
         self.audit.usage()
     }
 
-    /// Returns the plugins of one generation: each with the name of its state, and those that are loaded.
-    pub(crate) fn plugins_to_measure(&self) -> (Vec<(String, &'static str)>, Vec<Arc<CachedPlugin>>) {
+    /// Returns the plugins of one generation: each with its state, and those that are loaded.
+    pub(crate) fn plugins_to_measure(&self) -> (Vec<MeasuredState>, Vec<Arc<CachedPlugin>>) {
         let now = self.generation.load();
-        let states = now.slots.iter().map(|slot| (slot.name.clone(), PluginState::of(slot).name()));
+        let is_required =
+            |name: &str| now.config.plugins.iter().any(|plugin| plugin.required && plugin.name.as_str() == name);
+        let states = now.slots.iter().map(|slot| MeasuredState {
+            plugin: slot.name.clone(),
+            state: PluginState::of(slot).name(),
+            is_required: is_required(&slot.name),
+        });
         (states.collect(), now.plugins().cloned().collect())
     }
 }

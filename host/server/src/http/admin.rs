@@ -117,7 +117,7 @@ pub async fn serve_admin(
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let AdminControls { reload, log, metrics } = controls;
-    let (metrics, log) = (Metrics::new(&host, metrics), log.map(TemporaryFilter::new));
+    let (metrics, log) = (Metrics::new(&host, &draining, metrics), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
     let (traffic, started) = (Traffic::new(&host), SystemTime::now());
     let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
@@ -241,7 +241,7 @@ impl AdminServer {
             "/livez" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.readiness(is_administrator),
             _ if from == Connection::Unencrypted => text(StatusCode::FORBIDDEN, "use https\n"),
-            "/metrics" if self.is_loopback || is_administrator => self.metrics.respond(request.headers()),
+            "/metrics" if self.is_loopback || is_administrator => self.metrics.respond(request.headers()).await,
             "/metrics" => unauthorized(),
             _ => text(
                 StatusCode::NOT_FOUND,

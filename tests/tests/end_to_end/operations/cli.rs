@@ -1,5 +1,6 @@
 //! The command line: results on standard output, everything else on standard error, and exit codes.
 
+use std::fs;
 use std::process::Stdio;
 
 use mcp_host_tests::{
@@ -313,6 +314,27 @@ async fn completions_are_given_for_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let completions = run(["completions", shell]).await.success();
         assert!(completions.text().contains("mcp-host"), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn every_command_has_a_manual_page_and_is_completed_by_each_shell() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let directory = folder.path().join("man1");
+    run(["man", directory.to_str().unwrap()]).await.success();
+    let page = fs::read_to_string(directory.join("mcp-host.1")).unwrap();
+    let commands: Vec<_> =
+        page.lines().filter_map(|line| line.strip_prefix("mcp\\-host\\-")?.strip_suffix("(1)")).collect();
+    assert!(commands.contains(&"serve"), "{page}");
+    for shell in ["bash", "fish", "zsh"] {
+        let script = run(["completions", shell]).await.success().text();
+        for command in &commands {
+            assert!(script.contains(command), "{shell} does not complete {command}");
+        }
+    }
+    for command in commands {
+        let page = fs::read_to_string(directory.join(format!("mcp-host-{command}.1"))).unwrap();
+        assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
     }
 }
 

@@ -287,6 +287,9 @@ async fn a_trace_that_begins_here_is_in_the_log_and_in_the_audit_log() {
     assert_eq!(serde_json::from_str::<Value>(line).unwrap()["trace_id"], json!(id), "{line}");
 }
 
+/// What makes a collector behave in some way.
+type Behavior<'a> = &'a dyn Fn(&Collector);
+
 #[tokio::test]
 async fn a_collector_costs_requests_nothing_whatever_it_does() {
     let folder = folder();
@@ -297,7 +300,7 @@ async fn a_collector_costs_requests_nothing_whatever_it_does() {
     let failing = |collector: &Collector| collector.answer_with(Reply::status(503));
     let away = elsewhere.url("/v1/traces");
     let redirect = move |collector: &Collector| collector.answer_with(Reply::redirect(307, &away));
-    let behaviors: [(&str, &dyn Fn(&Collector)); 5] = [
+    let behaviors: [(&str, Behavior<'_>); 5] = [
         ("silent", &silent),
         ("garbage", &garbage),
         ("endless", &endless),

@@ -1,23 +1,35 @@
 //! `/metrics`: what the host and its servers count, in the text format of OpenMetrics or in that of Prometheus, as the request accepts.
 
+#[cfg(target_os = "linux")]
+mod process;
+
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
+use mcp_host_base::metrics::Family;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::metrics::HostCollector;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::text;
 use crate::server_metrics::ServerCollector;
 
 /// The media type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text";
+
+const READY: Family = Family::gauge(
+    "mcp_host_ready",
+    &[],
+    "1 if `/readyz` answers 200, 0 while a required plugin is missing or the server shuts down.",
+);
 
 /// A collector that the program has as well.
 #[derive(Debug)]
@@ -29,27 +41,35 @@ impl Collector for Shared {
     }
 }
 
-/// The registry of a host.
-pub(super) struct Metrics(Registry);
+/// The registry of a host. One scrape is encoded at a time, on a thread that serves no clients.
+pub(super) struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// The metrics of that host and of its servers, and those.
-    pub(super) fn new(host: &Arc<Host>, others: Vec<Arc<dyn Collector>>) -> Self {
+    /// The metrics of that host, of its servers and of the process, and those of others.
+    pub(super) fn new(host: &Arc<Host>, draining: &CancellationToken, others: Vec<Arc<dyn Collector>>) -> Self {
         let mut registry = Registry::default();
+        registry.register_collector(Box::new(Readiness { host: host.clone(), draining: draining.clone() }));
+        #[cfg(target_os = "linux")]
+        registry.register_collector(Box::new(process::ProcessCollector));
         registry.register_collector(Box::new(HostCollector::new(host.clone())));
         registry.register_collector(Box::new(ServerCollector::new(host.clone())));
         for collector in others {
             registry.register_collector(Box::new(Shared(collector)));
         }
-        Self(registry)
+        Self(Arc::new(Mutex::new(registry)))
     }
 
     /// Answers a scrape.
-    pub(super) fn respond(&self, headers: &HeaderMap) -> Response {
-        let mut exposition = String::new();
-        if encode(&mut exposition, &self.0).is_err() {
+    pub(super) async fn respond(&self, headers: &HeaderMap) -> Response {
+        let registry = self.0.clone().lock_owned().await;
+        let encoding = tokio::task::spawn_blocking(move || {
+            let mut exposition = String::new();
+            encode(&mut exposition, &registry).map(|()| exposition)
+        });
+        // It fails if it panics, which is logged, or if the runtime shuts down.
+        let Ok(Ok(exposition)) = encoding.await else {
             return text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be encoded\n");
-        }
+        };
         let (body, content_type) = match accepts_openmetrics(headers) {
             true => (exposition, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
             false => (to_prometheus(&exposition), "text/plain; version=0.0.4; charset=utf-8"),
@@ -57,6 +77,20 @@ impl Metrics {
         let mut response = text(StatusCode::OK, body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
+    }
+}
+
+/// The metric of readiness.
+#[derive(Debug)]
+struct Readiness {
+    host: Arc<Host>,
+    draining: CancellationToken,
+}
+
+impl Collector for Readiness {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let is_ready = !self.draining.is_cancelled() && self.host.missing_plugins().is_empty();
+        READY.encode_one(&mut encoder, u64::from(is_ready))
     }
 }
 

@@ -33,7 +33,8 @@ impl Disk {
 
 async fn start(on_full: &str) -> (WrittenConfig, RawStdio) {
     let config = ConfigFile::new().audit("file", "disk/audit.jsonl").audit("on-full", on_full);
-    let config = config.audit("max-size", "64MiB").plugin(Plugin::misbehaving("m")).write();
+    let config = config.audit("max-size", "64MiB").plugin(Plugin::misbehaving("m"));
+    let config = config.append("\n[admin]\nlisten = \"127.0.0.1:0\"\n").write();
     let server = RawStdio::start_with_disk("32M", &config, REVISION).await;
     (config, server)
 }
@@ -52,6 +53,13 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
     }
     let (config, mut server) = start("refuse").await;
     let disk = Disk::of(&server, &config);
+    let line = server.log_line("administration at ").await;
+    let is_failing = async || {
+        let url = format!("{}/metrics", line.split_whitespace().last().unwrap());
+        let metrics = reqwest::get(url).await.unwrap().text().await.unwrap();
+        metrics.lines().any(|sample| sample == "mcp_host_audit_failing{} 1")
+    };
+    assert!(!is_failing().await);
     server.read("misbehaving://m/good").await.unwrap();
     wait_for_lines(&disk.audit, 1).await;
     disk.fill();
@@ -68,6 +76,7 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
     let reason = refused["message"].as_str().unwrap();
     assert!(!["file", "disk", "space", "audit"].iter().any(|word| reason.contains(word)), "{reason}");
     server.log_line("the audit log cannot be written").await;
+    assert!(is_failing().await);
     let mut refusals = 1;
     for method in ["resources/list", "resources/templates/list"] {
         server.request(method, json!({})).await.error();

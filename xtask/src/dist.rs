@@ -1,0 +1,265 @@
+//! `cargo xtask dist`: the packages of a version, for the machine's architecture, in `target/dist`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mcp-host-VERSION-TARGET.tar.gz` | program, providers, manual pages, completions, units of systemd, to unpack into `/usr/local` |
+//! | `mcp-host_VERSION-1_ARCH.deb` | the same as a package of Debian |
+//! | `mcp-host-VERSION-ARCH.oci.tar` | an OCI image, as an archive of its layout |
+//! | `sbom/NAME.cdx.json` | the crates in the program and in each provider (CycloneDX) |
+//! | `SHA256SUMS` | the digests of all of them |
+//!
+//! The packages are *reproducible*: the same sources give the same bytes in any directory. All are built in a copy of the tracked
+//! files, paths in programs are replaced by names, and times of files are [`EPOCH`], else the time of the last commit.
+//! With another profile than `release` the programs of the working tree are packed instead, as they are: to try the packages.
+
+mod archive;
+mod deb;
+mod image;
+mod programs;
+mod sbom;
+mod sources;
+mod tools;
+mod tree;
+mod verify;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use sha2::{Digest, Sha256};
+
+use self::programs::Programs;
+use self::tools::Tools;
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// The time of all files, in seconds since the epoch of Unix (reproducible-builds.org).
+const EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// The checksums of the packages.
+const CHECKSUMS: &str = "SHA256SUMS";
+
+#[derive(Debug, Args)]
+pub(crate) struct Dist {
+    /// The directory for the packages; those of an earlier run are removed [default: target/dist]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// The profile of the program; with another than `release` the working tree's programs are packed, to try the packages
+    #[arg(long, value_name = "PROFILE", default_value = programs::RELEASE)]
+    profile: String,
+
+    /// Then install them under a systemd, run the image, and build all again in another directory to compare; needs Linux, root,
+    /// debootstrap, systemd-nspawn and Debian's mirror
+    #[arg(long)]
+    verify: bool,
+}
+
+impl Dist {
+    /// Builds the packages, and verifies them.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        if self.verify {
+            verify::ensure_possible()?;
+        }
+        let out = match &self.out {
+            Some(out) => std::path::absolute(out)?,
+            None => workspace.target().join("dist"),
+        };
+        ensure_replaceable(&out)?;
+        let version = Version::of(workspace)?;
+        let tools = Tools::install(workspace, progress)?;
+        let work = work(workspace);
+        let build = |directory: &str, out: &Path| {
+            let sources = sources::copy(workspace, &work.join(directory))?;
+            let programs = if self.profile == programs::RELEASE {
+                Programs::release(&sources, progress)?
+            } else {
+                Programs::of_working_tree(workspace, &self.profile, progress)?
+            };
+            Packaging { sources: &sources, version: &version, tools: &tools, out, progress }.run(&programs)
+        };
+        build("sources", &out)?;
+        progress.print(&format!("the packages are in {}", workspace.display(&out)));
+        if self.verify {
+            verify::service(&work, &out, &version, progress)?;
+            verify::image(&work, &out, &version, &tools, progress)?;
+            let again = work.join("again");
+            build("sources-in-another-directory", &again)?;
+            verify::is_reproduced(&out, &again, progress)?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory for everything that is not a package.
+fn work(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("dist-work")
+}
+
+/// What names and dates the packages.
+#[derive(Debug)]
+struct Version {
+    /// `0.1.0`.
+    number: String,
+    /// `x86_64-unknown-linux-gnu`.
+    target: String,
+    /// The time of all files.
+    epoch: u64,
+}
+
+impl Version {
+    fn of(workspace: &Workspace) -> Result<Self> {
+        let compiler = cargo::capture(Command::new("rustc").arg("-vV").current_dir(workspace.root()))?;
+        let target = compiler.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+        let epoch = match env::var(EPOCH) {
+            Ok(epoch) => epoch,
+            Err(_) => {
+                cargo::capture(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace.root()))
+                    .with_context(|| format!("set {EPOCH} where there is no git history"))?
+            }
+        };
+        let epoch = epoch.trim().parse().with_context(|| format!("{EPOCH} is a number of seconds"))?;
+        Ok(Self { number: env!("CARGO_PKG_VERSION").to_owned(), target: target.to_owned(), epoch })
+    }
+
+    /// The architecture, as Debian and OCI name it.
+    fn architecture(&self) -> &str {
+        match self.target.split('-').next() {
+            Some("x86_64") => "amd64",
+            Some("aarch64") => "arm64",
+            Some(other) => other,
+            None => &self.target,
+        }
+    }
+
+    fn tarball(&self) -> String {
+        format!("mcp-host-{}-{}.tar.gz", self.number, self.target)
+    }
+
+    fn debian_package(&self) -> String {
+        format!("mcp-host_{}-1_{}.deb", self.number, self.architecture())
+    }
+
+    fn image(&self) -> String {
+        format!("mcp-host-{}-{}.oci.tar", self.number, self.architecture())
+    }
+}
+
+/// What all packages are made with.
+struct Packaging<'a> {
+    /// The copy of the tracked files.
+    sources: &'a Workspace,
+    version: &'a Version,
+    tools: &'a Tools,
+    out: &'a Path,
+    progress: &'a Progress,
+}
+
+impl Packaging<'_> {
+    fn run(&self, programs: &Programs) -> Result<()> {
+        recreate(self.out)?;
+        let tree = tree::stage(self.sources, programs)?;
+        tree::archive(&tree, self)?;
+        deb::package(self)?;
+        image::package(&tree, self)?;
+        sbom::write(self)?;
+        checksums(self.out)
+    }
+}
+
+/// Only a directory of packages is emptied.
+fn ensure_replaceable(out: &Path) -> Result<()> {
+    let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
+    ensure!(
+        is_empty || out.join(CHECKSUMS).is_file(),
+        "{} is not empty, and has no packages: name another directory by --out",
+        out.display()
+    );
+    Ok(())
+}
+
+/// Makes an empty directory.
+fn recreate(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
+}
+
+/// Copies a file, with the directories that it is in.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copy = || {
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::copy(from, to)
+    };
+    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// Writes a file, with the directories that it is in.
+fn write(file: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(file, bytes)
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// The files and links below a directory, by their paths from there, sorted.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(current) = directories.pop() {
+        for entry in fs::read_dir(&current).with_context(|| format!("cannot read {}", current.display()))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                directories.push(entry.path());
+            } else {
+                found.push(entry.path().strip_prefix(directory)?.to_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes the digests of all files, in the format of sha256sum(1).
+fn checksums(out: &Path) -> Result<()> {
+    let mut sums = String::new();
+    for file in files(out)? {
+        let bytes = fs::read(out.join(&file)).with_context(|| format!("cannot read {}", file.display()))?;
+        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        sums.push_str(&format!("{digest}  {}\n", file.display()));
+    }
+    write(&out.join(CHECKSUMS), sums.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_other_files_is_not_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        ensure_replaceable(&folder.path().join("missing")).unwrap();
+        ensure_replaceable(folder.path()).unwrap();
+        fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
+        assert!(ensure_replaceable(folder.path()).is_err());
+        fs::write(folder.path().join(CHECKSUMS), "").unwrap();
+        ensure_replaceable(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn checksums_are_those_of_sha256sum() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sbom")).unwrap();
+        fs::write(folder.path().join("sbom/a.json"), "abc").unwrap();
+        checksums(folder.path()).unwrap();
+        let sums = fs::read_to_string(folder.path().join(CHECKSUMS)).unwrap();
+        assert_eq!(sums, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  sbom/a.json\n");
+    }
+}

@@ -1,0 +1,99 @@
+//! The programs in the packages: `mcp-host` and the included providers.
+//!
+//! What is released is compiled without the paths of this machine: compilers replace the prefixes of the sources and of the registry's
+//! crates by names.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cargo;
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// The profile of what is released.
+pub(super) const RELEASE: &str = "release";
+
+/// The package with the program.
+pub(super) const PACKAGE: &str = "mcp-resource-host-cli";
+
+/// Compiled programs.
+pub(super) struct Programs {
+    pub(super) host: PathBuf,
+    /// The components, by name.
+    pub(super) providers: Vec<(String, PathBuf)>,
+}
+
+impl Programs {
+    /// Compiles the sources as they are released.
+    pub(super) fn release(sources: &Workspace, progress: &Progress) -> Result<Self> {
+        let mut cargo = cargo_build(sources);
+        reproducibly(&mut cargo, sources)?;
+        cargo.args(["--package", PACKAGE]);
+        let host = build(cargo, sources, RELEASE, progress)?;
+        let reproducibly = |cargo: &mut Command| reproducibly(cargo, sources);
+        Ok(Self { host, providers: providers(sources, reproducibly, progress)? })
+    }
+
+    /// Compiles the working tree, or finds it compiled.
+    pub(super) fn of_working_tree(workspace: &Workspace, profile: &str, progress: &Progress) -> Result<Self> {
+        let mut cargo = cargo_build(workspace);
+        // With the features that the demo and the tests build it with, so that nothing is compiled again.
+        cargo.args(["--package", PACKAGE, "--package", "smoke-client"]);
+        let host = build(cargo, workspace, profile, progress)?;
+        Ok(Self { host, providers: providers(workspace, |_| Ok(()), progress)? })
+    }
+}
+
+fn cargo_build(workspace: &Workspace) -> Command {
+    let mut cargo = workspace.cargo(workspace.root());
+    cargo.arg("build");
+    cargo
+}
+
+fn build(mut cargo: Command, workspace: &Workspace, profile: &str, progress: &Progress) -> Result<PathBuf> {
+    let mut step = progress.step(format!("building the host, with the profile {profile}"));
+    cargo.args(["--locked", "--profile", profile, "--bins"]);
+    let artifacts = cargo::build(cargo, workspace, progress, &mut step)?;
+    let program = cargo::program(&artifacts, "mcp-host")?;
+    step.done(&format!("built {}", workspace.display(&program)));
+    Ok(program)
+}
+
+fn providers(
+    workspace: &Workspace,
+    configure: impl Fn(&mut Command) -> Result<()>,
+    progress: &Progress,
+) -> Result<Vec<(String, PathBuf)>> {
+    let plugins = Plugins { fixtures: false, names: Plugins::included(workspace)?.into_keys().collect() };
+    plugins.build(workspace, configure, progress)?;
+    let file = |name: String| {
+        let file = workspace.target().join("plugins").join(format!("{name}.wasm"));
+        (name, file)
+    };
+    Ok(plugins.names.into_iter().map(file).collect())
+}
+
+/// Has the compilers of Rust and C write names in place of the directories of this machine.
+fn reproducibly(cargo: &mut Command, sources: &Workspace) -> Result<()> {
+    let registry = cargo_home()?.join("registry/src");
+    let prefixes = [(sources.root(), "mcp-host"), (registry.as_path(), "crates")];
+    let flags = |option: &str| prefixes.map(|(path, name)| format!("{option}={}=/{name}", path.display()));
+    // The flags of Rust are separated by this character, as paths may have blanks.
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix").join("\x1f"));
+    cargo.env("CFLAGS", flags("-ffile-prefix-map").join(" "));
+    Ok(())
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    let home = || env::home_dir().map(|home| home.join(".cargo"));
+    env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("there is neither CARGO_HOME nor a home")
+}
+
+/// Removes debug information from a program, which that of a working tree has.
+pub(super) fn strip(program: &Path) -> Result<()> {
+    cargo::capture(Command::new("strip").arg("--strip-debug").arg(program)).map(drop)
+}
