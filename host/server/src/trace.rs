@@ -72,7 +72,11 @@ impl RequestTrace {
 
     /// The span of encoding its answer.
     pub(super) fn encoding(&self) -> Span {
-        self.span.in_scope(|| info_span!(target: trace::TARGET, "encode"))
+        match self.span.is_disabled() {
+            true => Span::none(),
+            // A layer takes it only below a span that is entered.
+            false => self.span.in_scope(|| info_span!(target: trace::TARGET, "encode")),
+        }
     }
 
     /// Records that the answer is an error.

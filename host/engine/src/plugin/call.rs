@@ -245,7 +245,7 @@ impl CallContext {
         let owner = memory.owner(requester.clone().filter(|_| !origin.is_host()), input.map(InputKey::input));
         let acquire = self.backend.acquire(&self.engine, origin, memory, owner.clone());
         let admitting = self.admission.admit(origin, requester.as_ref(), acquire);
-        let admitting = admitting.instrument(info_span!(target: trace::TARGET, "admission"));
+        let admitting = admitting.instrument(spans.child(|| info_span!(target: trace::TARGET, "admission")));
         let (call_permit, (slot_permit, target)) = admitting.await?;
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let context = self.clone();
@@ -254,10 +254,11 @@ impl CallContext {
         let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
         let validator = Validator::new(self.validation.clone(), watches, work);
         let of_executor = clock.clone();
+        let of_run = spans.clone();
         let running = spans.instrument(async move {
             let _cpu_record = cpu_record;
             context.count_instance(&target);
-            let (answer, instance) = context.run(target, validator, clock, function, check).await;
+            let (answer, instance) = context.run(target, validator, clock, &of_run, function, check).await;
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
             // The probe's instance has separate memory.
@@ -284,6 +285,7 @@ impl CallContext {
         target: CallTarget,
         validator: Validator,
         clock: Arc<CpuClock>,
+        spans: &CurrentSpans,
         function: F,
         check: C,
     ) -> (Result<U, Fault>, Option<Instance>)
@@ -295,10 +297,12 @@ impl CallContext {
         let deadline = self.limits.deadline.duration();
         let call = async {
             let running = self.backend.call(&self.engine, target, &self.limits, &clock, function);
-            let (answer, instance) = running.instrument(info_span!(target: trace::TARGET, "guest")).await;
+            let (answer, instance) =
+                running.instrument(spans.child(|| info_span!(target: trace::TARGET, "guest"))).await;
             let answer = match answer {
                 Ok(answer) => {
-                    check(validator, answer).instrument(info_span!(target: trace::TARGET, "validation")).await
+                    let span = spans.child(|| info_span!(target: trace::TARGET, "validation"));
+                    check(validator, answer).instrument(span).await
                 }
                 Err(fault) => Err(fault),
             };
