@@ -24,7 +24,14 @@ pub trait LogFilter: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct TemporaryFilter {
     filter: Arc<dyn LogFilter>,
-    current: Arc<Mutex<Option<Override>>>,
+    overrides: Arc<Mutex<Overrides>>,
+}
+
+#[derive(Debug, Default)]
+struct Overrides {
+    /// The number of overrides so far. The end of an earlier one, which may have waited for the lock, does not end a later one.
+    count: u64,
+    current: Option<Override>,
 }
 
 /// The filter that is used instead of the configured one.
@@ -46,31 +53,35 @@ pub(super) struct CurrentFilter {
 
 impl TemporaryFilter {
     pub(super) fn new(filter: Arc<dyn LogFilter>) -> Self {
-        Self { filter, current: Arc::default() }
+        Self { filter, overrides: Arc::default() }
     }
 
     /// Uses a filter for that long.
     pub(super) fn set(&self, filter: String, duration: Duration, by: &str) -> Result<(), String> {
-        let mut current = self.current.lock();
+        let mut overrides = self.overrides.lock();
         self.filter.set(Some(&filter))?;
         let until = SystemTime::now().checked_add(duration).unwrap_or_else(SystemTime::now);
-        let (this, shared) = (self.filter.clone(), self.current.clone());
+        let number = overrides.count.wrapping_add(1);
+        let (this, shared) = (self.filter.clone(), self.overrides.clone());
         let end = AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::time::sleep(duration).await;
-            restore(&*this, &shared);
+            shared.lock().end(number, &*this);
         }));
-        *current = Some(Override { filter, until, by: by.to_owned(), _end: end });
+        *overrides =
+            Overrides { count: number, current: Some(Override { filter, until, by: by.to_owned(), _end: end }) };
         Ok(())
     }
 
     /// Uses the configured filter.
     pub(super) fn restore(&self) {
-        restore(&*self.filter, &self.current);
+        let mut overrides = self.overrides.lock();
+        let newest = overrides.count;
+        overrides.end(newest, &*self.filter);
     }
 
     /// The filter that is used now.
     pub(super) fn current(&self) -> CurrentFilter {
-        match &*self.current.lock() {
+        match &self.overrides.lock().current {
             Some(Override { filter, until, by, .. }) => {
                 CurrentFilter { filter: filter.clone(), temporary: Some((*until, by.clone())) }
             }
@@ -79,11 +90,15 @@ impl TemporaryFilter {
     }
 }
 
-fn restore(filter: &dyn LogFilter, current: &Mutex<Option<Override>>) {
-    let mut current = current.lock();
-    // No filter of a client is set.
-    let _ = filter.set(None);
-    *current = None;
+impl Overrides {
+    /// Ends the override with that number, if it is the newest one.
+    fn end(&mut self, number: u64, filter: &dyn LogFilter) {
+        if number == self.count {
+            // No filter of a client is set.
+            let _ = filter.set(None);
+            self.current = None;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +131,8 @@ mod tests {
         assert_eq!((current.filter.as_str(), current.temporary.unwrap().1.as_str()), ("debug", "ada"));
         filter.set("trace".to_owned(), Duration::from_millis(20), "lucas").unwrap();
         assert!(filter.set("loud".to_owned(), Duration::from_secs(3600), "ada").is_err());
+        // The end of the first one, which comes late.
+        filter.overrides.lock().end(1, &*recorded);
         while filter.current().temporary.is_some() {
             tokio::task::yield_now().await;
         }
