@@ -60,12 +60,12 @@ impl TraceParent {
 }
 
 impl ClientContext {
-    /// The parent of the request: that of the message, else that of the HTTP request.
+    /// Returns the parent of the request: the context of the message, or without one the context of the HTTP request.
     pub fn parent(&self) -> Option<TraceParent> {
         self.message.or(self.http)
     }
 
-    /// Makes a span continue the trace of the client. If both contexts are there, that of the HTTP request is a link.
+    /// Makes a span continue the trace of the client. If there are both contexts, the span links to the context of the HTTP request.
     pub fn apply_to(&self, span: &Span) {
         export::apply(self, span);
     }

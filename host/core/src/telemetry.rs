@@ -19,7 +19,7 @@
 //!
 //! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with a runtime of its own sends them, up to
 //! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. What the collector does not take is dropped: after
-//! a failure nothing is sent for a time that doubles from [`MIN_PAUSE`] to [`MAX_PAUSE`], and the queue fills. So a collector that is
+//! a failure nothing is sent for a time ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. So a collector that is
 //! slow, gone or hostile costs requests nothing but their spans, which are counted ([`SpanCounts`]).
 
 mod exporter;
@@ -32,6 +32,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use mcp_host_base::backoff::Backoff;
 use mcp_host_base::metrics::{Counter, Family};
 use mcp_host_base::trace;
 use mcp_host_config::telemetry::Telemetry as Settings;
@@ -63,9 +64,7 @@ const MAX_BATCH: usize = 512;
 const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The bounds of a request to the collector.
 const EXPORT_BOUNDS: ExchangeBounds = ExchangeBounds { timeout: Duration::from_secs(10), max_body: 64 << 10 };
-/// The pause after the first failure.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest pause after a failure.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 const SPANS: Family = Family::counter(
@@ -170,7 +169,7 @@ impl Telemetry {
 
 /// Sends spans until the queue is closed and empty.
 async fn send_all(mut queue: SpanQueue, exporter: Exporter, counts: &SpanCounts) {
-    let mut pause = None;
+    let mut failing: Option<Backoff> = None;
     while let Some(batch) = queue.next_batch().await {
         let sent = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         match exporter.export(batch).await {
@@ -178,21 +177,20 @@ async fn send_all(mut queue: SpanQueue, exporter: Exporter, counts: &SpanCounts)
                 let rejected = rejected.min(sent);
                 counts.0.failed.add(rejected);
                 counts.0.exported.add(sent.saturating_sub(rejected));
-                if pause.take().is_some() {
+                if failing.take().is_some() {
                     tracing::info!(target: mcp_host_base::log_target::SERVER, "traces are exported again");
                 }
             }
             Err(error) => {
                 counts.0.failed.add(sent);
-                if pause.is_none() {
+                if failing.is_none() {
                     tracing::warn!(
                         target: mcp_host_base::log_target::SERVER, %error, url = exporter.url(),
                         "traces cannot be exported (`telemetry.otlp`); spans are dropped meanwhile"
                     );
                 }
-                let next = pause.map_or(MIN_PAUSE, |last: Duration| last.saturating_mul(2).min(MAX_PAUSE));
-                pause = Some(next);
-                queue.pause(next).await;
+                let backoff = failing.get_or_insert_with(|| Backoff::up_to(MAX_PAUSE));
+                queue.pause(backoff.next_delay()).await;
             }
         }
     }

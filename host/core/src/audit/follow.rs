@@ -1,7 +1,7 @@
 //! Followers of the audit log: each receives the lines that are queued from then on, whether or not they can be written.
 //!
-//! Nothing is made for a follower while there is none. A follower that is slower than the log misses the oldest lines, and is told how
-//! many: all followers share one ring buffer of [`CAPACITY`] lines.
+//! All followers share one ring buffer of [`CAPACITY`] lines. A follower that is slower than the log misses the oldest lines, and receives
+//! their number. Without followers a line costs one comparison.
 
 use std::sync::Arc;
 

@@ -334,7 +334,7 @@ impl Reloading {
         }
     }
 
-    /// Records the outcome, and tells it to those who wait for it.
+    /// Records the outcome, and sends it to the requests that wait for it.
     fn report(&mut self, outcome: &ReloadOutcome) {
         self.host.counters().record_reload_outcome(outcome);
         for waiting in self.waiting.drain(..) {

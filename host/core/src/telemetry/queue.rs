@@ -81,7 +81,7 @@ impl SpanQueue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Waits for so long, or until the queue is closed.
+    /// Waits for that time, or until the queue is closed.
     pub(super) async fn pause(&self, duration: Duration) {
         let _ = self.closing.run_until_cancelled(tokio::time::sleep(duration)).await;
     }

@@ -48,7 +48,7 @@ pub(super) fn has_path(path: &str) -> bool {
 
 /// The maximum size of the body of a request.
 const MAX_BODY: usize = 64 << 10;
-/// The time for an action, beside the time for a connection.
+/// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,7 +1,8 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
 //! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts that certificate and no other,
-//! whatever authority issued it. Each request has a connection and a timeout of its own, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
+//! whatever authority issued it. Each request has a connection and a timeout of its own, and an answer of at most
+//! [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 

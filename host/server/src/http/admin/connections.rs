@@ -36,9 +36,9 @@ pub(super) struct ConnectionSlot {
     number: u64,
     without_request: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
     replaced: CancellationToken,
-    /// The time beside [`CONNECTION_TIMEOUT`], in seconds.
+    /// The time in addition to [`CONNECTION_TIMEOUT`], in seconds.
     extension: AtomicU64,
-    /// None is never the case: the semaphore is not closed.
+    /// Always a permit, as nothing closes the semaphore.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
