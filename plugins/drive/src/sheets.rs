@@ -14,7 +14,8 @@ const MAX_SHEETS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sheet {
     pub(crate) name: String,
-    /// CSV (RFC 4180, with line feeds). Rows end with their last cell that has a value.
+    /// CSV (RFC 4180, with line feeds). A row has as many fields as the first one, or more if more of its cells have a value; a
+    /// row without values is an empty line.
     pub(crate) csv: String,
     /// Whether rows are missing, because the size is exceeded.
     pub(crate) is_cut: bool,
@@ -58,6 +59,8 @@ struct Table {
     row: Vec<String>,
     /// The bytes of the current row.
     size: usize,
+    /// The number of fields of the first row that has a value.
+    width: usize,
     /// Whether there was no room for a row.
     is_cut: bool,
 }
@@ -93,6 +96,10 @@ impl Table {
         if self.row.is_empty() {
             line.push(b'\n');
         } else {
+            if self.width == 0 {
+                self.width = self.row.len();
+            }
+            self.row.resize(self.row.len().max(self.width), String::new());
             let mut writer = csv::Writer::from_writer(&mut line);
             self.is_cut |= writer.write_record(&self.row).is_err() || writer.flush().is_err();
         }
@@ -161,17 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_with_their_last_value_and_none_is_left_out() {
+    fn rows_have_the_fields_of_the_first_one_and_none_is_left_out() {
         let mut table = Table { max: 1000, ..Table::default() };
         for (position, value) in [
             ((0, 1), DataRef::SharedString("a,\"b\"")),
             ((2, 0), DataRef::Float(0.5)),
             ((2, 2), DataRef::Bool(true)),
             ((2, 3), DataRef::Empty),
+            ((3, 0), DataRef::Int(7)),
         ] {
             table.add(&Cell::new(position, value));
         }
         table.end_row();
-        assert_eq!((table.csv.as_str(), table.is_cut), (",\"a,\"\"b\"\"\"\n\n0.5,,TRUE\n", false));
+        assert_eq!((table.csv.as_str(), table.is_cut), (",\"a,\"\"b\"\"\"\n\n0.5,,TRUE\n7,\n", false));
     }
 }
