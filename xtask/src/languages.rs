@@ -35,12 +35,22 @@ use crate::workspace::Workspace;
 /// Builds and tests them, unless that was done with these sources.
 pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     rust::build(workspace, progress)?;
-    python::build(workspace, progress)?;
-    javascript::build(workspace, progress)?;
+    build_without_host(workspace, progress)?;
     c::build(workspace, progress)?;
     go::build(workspace, progress)?;
     worlds::build(workspace, progress)?;
     projects::build(workspace, progress)
+}
+
+/// The same for the languages whose tools need nothing of the host.
+pub(crate) fn build_without_host(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    python::build(workspace, progress)?;
+    javascript::build(workspace, progress)
+}
+
+/// Builds the host, and all tests.
+pub(crate) fn build_host(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    host_program(workspace, progress).map(drop)
 }
 
 /// Builds the host, whose command `componentize` ends the builds of C and Go.

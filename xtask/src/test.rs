@@ -2,11 +2,12 @@
 //!
 //! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
 //! everything of the host's workspace, with the components, the SDKs in other languages, the clients that its tests drive
-//! and the servers and documents that these use. The output is cargo's own; the slowest tests are named after it ([`crate::test_times`]).
+//! and the servers and documents that these use. What cargo does not build is set up at the same time. The output is cargo's own; the slowest tests are named after it ([`crate::test_times`]).
 
 use std::process::Command;
+use std::thread::{self, ScopedJoinHandle};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::plugins::Plugins;
@@ -14,6 +15,9 @@ use crate::progress::Progress;
 use crate::test_times::TestTimes;
 use crate::workspace::Workspace;
 use crate::{bindings, cargo, clients, debian, languages};
+
+/// What [`set_up`] does beside other work.
+type SetUp<'scope> = ScopedJoinHandle<'scope, Result<()>>;
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -37,20 +41,24 @@ impl Test {
     /// Runs the tests; a failure in one part does not stop the other.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let times = TestTimes::create(workspace)?;
-        let parts = self.part.map_or_else(|| vec![Part::Guests, Part::Host], |part| vec![part]);
         let mut failed = Vec::new();
-        for part in parts {
-            let passed = match part {
-                Part::Guests => self.guests(workspace, progress, &times)?,
-                Part::Host => self.host(workspace, progress, &times)?,
+        thread::scope(|scope| -> Result<()> {
+            let set_up = (self.part != Some(Part::Guests)).then(|| scope.spawn(|| set_up(workspace, progress)));
+            // A terminal shows one step at a time, and asks for a password.
+            let set_up = if progress.is_terminal() {
+                join(set_up)?;
+                None
+            } else {
+                set_up
             };
-            if !passed {
-                failed.push(match part {
-                    Part::Guests => "the guests' tests",
-                    Part::Host => "the host's tests",
-                });
+            if self.part != Some(Part::Host) && !self.guests(workspace, progress, &times)? {
+                failed.push("the guests' tests");
             }
-        }
+            if self.part != Some(Part::Guests) && !self.host(workspace, progress, &times, set_up)? {
+                failed.push("the host's tests");
+            }
+            Ok(())
+        })?;
         times.finish(progress)?;
         ensure!(failed.is_empty(), "{} failed; see above", failed.join(" and "));
         Ok(())
@@ -61,11 +69,17 @@ impl Test {
         self.cargo_test(workspace.cargo(&workspace.guests()), times)
     }
 
-    fn host(&self, workspace: &Workspace, progress: &Progress, times: &TestTimes) -> Result<bool> {
+    fn host(
+        &self,
+        workspace: &Workspace,
+        progress: &Progress,
+        times: &TestTimes,
+        set_up: Option<SetUp<'_>>,
+    ) -> Result<bool> {
         bindings::check(workspace)?;
         Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
-        clients::install(workspace, progress)?;
-        debian::install(workspace, progress)?;
+        languages::build_host(workspace, progress)?;
+        join(set_up)?;
         languages::build(workspace, progress)?;
         progress.print("testing the host");
         let passed = self.cargo_test(workspace.cargo(workspace.root()), times)?;
@@ -79,4 +93,15 @@ impl Test {
         cargo.args(["test", "--workspace", "--no-fail-fast", "--config", &times.cargo_config()?]);
         cargo::pass_through(cargo.args(&self.arguments))
     }
+}
+
+/// Installs and builds what the host's tests use and cargo does not build: downloads, and programs that use one core.
+fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    clients::install(workspace, progress)?;
+    debian::install(workspace, progress)?;
+    languages::build_without_host(workspace, progress)
+}
+
+fn join(set_up: Option<SetUp<'_>>) -> Result<()> {
+    set_up.map_or(Ok(()), |set_up| set_up.join().map_err(|_| anyhow!("the set-up panicked"))?)
 }

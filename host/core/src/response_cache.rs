@@ -2,8 +2,10 @@
 //!
 //! A [`CachedPlugin`] is a plugin with its cache in front of it. The JSON is made by the transport, and opaque here.
 //!
-//! A response is cached if everything in it has a time to live (`ttl-ms`), for the smallest of them and at most [`MAX_TTL`]. What
-//! is cached is unfiltered: access is decided for each request, before and after the lookup, by the caller. Concurrent misses for one key
+//! A response is served from the cache if everything in it that the principal may see has a time to live (`ttl-ms`), for the smallest
+//! of them and at most [`MAX_TTL`]. What is hidden does not count, so that the principal does not learn of it. What is cached is
+//! unfiltered, except contents of which a principal may not see all: access is decided for each request, before and after
+//! the lookup, by the caller. Concurrent misses for one key
 //! make one call (single flight). A request waits for the call of another at most once: if that gives nothing that it can use, because it
 //! failed, was cancelled, or is not cacheable, the request makes a call of its own, under the limits of the plugin. A response that
 //! turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
@@ -31,7 +33,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::encoded::EncodedPage;
 
-pub(crate) use self::cached_plugin::CachedPlugin;
+pub(crate) use self::cached_plugin::{CachedPlugin, hide_next_parts};
 pub(crate) use self::encoded::{PageKey, ViewId};
 
 pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
@@ -54,8 +56,17 @@ const TYPICAL_RESPONSE: u64 = 4096;
 /// What a cached response answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CacheKey {
-    Contents(Arc<str>, EncodingForm),
-    Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm },
+    /// All contents of a read, or those that a view shows.
+    Contents {
+        path: Arc<str>,
+        form: EncodingForm,
+        view: Option<ViewId>,
+    },
+    Page {
+        cursor: Option<Arc<str>>,
+        size: u32,
+        form: EncodingForm,
+    },
 }
 
 /// A response that can be cached.
@@ -70,6 +81,8 @@ trait Cacheable: Send + Sync + Sized {
 enum Value {
     Contents(Arc<EncodedContents>),
     Page(Arc<EncodedPage>),
+    /// Each view has a response of its own, as one of them does not show all contents.
+    ByView,
     /// The response cannot be cached.
     HitForMiss,
 }
@@ -105,6 +118,8 @@ enum Lookup<'a, T> {
     Hit(Arc<T>),
     /// It is not. Requests for it wait until the reservation is filled or dropped.
     Miss(Reservation<'a>),
+    /// Each view has its own.
+    ByView,
     /// It is not, and nobody waits for what this request gets.
     Bypass,
 }
@@ -127,7 +142,7 @@ impl Weighter<CacheKey, Entry> for ByWeight {
 impl CacheKey {
     fn len(&self) -> u64 {
         let len = match self {
-            Self::Contents(path, _) => path.len(),
+            Self::Contents { path, .. } => path.len(),
             Self::Page { cursor, .. } => cursor.as_ref().map_or(0, |cursor| cursor.len()),
         };
         u64::try_from(len).unwrap_or(u64::MAX)
@@ -191,7 +206,9 @@ impl ResponseCache {
             return Lookup::Bypass;
         }
         let found = self.find(key()).await;
-        self.lookups.record(matches!(found, Lookup::Hit(_)));
+        if !matches!(found, Lookup::ByView) {
+            self.lookups.record(matches!(found, Lookup::Hit(_)));
+        }
         found
     }
 
@@ -214,6 +231,11 @@ impl ResponseCache {
         }
     }
 
+    /// Drops the entry of that key.
+    fn remove(&self, key: &CacheKey) {
+        self.entries.remove(key);
+    }
+
     fn is_current(&self, entry: &Entry) -> bool {
         entry.epoch == self.epoch.load(Ordering::Acquire)
     }
@@ -221,7 +243,10 @@ impl ResponseCache {
 
 impl Entry {
     fn into_lookup<'a, T: Cacheable>(self) -> Lookup<'a, T> {
-        T::from_value(&self.value).map_or(Lookup::Bypass, Lookup::Hit)
+        match &self.value {
+            Value::ByView => Lookup::ByView,
+            value => T::from_value(value).map_or(Lookup::Bypass, Lookup::Hit),
+        }
     }
 }
 
@@ -232,20 +257,28 @@ impl Reservation<'_> {
         self.insert(response.into_value(), expires, weight);
     }
 
+    /// Lets the requests that wait, and others for a while, look for the response of their view.
+    fn cache_by_view(mut self, time: Duration) {
+        match time.is_zero() {
+            true => self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME),
+            false => self.pass(Value::ByView, time.min(MAX_TTL)),
+        }
+    }
+
     /// Lets the requests that wait, and others for a while, make calls of their own.
     fn bypass(mut self) {
-        self.pass(HIT_FOR_MISS_TIME);
+        self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME);
     }
 
     /// The same after a fault, which would be that of all who wait, one after the other.
     fn bypass_after_fault(mut self) {
-        self.pass(HIT_FOR_MISS_TIME_AFTER_FAULT);
+        self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn pass(&mut self, value: Value, time: Duration) {
         let now = Instant::now();
         let weight = u64::try_from(ENTRY_OVERHEAD).unwrap_or(u64::MAX);
-        self.insert(Value::HitForMiss, now.checked_add(time).unwrap_or(now), weight);
+        self.insert(value, now.checked_add(time).unwrap_or(now), weight);
     }
 
     fn insert(&mut self, value: Value, expires: Instant, weight: u64) {
@@ -264,7 +297,7 @@ impl Drop for Reservation<'_> {
     /// and a client that cancels its requests could make the others wait for ever.
     fn drop(&mut self) {
         if self.guard.is_some() {
-            self.pass(Duration::ZERO);
+            self.pass(Value::HitForMiss, Duration::ZERO);
             // It has told those who wait, and is of no further use.
             let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
             self.cache.entries.remove_if(&self.key, is_mark);
@@ -387,7 +420,7 @@ mod tests {
     }
 
     fn key(path: &str) -> impl FnOnce() -> CacheKey {
-        || CacheKey::Contents(path.into(), EncodingForm(0))
+        || CacheKey::Contents { path: path.into(), form: EncodingForm(0), view: None }
     }
 
     fn contents(len: usize) -> Arc<EncodedContents> {
@@ -404,7 +437,7 @@ mod tests {
         match lookup(cache, path).await {
             Lookup::Miss(reservation) => reservation,
             Lookup::Hit(_) => panic!("{path} is cached"),
-            Lookup::Bypass => panic!("{path} is bypassed"),
+            Lookup::ByView | Lookup::Bypass => panic!("{path} is bypassed"),
         }
     }
 

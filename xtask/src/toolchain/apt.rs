@@ -85,6 +85,8 @@ impl Root {
             }
         };
         command.args(["DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "apt-get", "-q"]);
+        // Another may run at the same time.
+        command.args(["-o", "DPkg::Lock::Timeout=600"]);
         command
     }
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use mcp_host_config::Operation;
 use mcp_host_engine::plugin::BuiltInContents;
-use mcp_host_model::resource::{Error, Notice, Resource, ResourceContents};
+use mcp_host_model::resource::{Error, Resource, ResourceContents};
 use mcp_host_model::uri::{Mount, Path, RouteError, Routed, Uri, UriTemplate};
 
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
 use crate::audit::Facts;
 use crate::catalog::{PageRequest, PluginSlot, Viewer};
+use crate::response_cache::hide_next_parts;
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
@@ -158,19 +159,9 @@ impl ResolvedTarget<'_> {
         }))
     }
 
-    /// Removes the URIs of next parts from [notices](Notice) of contents that the principal may not read: what does not exist for it
-    /// is not named.
+    /// Removes the URIs of next parts that the principal may not read from notices of contents.
     pub(super) fn hide_denied_parts(&self, contents: &mut [ResourceContents]) {
-        let is_allowed = |uri: &String| {
-            let uri = self.slot.mount.composed_uri(uri);
-            uri.is_some_and(|uri| self.policy.allows(Operation::Read, &uri))
-        };
-        for one in contents {
-            Notice::replace_in(&mut one.entry.meta, |mut notice| {
-                notice.next = notice.next.filter(is_allowed);
-                notice
-            });
-        }
+        hide_next_parts(&self.slot.mount, contents, |uri| self.policy.allows(Operation::Read, uri));
     }
 
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.

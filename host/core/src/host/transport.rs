@@ -31,6 +31,7 @@ use crate::audit::Facts;
 use crate::catalog::{CachedEntries, PageRequest, may_see_listing};
 
 pub use super::hint::slash_hint;
+use crate::response_cache::ViewId;
 pub use crate::response_cache::{
     EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, MAX_TTL, ReadResponse,
 };
@@ -74,10 +75,10 @@ impl Host {
             // What the URI of the request resolves to is allowed already.
             let resolved = target.uri.clone();
             let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
-            let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
+            let view = ViewId(target.policy.id());
+            let response = plugin.read_cached(&target.path, form, view, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
-                ReadResponse::Contents(mut contents) => {
-                    target.hide_denied_parts(&mut contents);
+                ReadResponse::Contents(contents) => {
                     let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
                     facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)

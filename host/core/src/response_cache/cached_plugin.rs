@@ -1,6 +1,6 @@
 //! Plugins whose responses are [cached](super).
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::{Fault, FilteredPage, Plugin};
 use mcp_host_model::resource::{Footprint, Notice, Resource, ResourceBody, ResourceContents};
-use mcp_host_model::uri::{Path, Uri};
+use mcp_host_model::uri::{Mount, Path, Uri};
 
 use super::encoded::{
-    EncodedContents, EncodedPage, EncodedResources, EncodedRun, EncodingForm, ListedResources, PageKey, ReadResponse,
+    EncodedContents, EncodedPage, EncodedResources, EncodingForm, ListedResources, PageKey, ReadResponse, Validity,
     ViewId, yield_between_decisions,
 };
 use super::{CacheCounts, CacheKey, CacheUsage, Lookup, Reservation, ResponseCache, expiry};
@@ -45,63 +45,98 @@ impl CachedPlugin {
     }
 
     /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if it is there. `is_visible` decides which
-    /// contents are returned, and `encode` encodes an array of contents.
+    /// contents, and which next parts in their notices, `view` shows, and `encode` encodes an array of contents.
     pub(crate) async fn read_cached<E>(
         &self,
         path: &Path,
         form: EncodingForm,
+        view: ViewId,
         is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
         encode: impl FnOnce(Vec<ResourceContents>) -> E,
     ) -> Result<ReadResponse, Fault>
     where
         E: Future<Output = Bytes>,
     {
-        let key = || CacheKey::Contents(path.as_str().into(), form);
-        let filtered = async || {
-            let is_visible = is_visible.clone();
-            self.read(path, move |one| is_visible(&one.entry.uri)).await
+        let key = |view| CacheKey::Contents { path: path.as_str().into(), form, view };
+        let read_visible = async || {
+            let filter = is_visible.clone();
+            let mut contents = self.read(path, move |one| filter(&one.entry.uri)).await?;
+            hide_next_parts(self.mount(), &mut contents, &is_visible);
+            Ok(contents)
         };
-        let (contents, is_hit) = match self.responses.lookup::<EncodedContents>(key).await {
-            Lookup::Hit(encoded) => (encoded, true),
+        match self.responses.lookup::<EncodedContents>(|| key(None)).await {
+            Lookup::Hit(contents) => {
+                if all(&contents.uris, &is_visible).await && all(&contents.next_parts, &is_visible).await {
+                    return Ok(ReadResponse::Encoded { contents, is_hit: true });
+                }
+            }
+            Lookup::ByView => {}
             Lookup::Bypass => {
-                let contents = filtered().await?;
+                let contents = read_visible().await?;
                 self.responses.record_ttl(contents_ttl(&contents));
                 return Ok(ReadResponse::Contents(contents));
             }
             Lookup::Miss(reservation) => {
-                let contents = match self.read(path, |_| true).await {
+                let mut contents = match self.read(path, |_| true).await {
                     Ok(contents) => contents,
                     Err(fault) => {
                         reservation.bypass_after_fault();
                         return Err(fault);
                     }
                 };
-                // The index of a directory depends on the principal: the host makes it for each request.
-                if contents.iter().any(|one| one.entry.is_directory()) {
-                    reservation.bypass();
-                    return Ok(ReadResponse::Contents(retain(contents, |one| is_visible(&one.entry.uri)).await));
+                let uris: Vec<_> = contents.iter().map(|one| one.entry.uri.clone()).collect();
+                let next_parts: Vec<_> = contents.iter().flat_map(|one| self.next_parts(one)).collect();
+                if all(&uris, &is_visible).await && all(&next_parts, &is_visible).await {
+                    return Ok(self.encode_for_cache(reservation, contents, encode).await);
                 }
-                let expires = expiry(contents_ttl(&contents));
-                let expires = expires.filter(|_| self.responses.has_room(max_json_len(&contents)));
-                let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
-                    give_up(reservation, expires.is_some());
-                    let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
-                    return Ok(ReadResponse::Contents(contents));
-                };
-                let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
-                let next_parts = contents.iter().flat_map(|one| self.next_parts(one)).collect();
-                let len = ResourceContents::total_len(&contents);
-                let json = encode(contents).await;
-                let encoded = Arc::new(EncodedContents { json, uris, next_parts, len, expires });
-                reservation.fill(encoded.clone(), expires);
-                (encoded, false)
+                let ttls = contents.iter().filter_map(|one| one.entry.ttl);
+                reservation.cache_by_view(ttls.max().unwrap_or_default());
+                contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
+                hide_next_parts(self.mount(), &mut contents, &is_visible);
+                return Ok(match self.responses.lookup::<EncodedContents>(|| key(Some(view))).await {
+                    Lookup::Miss(reservation) => self.encode_for_cache(reservation, contents, encode).await,
+                    _ => ReadResponse::Contents(contents),
+                });
             }
-        };
-        // What some may not read is not cut out of what is encoded.
-        match all(&contents.uris, &is_visible).await && all(&contents.next_parts, &is_visible).await {
-            true => Ok(ReadResponse::Encoded { contents, is_hit }),
-            false => filtered().await.map(ReadResponse::Contents),
         }
+        match self.responses.lookup::<EncodedContents>(|| key(Some(view))).await {
+            Lookup::Hit(contents) => Ok(ReadResponse::Encoded { contents, is_hit: true }),
+            Lookup::Bypass | Lookup::ByView => read_visible().await.map(ReadResponse::Contents),
+            Lookup::Miss(reservation) => match read_visible().await {
+                Ok(contents) => Ok(self.encode_for_cache(reservation, contents, encode).await),
+                Err(fault) => {
+                    reservation.bypass_after_fault();
+                    Err(fault)
+                }
+            },
+        }
+    }
+
+    /// Encodes contents and caches them, unless one of them has no time to live, or there is no room for them.
+    async fn encode_for_cache<E: Future<Output = Bytes>>(
+        &self,
+        reservation: Reservation<'_>,
+        contents: Vec<ResourceContents>,
+        encode: impl FnOnce(Vec<ResourceContents>) -> E,
+    ) -> ReadResponse {
+        // The index of a directory depends on the principal: the host makes it for each request.
+        if contents.iter().any(|one| one.entry.is_directory()) {
+            reservation.bypass();
+            return ReadResponse::Contents(contents);
+        }
+        let expires = expiry(contents_ttl(&contents));
+        let expires = expires.filter(|_| self.responses.has_room(max_json_len(&contents)));
+        let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
+            give_up(reservation, expires.is_some());
+            return ReadResponse::Contents(contents);
+        };
+        let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
+        let next_parts = contents.iter().flat_map(|one| self.next_parts(one)).collect();
+        let len = ResourceContents::total_len(&contents);
+        let json = encode(contents).await;
+        let encoded = Arc::new(EncodedContents { json, uris, next_parts, len, expires });
+        reservation.fill(encoded.clone(), expires);
+        ReadResponse::Encoded { contents: encoded, is_hit: false }
     }
 
     /// The URIs of the next parts in the notices of a content, which not every principal may read.
@@ -128,15 +163,31 @@ impl CachedPlugin {
         let PageKey { cursor, size, form } = page;
         let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form };
         let origin = CallOrigin::Client;
-        let (page, is_hit) = match self.responses.lookup::<EncodedPage>(key).await {
-            Lookup::Hit(page) => (page, true),
-            Lookup::Bypass => {
+        let mut found = self.responses.lookup::<EncodedPage>(key).await;
+        if let Lookup::Hit(page) = &found {
+            let runs = page.visible_runs(view, is_visible.clone()).await;
+            match page.validity(&runs, Instant::now()) {
+                Validity::Holds => return Ok((page.visible(&runs), true)),
+                Validity::NeverHolds => found = Lookup::Bypass,
+                Validity::Expired => {
+                    self.responses.remove(&key());
+                    found = self.responses.lookup(key).await;
+                }
+            }
+        }
+        match found {
+            // It was fetched a moment ago.
+            Lookup::Hit(page) => {
+                let runs = page.visible_runs(view, is_visible).await;
+                Ok((page.visible(&runs), true))
+            }
+            Lookup::Bypass | Lookup::ByView => {
                 let keep = move |entry: Resource| is_visible(&entry.uri).then_some(ListedResources::One(entry));
                 let page = self.list(origin, None, cursor, limit, keep).await?;
                 let now = Instant::now();
                 let ttl = page.items.iter().map(|(_, item)| item.ttl(now)).min();
                 self.responses.record_ttl(ttl.unwrap_or_default());
-                return Ok((page, false));
+                Ok((page, false))
             }
             Lookup::Miss(reservation) => {
                 let page = match self.list(origin, None, cursor, size, Some).await {
@@ -147,8 +198,10 @@ impl CachedPlugin {
                     }
                 };
                 let footprint = page.items.iter().map(|(_, entry)| entry.footprint()).fold(0, usize::saturating_add);
-                let expires = expiry(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
+                let ends: Vec<_> = page.items.iter().map(|(_, entry)| entry.ttl.and_then(expiry)).collect();
                 let max_json_len = footprint.saturating_mul(MAX_ESCAPE_FACTOR);
+                // As long as some view may show it.
+                let expires = ends.iter().max().copied().flatten();
                 let expires = expires.filter(|_| self.responses.has_room(max_json_len));
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
                     give_up(reservation, expires.is_some());
@@ -158,20 +211,12 @@ impl CachedPlugin {
                     return Ok((page, false));
                 };
                 let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
-                // Each of its own: a principal is not told how long what it may not see holds.
-                let ends: Vec<_> = entries.iter().map(|entry| expiry(entry.ttl.unwrap_or_default())).collect();
-                let ends = ends.into_iter().map(|end| end.unwrap_or(expires));
-                let page = Arc::new(EncodedPage::new(encode(entries).await, ends.collect(), page.next_cursor));
+                let page = Arc::new(EncodedPage::new(encode(entries).await, ends, page.next_cursor));
                 reservation.fill(page.clone(), expires);
-                (page, false)
+                let runs = page.visible_runs(view, is_visible).await;
+                Ok((page.visible(&runs), false))
             }
-        };
-        let runs = page.visible_runs(view, is_visible).await;
-        let run = |range: &Range<usize>| {
-            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone())))
-        };
-        let items = runs.iter().map(run).collect();
-        Ok((FilteredPage { items, size: page.len(), next_cursor: page.next_cursor().cloned() }, is_hit))
+        }
     }
 
     /// How often its responses were cached, since it was loaded.
@@ -205,6 +250,18 @@ fn give_up(reservation: Reservation<'_>, is_cacheable: bool) {
 
 fn contents_ttl(contents: &[ResourceContents]) -> Duration {
     Resource::min_ttl(contents.iter().map(|one| &one.entry))
+}
+
+/// Removes the URIs of next parts that are not visible from the [notices](Notice) of contents: what does not exist for a
+/// principal is not named.
+pub(crate) fn hide_next_parts(mount: &Mount, contents: &mut [ResourceContents], is_visible: impl Fn(&Uri) -> bool) {
+    for one in contents {
+        Notice::replace_in(&mut one.entry.meta, |mut notice| {
+            let is_visible = |uri: &String| mount.composed_uri(uri).is_some_and(|uri| is_visible(&uri));
+            notice.next = notice.next.filter(is_visible);
+            notice
+        });
+    }
 }
 
 /// An upper bound of the length of contents as JSON.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use mcp_host_engine::plugin::FilteredPage;
 use mcp_host_model::resource::{Footprint, Resource, ResourceContents};
 use mcp_host_model::uri::Uri;
 
@@ -26,7 +27,7 @@ pub(crate) struct PageKey<'a> {
 }
 
 /// What decides which resources a principal sees: two principals with the same see the same, for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ViewId(pub(crate) u64);
 
 /// The response to a read, for one principal.
@@ -63,7 +64,7 @@ const DECISIONS_BETWEEN_YIELDS: usize = 64;
 const MAX_VIEWS: usize = 16;
 
 /// The memory for an item beside its URI: its end, and a run for every second item of each view.
-const ITEM_OVERHEAD: usize = size_of::<Instant>() + MAX_VIEWS * size_of::<Range<usize>>() / 2;
+const ITEM_OVERHEAD: usize = size_of::<Option<Instant>>() + MAX_VIEWS * size_of::<Range<usize>>() / 2;
 
 /// Resources as JSON.
 #[derive(Debug)]
@@ -81,12 +82,23 @@ type Runs = Arc<[Range<usize>]>;
 #[derive(Debug)]
 pub(crate) struct EncodedPage {
     resources: EncodedResources,
-    /// When each item stops to hold.
-    ends: Vec<Instant>,
+    /// When each item stops to hold; none if it has no time to live.
+    ends: Vec<Option<Instant>>,
     /// The provider's cursor of the next page.
     next_cursor: Option<String>,
     /// The runs of items that views show, of those that were decided last.
     visible: Mutex<VecDeque<(ViewId, Runs)>>,
+}
+
+/// Whether what a view shows of a page may be served. What it does not show makes no difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Validity {
+    /// All items hold.
+    Holds,
+    /// All items have a time to live, which one of them has outlived.
+    Expired,
+    /// An item has no time to live.
+    NeverHolds,
 }
 
 /// Consecutive items of a page, at least one.
@@ -107,17 +119,9 @@ pub enum ListedResources {
 }
 
 impl EncodedPage {
-    /// A page of encoded resources, with the time at which each stops to hold.
-    pub(super) fn new(resources: EncodedResources, ends: Vec<Instant>, next_cursor: Option<String>) -> Self {
+    /// A page of encoded resources, with the time at which each stops to hold; none for one without a time to live.
+    pub(super) fn new(resources: EncodedResources, ends: Vec<Option<Instant>>, next_cursor: Option<String>) -> Self {
         Self { resources, ends, next_cursor, visible: Mutex::default() }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.resources.items.len()
-    }
-
-    pub(super) fn next_cursor(&self) -> Option<&String> {
-        self.next_cursor.as_ref()
     }
 
     /// The approximate memory that it takes, in bytes.
@@ -154,6 +158,33 @@ impl EncodedPage {
         runs
     }
 
+    /// Returns whether all items of those runs hold at that time.
+    pub(super) fn validity(&self, runs: &[Range<usize>], now: Instant) -> Validity {
+        runs.iter().map(|run| self.validity_of(run, now)).max().unwrap_or(Validity::Holds)
+    }
+
+    fn validity_of(&self, run: &Range<usize>, now: Instant) -> Validity {
+        let ends = self.ends.get(run.clone()).unwrap_or_default();
+        // `None` is the smallest.
+        match ends.iter().min() {
+            Some(None) => Validity::NeverHolds,
+            Some(Some(end)) if *end <= now => Validity::Expired,
+            _ => Validity::Holds,
+        }
+    }
+
+    /// Returns the items of those runs.
+    pub(super) fn visible(self: &Arc<Self>, runs: &[Range<usize>]) -> FilteredPage<ListedResources> {
+        let run = |range: &Range<usize>| {
+            (range.start, ListedResources::Encoded(EncodedRun { page: self.clone(), range: range.clone() }))
+        };
+        FilteredPage {
+            items: runs.iter().map(run).collect(),
+            size: self.resources.items.len(),
+            next_cursor: self.next_cursor.clone(),
+        }
+    }
+
     /// The start of an item's object in the JSON.
     fn start(&self, index: usize) -> usize {
         let before = index.checked_sub(1).and_then(|before| self.resources.items.get(before));
@@ -167,10 +198,6 @@ impl EncodedPage {
 }
 
 impl EncodedRun {
-    pub(super) fn new(page: Arc<EncodedPage>, range: Range<usize>) -> Self {
-        Self { page, range }
-    }
-
     /// The objects, separated by commas.
     pub fn json(&self) -> Bytes {
         self.page.resources.json.slice(self.json_range())
@@ -208,7 +235,8 @@ impl ListedResources {
             Self::One(entry) => entry.ttl.unwrap_or_default(),
             Self::Encoded(run) => {
                 let ends = run.page.ends.get(run.range.clone()).unwrap_or_default();
-                ends.iter().min().map_or(Duration::ZERO, |end| end.saturating_duration_since(now))
+                let end = ends.iter().min().copied().flatten();
+                end.map_or(Duration::ZERO, |end| end.saturating_duration_since(now))
             }
         }
     }
@@ -246,7 +274,7 @@ mod tests {
             items.push((mount.compose(&index.to_string()).unwrap().uri, json.len()));
         }
         let now = Instant::now();
-        let ends = (1..).map(|seconds| now + Duration::from_secs(seconds)).take(texts.len()).collect();
+        let ends = (1..).map(|seconds| Some(now + Duration::from_secs(seconds))).take(texts.len()).collect();
         Arc::new(EncodedPage::new(EncodedResources { json: json.into(), items }, ends, None))
     }
 
@@ -259,7 +287,7 @@ mod tests {
         let page = page(&["{0}", "{1}", "{22}", "{3}"]);
         let even = |uri: &Uri| !uri.as_str().ends_with('1');
         let runs = page.visible_runs(ViewId(1), even).await;
-        let runs: Vec<_> = runs.iter().map(|run| EncodedRun::new(page.clone(), run.clone())).collect();
+        let runs: Vec<_> = runs.iter().map(|run| EncodedRun { page: page.clone(), range: run.clone() }).collect();
         assert_eq!(texts(&runs), ["{0}", "{22},{3}"]);
         let again = page.visible_runs(ViewId(1), |_| unreachable!("it was decided")).await;
         assert_eq!(*again, [0..1, 2..4]);
@@ -271,8 +299,25 @@ mod tests {
     }
 
     #[test]
+    fn only_the_items_that_a_view_shows_decide_whether_it_may_be_served() {
+        let now = Instant::now();
+        let seconds = |seconds| Some(now + Duration::from_secs(seconds));
+        let resources = EncodedResources { json: Bytes::new(), items: Vec::new() };
+        let page = EncodedPage::new(resources, vec![seconds(1), seconds(9), None], None);
+        for (runs, seconds, expected) in [
+            (vec![], 100, Validity::Holds),
+            (vec![0..2], 0, Validity::Holds),
+            (vec![0..2], 1, Validity::Expired),
+            (vec![1..2], 8, Validity::Holds),
+            (vec![0..1, 2..3], 0, Validity::NeverHolds),
+        ] {
+            assert_eq!(page.validity(&runs, now + Duration::from_secs(seconds)), expected, "{runs:?} {seconds}");
+        }
+    }
+
+    #[test]
     fn a_run_is_cut_between_items() {
-        let mut run = EncodedRun::new(page(&["{0}", "{1}", "{22}", "{3}"]), 1..4);
+        let mut run = EncodedRun { page: page(&["{0}", "{1}", "{22}", "{3}"]), range: 1..4 };
         assert_eq!(run.json(), "{1},{22},{3}");
         let counts = [0, 2, 3, 7, 8, 11, 12, 100].map(|bytes| run.count_within(bytes));
         assert_eq!(counts, [0, 0, 1, 1, 2, 2, 3, 3]);
