@@ -299,6 +299,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "they are runs")]
     fn only_the_items_that_a_view_shows_decide_whether_it_may_be_served() {
         let now = Instant::now();
         let seconds = |seconds| Some(now + Duration::from_secs(seconds));
