@@ -1,8 +1,8 @@
 //! Access control: which principal may perform which operation on which resource. This is the only place that decides
 //! it.
 //!
-//! A [`Policy`] is asked for every operation and for every item of a listing, and again when a notification is
-//! delivered. What it denies does not exist for the principal: the response is that of a resource that does not exist.
+//! A [`Policy`] decides about every operation and for every item of a listing, and again when a notification is
+//! delivered. What it denies does not exist for the principal: the response is the same as for a resource that does not exist.
 //!
 //! # Evaluation
 //!
@@ -23,7 +23,7 @@
 //! Some decisions are needed before a URI is known: whether a plugin may have anything to list for a principal, or whether a completion
 //! may be offered while other variables have no value. These are made for a pattern of URIs (`uri::UriPattern`):
 //! `Policy::may_allow` is true if the operation may be allowed on one of them, and `Policy::allows_all` only if it is
-//! allowed on all. Whoever may see nothing below a mount causes no call of its plugin (`catalog`, `watch`).
+//! allowed on all. A principal that may see nothing below a mount causes no call of its plugin (`catalog`, `watch`).
 
 mod globs;
 mod policy;
@@ -139,7 +139,7 @@ impl Access {
         }
     }
 
-    /// Returns the groups of a principal: those that it was given, and those of the config.
+    /// Returns the groups of a principal: the ones it was created with, and those of the config.
     pub fn groups<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a str> {
         let of_name = self.rule_name(principal).and_then(|name| self.groups_of_principal.get(name));
         let of_groups = principal.groups().filter_map(|group| self.groups_of_group.get(group));

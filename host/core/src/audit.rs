@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `time` | when the request ended, RFC 3339 in UTC, with milliseconds; of a `listen`: when it began |
 //! | `sequence` | the number of the line, from 1 at each start of the host. A gap is a lost line |
-//! | `principal` | who asked |
+//! | `principal` | the principal of the request |
 //! | `session` | the first 16 hexadecimal digits of the SHA-256 of the session id |
 //! | `operation` | the operation of the access rules, `unsubscribe` or `listen` |
 //! | `uri` | the URI in normal form, or as requested if it has none; the first [`MAX_URI`] bytes |
@@ -227,7 +227,7 @@ impl AuditLog {
     ///
     /// # Errors
     ///
-    /// Requests are refused, as there is no space for a line with so many bytes of text, and with the URIs that are returned.
+    /// Requests are refused, as there is no space for a line with that number of bytes of text, and with the URIs that are returned.
     pub(crate) fn begin(&self, text_len: usize, returns_uris: bool) -> Result<Option<Entry<'_>>, QueueFull> {
         let context_len = RequestContext::with_current(|context| context.map_or(0, RequestContext::text_len));
         let returned = if returns_uris { line::MAX_RETURNED } else { 0 };

@@ -120,7 +120,7 @@ enum Lookup<'a, T> {
     Miss(Reservation<'a>),
     /// Each view has its own.
     ByView,
-    /// It is not, and nobody waits for what this request gets.
+    /// It is not, and no other request waits for what this request gets.
     Bypass,
 }
 
@@ -166,7 +166,7 @@ impl ResponseCache {
         self.entries.set_capacity(bytes);
     }
 
-    /// Returns whether a response whose JSON takes at most so many bytes may be cached.
+    /// Returns whether a response whose JSON takes at most `json_len` bytes may be cached.
     fn has_room(&self, json_len: usize) -> bool {
         u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART)
     }
@@ -270,7 +270,7 @@ impl Reservation<'_> {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME);
     }
 
-    /// The same after a fault, which would be that of all who wait, one after the other.
+    /// The same after a fault: each request that waits would otherwise run into it, one after the other.
     fn bypass_after_fault(mut self) {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
@@ -298,7 +298,7 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.guard.is_some() {
             self.pass(Value::HitForMiss, Duration::ZERO);
-            // It has told those who wait, and is of no further use.
+            // Those who wait have been woken by it, and it is of no further use.
             let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
             self.cache.entries.remove_if(&self.key, is_mark);
         }

@@ -97,7 +97,7 @@ pub(crate) struct Hub {
     closed: CancellationToken,
     /// The updates of resources that subscribers have taken.
     resource_updates: Counter,
-    /// Those of the listing.
+    /// The subscribers of the listing.
     listing_updates: Counter,
 }
 

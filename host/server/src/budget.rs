@@ -79,7 +79,7 @@ pub(super) struct Charge {
 pub(super) enum BudgetExceeded {
     /// There is no room for now.
     Full,
-    /// There is never room for so many: this limit is too small.
+    /// The answer exceeds this limit, so that waiting would not help.
     TooLarge(Limit),
 }
 
@@ -122,7 +122,7 @@ impl Limits {
     }
 }
 
-/// Returns the cost of an answer whose values take so many bytes: the values, and the chunks in flight.
+/// Returns the cost of an answer whose values take `footprint` bytes: the values, and the chunks in flight.
 pub(super) fn response_cost(footprint: usize) -> usize {
     let pieces = footprint.saturating_mul(MAX_ESCAPE_FACTOR).min(MAX_CHUNK.saturating_mul(CHUNKS_IN_FLIGHT));
     footprint.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)

@@ -1,7 +1,7 @@
 //! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
 //! An authenticated principal is one client, wherever it connects from, and several behind one address are several. Other
-//! clients over HTTP are told apart by their peer address. One with IPv6 has a network of addresses (RFC 6177), so the
+//! clients over HTTP are distinguished by their peer address. One with IPv6 has a network of addresses (RFC 6177), so the
 //! first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All of them behind one proxy are one client, so
 //! the share of an address is large. Where another server accepts the connections and does not supply the peer address,
 //! every client is a principal.
@@ -43,7 +43,7 @@ impl ClientId {
 }
 
 impl ClientId {
-    /// Returns the client as plugins tell clients apart. That of a pair of streams is its principal.
+    /// Returns the client by which plugins distinguish callers. For a pair of streams it is the principal.
     pub(super) fn requester(&self, principal: &Principal) -> Requester {
         match self {
             Self::Local => Requester::Principal(principal.identity()),
@@ -55,7 +55,7 @@ impl ClientId {
 }
 
 impl ClientId {
-    /// Returns its address; of an IPv6 address that of its network.
+    /// Returns its address; for IPv6 the address of its network.
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::V4(address) => Some((*address).into()),

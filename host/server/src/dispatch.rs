@@ -16,7 +16,7 @@
 //!
 //! | `_meta` declares | revision |
 //! |---|---|
-//! | nothing | that of the session; without a session none, but a `ping` over stdio has one |
+//! | nothing | the revision of the session; without a session none, but a `ping` over stdio has one |
 //! | a revision and the capabilities of the client | that revision |
 //! | a revision only | that revision, in a session, if the revision has sessions |
 //!

@@ -185,7 +185,7 @@ impl Step {
 }
 
 impl Writer<'_> {
-    /// Reserves room in the chunk for about so many bytes, so that it does not have to grow.
+    /// Reserves room in the chunk for about `bytes` bytes, so that it does not have to grow.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.chunk.reserve(bytes.min(self.remaining()));
     }

@@ -182,7 +182,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
 /// The revision that a request declares in `_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeclaredRevision<'a> {
-    /// None: it is that of its session.
+    /// None: the session has it.
     None,
     /// This revision, with all members that a request without a session requires.
     Complete(&'a str),

@@ -13,6 +13,7 @@
 //! | calls of providers | of every request but listings; none to a plugin that the principal may see nothing of, ever |
 //! | notifications | [`notifications`] |
 //! | search and context | [`search`] |
+//! | what is cached, and for how long | [`cached`] |
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
@@ -20,6 +21,7 @@
 //! [`requests`] has a sample of each method, and fails for a method of any revision that has none: a request that is added to the
 //! protocol is covered, or the test fails.
 
+mod cached;
 mod notifications;
 mod over_http;
 mod requests;
@@ -158,7 +160,7 @@ async fn walk(client: &impl Client, method: &str, params: &Value) -> Vec<Value> 
 /// A request with its answers, and the calls that it made if they are to be compared.
 type Exchange = (String, Vec<Value>, Option<usize>);
 
-/// What a principal is told of a world.
+/// All answers that a principal gets from a world.
 async fn transcript(host: &Host, client: &impl Client, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut transcript = Vec::new();
     for (method, params) in samples(host, client.revision(), pool) {
@@ -177,7 +179,7 @@ async fn transcript(host: &Host, client: &impl Client, providers: &Providers, po
     transcript
 }
 
-/// What a principal is told of a world without a transport, in the first and the last revision.
+/// The same without a transport, in the first and the last revision.
 async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut told = Vec::new();
     for revision in [Revision::ALL[0], Revision::LATEST] {
@@ -186,7 +188,7 @@ async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[
     told
 }
 
-/// Fails if the principal is told of a difference of two worlds, or if a call reaches a plugin that it may see nothing of.
+/// Fails if the answers of two worlds differ, or if a call reaches a plugin that it may see nothing of.
 fn compare(
     runtime: &Runtime,
     host: &Arc<Host>,
@@ -212,7 +214,7 @@ fn compare(
     Ok(())
 }
 
-/// Pairs of worlds that were told apart once.
+/// Pairs of worlds whose answers differed once.
 #[test]
 fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
     let runtime = Runtime::new().unwrap();

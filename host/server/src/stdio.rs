@@ -96,7 +96,7 @@ pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: Cancel
 ///
 /// # Errors
 ///
-/// As those of [`serve_stdio`].
+/// The same as for [`serve_stdio`].
 pub async fn serve_io<R, W>(
     host: Arc<Host>,
     reader: R,

@@ -5,7 +5,7 @@
 //! is never more than its share of the rate of all.
 //!
 //! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
-//! of a new one is forgotten; no other is, so nobody gets rid of a limit by making the host forget it. While there are
+//! of a new one is forgotten; no other is, so a client cannot evade its limit by making the host forget it. While there are
 //! more, further ones share a fixed number of states ([`keyed_rate`](mcp_host_base::keyed_rate)).
 
 use std::net::IpAddr;
@@ -51,11 +51,11 @@ pub struct RateExceeded {
 /// The limit that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimit {
-    /// That of one client.
+    /// The limit of one client.
     Client,
-    /// That of all clients.
+    /// The limit of all clients together.
     Overall,
-    /// That of failed authentications.
+    /// The limit of failed authentications.
     Authentication,
 }
 
@@ -123,7 +123,7 @@ fn lower(one: Quota, other: Quota) -> Quota {
 }
 
 impl RequestRates {
-    /// Takes so many requests of that client.
+    /// Takes a number of requests from the limits of a client.
     pub fn take(
         &self,
         limits: &HttpServerLimits,

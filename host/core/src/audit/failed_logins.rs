@@ -16,7 +16,7 @@ use super::line;
 
 /// The time for which failures are counted.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
-/// The number of pairs of client and reason that are told apart in a window.
+/// The maximum number of pairs of client and reason that are counted separately in a window.
 const MAX_CLIENTS: usize = 16;
 /// The bytes of a client that a line has.
 const MAX_CLIENT: usize = 128;
@@ -31,7 +31,7 @@ struct Window {
     began: Option<Instant>,
     /// The number of failures without a line.
     counted: HashMap<(String, &'static str), u64>,
-    /// The number of those of other clients.
+    /// The number of failed logins of all other clients.
     others: u64,
 }
 

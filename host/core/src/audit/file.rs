@@ -56,7 +56,7 @@ impl LogFile {
         written
     }
 
-    /// Opens the file anew if it is no longer at its path, and rotates it if so many bytes make it too large.
+    /// Opens the file anew if it is no longer at its path, and rotates it if the given number of bytes would make it too large.
     fn prepare(&mut self, more: usize) -> io::Result<()> {
         if !self.is_in_place() {
             self.reopen()?;

@@ -268,7 +268,7 @@ pub(super) fn encode(members: &impl Serialize) -> Vec<u8> {
     json
 }
 
-/// The maximum length of a line with so many bytes of text of foreign origin.
+/// The maximum length of a line with that number of bytes of text of foreign origin.
 pub(super) fn max_len(text_len: usize) -> usize {
     text_len.min(MAX_TEXT).saturating_mul(MAX_ESCAPE).saturating_add(MAX_REST)
 }

@@ -50,7 +50,7 @@ pub(super) fn whole_lines(lines: &[u8], len: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// An output with space for so many bytes.
+    /// An output with space for a limited number of bytes.
     struct Disk {
         bytes: Vec<u8>,
         space: usize,

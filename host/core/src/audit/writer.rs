@@ -32,7 +32,7 @@ pub(super) fn start(queue: Arc<Queue>, sink: Option<Sink>, config: Option<Audit>
 
 struct Writer {
     queue: Arc<Queue>,
-    /// The destination that is open; not that of the config until that can be opened.
+    /// The open destination. A new one in the config replaces it once it can be opened.
     sink: Option<Sink>,
     config: Option<Audit>,
     /// Lines that are not written.
@@ -58,7 +58,7 @@ impl Writer {
                 self.turn_off();
             }
             self.queue.written(self.is_failing, self.pending.len());
-            // After requests are answered again: whoever reads it may rely on that.
+            // Logged after requests are answered again, so that a reader of the log can rely on it.
             if has_recovered {
                 tracing::info!(target: log_target::SERVER, "the audit log is written again");
             }

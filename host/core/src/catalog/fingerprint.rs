@@ -117,7 +117,7 @@ pub(crate) async fn directory_fingerprints(
         .await
 }
 
-/// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; that of `unseen` for those who see nothing.
+/// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; a viewer who sees nothing gets the fingerprint of `unseen`.
 async fn walk(
     viewers: Vec<Option<Viewed>>,
     unseen: DefaultHasher,

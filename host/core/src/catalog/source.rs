@@ -57,7 +57,7 @@ pub(crate) trait PageItem: Footprint + Send {
         1
     }
 
-    /// Returns how many of the first items take at most so many bytes.
+    /// Returns how many of the first items take at most the given number of bytes.
     fn count_within(&self, bytes: usize) -> usize {
         usize::from(self.footprint() <= bytes)
     }
@@ -71,7 +71,7 @@ pub(crate) trait PageItem: Footprint + Send {
     }
 }
 
-/// An item of a listing that its provider is asked for each time.
+/// An item of a listing that is not cached: each listing calls its provider.
 pub(crate) trait ListingItem: PageItem + Hash + 'static {
     /// Returns whether the viewer may see the item.
     fn is_visible_to(&self, viewer: &Viewer) -> bool;
@@ -136,7 +136,7 @@ impl<S: ListingSource> PageSource for S {
     }
 }
 
-/// A source of items that its provider is asked for each time.
+/// A source of items that are not cached: each listing calls its provider.
 pub(crate) trait ListingSource {
     /// The kind of its listing.
     const KIND: ListingKind;

@@ -210,7 +210,7 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check).
+    /// The errors of [`check`](Self::check).
     pub async fn check_offline(self) -> Result<CheckReport, StartError> {
         self.try_plugins(true).await
     }

@@ -1,4 +1,4 @@
-//! Which completions of a template's variables a principal may see, and whether its provider may be asked at all.
+//! Which completions of a template's variables a principal may see, and whether the provider may be called for them at all.
 //!
 //! A value tells that a resource exists to which the template expands with it. So the template is expanded with each value and with the
 //! variables that the client has given. The rules decide on that URI if it is whole, and else on all that it may become. Variables of
@@ -18,7 +18,7 @@
 //! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
 //! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
 //! and `.env` is not offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for
-//! `rev`, and without `rev` nothing for `path`: the names may be those of another branch. A rule that denies to complete a URI
+//! `rev`, and without `rev` nothing for `path`: the names may come from another branch. A rule that denies to complete a URI
 //! counts like one that denies to read it.
 //!
 //! Unless the principal may read everything below the mount, the number of values is unknown, and there are more if there is no
@@ -27,7 +27,7 @@
 //! The provider gets what the client has given only if the principal may read some URI that the template could expand to; otherwise
 //! nothing is offered, without a call. While it is not certain that the principal may read all of them, a failure of the provider
 //! may be about one that it may not: that it is not found, denied or invalid is an answer without values, and the reason of
-//! another failure is not told.
+//! another failure is not passed on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) struct CompletionFilter {
     variable: String,
     /// The variables that have values.
     context: BTreeMap<String, String>,
-    /// Those of them that do not stand after the variable to complete only.
+    /// The values of `context` for variables that do not stand only after the variable to complete.
     leading_context: BTreeMap<String, String>,
     /// The number of variables without a value in the path before the last place of the variable to complete.
     leading: usize,

@@ -73,7 +73,7 @@ impl ReloadTrigger {
         self.0.notify.notify_one();
     }
 
-    /// Requests the same, and waits for the outcome. Where a newer event restarts the reload, the outcome is that of the new one. None if
+    /// Requests the same, and waits for the outcome. If a newer event restarts the reload, it waits for the outcome of the new one. None if
     /// the watcher does not run any more.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();

@@ -29,7 +29,7 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 pub(super) struct SavedQueries(Vec<(String, Path)>);
 
 impl SavedQueries {
-    /// Returns those of a plugin that is loaded; none of another provider.
+    /// Returns the saved queries of a plugin that is loaded; an empty list for a provider that has none.
     pub(super) fn of(plugin: &Plugin, config: &config::Plugin) -> Self {
         if plugin.info().name == PROVIDER { Self::in_config(config, plugin.mount()) } else { Self::default() }
     }

@@ -208,7 +208,7 @@ impl EncodedRun {
         self.range.len()
     }
 
-    /// Returns how many of the first items take at most so many bytes of JSON.
+    /// Returns how many of the first items take at most the given number of bytes of JSON.
     pub(crate) fn count_within(&self, bytes: usize) -> usize {
         let most = self.page.start(self.range.start).saturating_add(bytes);
         let items = self.page.resources.items.get(self.range.clone()).unwrap_or_default();

@@ -14,7 +14,7 @@ const MAX_FACTOR: u32 = 64;
 /// The longest pause after work that takes less than a quarter of it.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the pause after work that took that long and was repeated so many times before.
+/// Returns the pause after work that took `took` and was repeated `repeated` times before.
 pub(super) fn burst_pause(took: Duration, repeated: u32) -> Duration {
     let factor = 1_u32.checked_shl(repeated).map_or(MAX_FACTOR, |times| times.saturating_mul(FACTOR).min(MAX_FACTOR));
     let shortest = took.saturating_mul(FACTOR);

@@ -220,7 +220,7 @@ impl DirectoryTask {
         let has_failed = fresh.iter().any(Option::is_none);
         let changed = {
             let mut index = context.subscription_index();
-            // Those of principals that have subscribed meanwhile stay.
+            // Principals that have subscribed meanwhile keep theirs.
             let mut views = index.replace_views(uri, None).unwrap_or_default();
             let mut changed = HashSet::new();
             for (principal, now) in restricted.into_iter().zip(fresh) {

@@ -127,7 +127,7 @@ impl ListingTask {
             let began = Instant::now();
             let access = state.context.access.load_full();
             let sees_some = |principal: &Principal| may_see_listing(&access.policy(principal), state.plugin.mount());
-            // Nobody who sees nothing of the plugin causes a call of it.
+            // A principal that sees nothing of the plugin causes no call of it.
             let (is_visible, is_new_visible) = (principals.iter().any(sees_some), new.iter().any(sees_some));
             if is_visible && (std::mem::take(&mut is_first) || is_new_visible) {
                 // A poll detects every later change.

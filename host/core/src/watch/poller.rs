@@ -218,7 +218,7 @@ impl Poller {
             let changes = self.state.plugin.changes(&paths, group.token.as_deref()).await?;
             let watches_more = group.token.is_none() || paths.iter().any(|path| !group.token_paths.contains(path));
             if watches_more || changes.listing_changed || !changes.changed.is_empty() {
-                // Changes of what is watched from now on are told from the state of this answer on.
+                // What is watched from now on is compared with the state of this answer.
                 self.state.plugin.clear_cached_responses();
             }
             let changed = self.changed_resources(group_index, &changes).await;

@@ -13,9 +13,9 @@ use super::subscriber::{Subscriber, Update};
 /// The numbers of the updates that were taken.
 #[derive(Debug, Default)]
 pub(super) struct UpdateNumbers {
-    /// That of the last update; 0 before the first.
+    /// The sequence number of the last update; 0 before the first.
     last: AtomicU64,
-    /// That of the last update of the listing, unless the client has received it; 0 if there is none.
+    /// The sequence number of the last update of the listing, unless the client has received it; 0 if there is none.
     listing: AtomicU64,
 }
 

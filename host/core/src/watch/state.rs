@@ -31,7 +31,7 @@ pub(super) struct WatchContext {
     pub(super) access: ArcSwap<Access>,
     /// Cloned by each subscriber, to count them.
     subscribers: Arc<()>,
-    /// The memory of all subscriptions, and of those of each principal, in bytes.
+    /// The memory of all subscriptions, in total and by principal, in bytes.
     pub(super) memory: ShareLimiter<Principal>,
 }
 

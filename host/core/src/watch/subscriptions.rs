@@ -160,11 +160,11 @@ impl SubscriptionIndex {
         views.is_some_and(|views| views.contains_key(principal))
     }
 
-    /// Stores what the principal sees of a directory, unless that is known or nobody subscribes to it any more.
+    /// Stores what the principal sees of a directory, unless it is known or has no subscriber any more.
     pub(super) fn add_view(&mut self, uri: &Uri, principal: &Principal, view: ListingFingerprint) {
         let Some(watched) = self.resources.get_mut(uri) else { return };
         let views = watched.views.get_or_insert_default();
-        // Those of principals that have unsubscribed go by and by, so that there are no more than subscribers.
+        // Entries of principals that have unsubscribed are evicted here, so that there are at most as many as subscribers.
         if views.len() > watched.subscribers.len() {
             let subscribed: HashSet<_> = watched.subscribers.values().map(|mailbox| mailbox.principal()).collect();
             views.retain(|principal, _| subscribed.contains(principal));

@@ -6,12 +6,12 @@
 //! | `Authorization: Bearer TOKEN` with a token of `[[principal]]` | the principal of the token |
 //! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
 //! | an access token without a scope that is required | none: 403 `insufficient_scope` |
-//! | an access token whose issuer cannot be asked, or not yet about a key that may be new | none: 503 |
-//! | an access token whose issuer is not asked, as too many tokens of its address were not valid | none: 429 |
+//! | an access token whose issuer cannot be reached, or must not be requested yet for a key that may be new | none: 503 |
+//! | an access token whose issuer is not requested, as too many tokens from its address were not valid | none: 429 |
 //! | another token, or another scheme | none: 401 `invalid_token` |
 //! | no token, over a connection with a client certificate of one `http.client-ca` | `CA/NAME` |
 //! | no token, over a connection with a client certificate that leads to several of them | none: 401 |
-//! | no credentials, and the config has nobody to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
+//! | no credentials, and the config has no principals to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
 //! | no credentials, and the config has somebody | the default, if a rule allows it something; else none: 401 |
 //!
 //! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider, no session
@@ -96,7 +96,7 @@ pub(super) enum AuthenticationError {
     /// The keys of its issuer are without the one that its token names, and may be requested again after that time.
     #[error("the key of the access token is not known yet; try again later")]
     KeyPending(Duration),
-    /// Too many requests of its address had credentials that are not valid, so its issuer is not asked about its token.
+    /// Too many requests of its address had credentials that are not valid, so its issuer is not requested for its token.
     #[error("{0}")]
     TooManyFailures(RateExceeded),
 }
@@ -106,7 +106,7 @@ const INVALID_TOKEN: AuthenticationError = AuthenticationError::InvalidToken("th
 /// The credentials of a request, as an event stream retains them to verify them again.
 #[derive(Clone)]
 enum Credentials {
-    /// Those of an application, or none.
+    /// The principals of an embedding application, if it has any.
     None,
     Token(Zeroizing<String>),
     Certificate(Arc<ClientCertificate>),
@@ -228,7 +228,7 @@ impl Authenticator {
         request.headers_mut().remove(AUTHORIZATION);
         match (first, certificate) {
             (Some(_), _) if more => Err(AuthenticationError::Malformed),
-            // If there is nobody to authenticate, the header may be for a reverse proxy.
+            // If the config has no principals, the header may be for a reverse proxy.
             (Some(value), _) if snapshot.authenticates_anybody() => {
                 let token = Zeroizing::new(bearer_token(&value)?.to_owned());
                 self.verify(&snapshot, client, Credentials::Token(token), generations).await.map(Some)
@@ -306,7 +306,7 @@ impl Authenticator {
     }
 
     /// Waits until the credentials of a request do not authenticate that principal any more, or do not have the scopes that those
-    /// operations require. If an issuer does not answer, it is asked again for [`GRACE_TIME`]. The host is not
+    /// operations require. If an issuer does not answer, the request is repeated for [`GRACE_TIME`]. The host is not
     /// retained while this waits.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
@@ -352,7 +352,7 @@ impl Authenticator {
         if verified.principal == outdated.principal { Ok(()) } else { Err(INVALID_TOKEN) }
     }
 
-    /// Logs why an access token is not accepted, and returns what its client is told.
+    /// Logs why an access token is not accepted, and returns the error for its client.
     fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
         if let TokenError::TooManyFailures(exceeded) = error {
             self.host.record_failed_login(client, error.kind());
@@ -377,7 +377,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns whether an issuer may be asked about a token of that client: one whose tokens fail all the time causes no questions.
+    /// Returns whether an issuer may be requested for a token of that client: a client whose tokens keep failing causes no requests.
     fn may_ask_issuer(&self, client: &ClientId) -> Result<(), RateExceeded> {
         match client.rate_client() {
             RateClient::Address(address) => {

@@ -29,7 +29,7 @@ impl HttpOptions {
     }
 
     /// Rejects requests that have no [`Principal`] in their extensions, with 401. So a route that the login layer of an
-    /// application does not cover serves nobody.
+    /// application does not cover serves no request.
     #[must_use]
     pub fn require_principal(mut self) -> Self {
         self.default_principal = None;

@@ -200,7 +200,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers the messages of a batch, which are those of a session: with a stream that has an event for each answer, in
+    /// Answers the messages of a batch, which only sessions have: with a stream that has an event for each answer, in
     /// the order in which they are ready.
     async fn answer_batch(
         &self,

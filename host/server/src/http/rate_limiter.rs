@@ -3,7 +3,7 @@
 //! A request is counted when its principal is known, before its body is received; the further messages of a batch when it
 //! has been parsed. One whose credentials are not valid is counted for its address, at a rate of its own
 //! ([`failed_authentications`](mcp_host_config::http::HttpServerLimits::failed_authentications)), and takes nothing from the
-//! valid ones of that address. While that rate is exceeded, no issuer is asked about a token of that address that has not been
+//! valid ones of that address. While that rate is exceeded, no issuer is requested for a token from that address that has not been
 //! valid before: then such a request is rejected, too.
 
 use std::num::NonZeroU32;
@@ -44,7 +44,7 @@ impl RateLimiter {
         Self { metrics: ServerMetrics::of(&host), host, log: ThrottlePerReason::new(WARN_INTERVAL) }
     }
 
-    /// Takes so many requests of that client.
+    /// Takes a number of requests from the limits of a client.
     pub(super) fn take(
         &self,
         client: &ClientId,

@@ -218,7 +218,7 @@ where
     }
 }
 
-/// Serves a request whose head has at most so many bytes: a larger one is rejected, and header fields that are not used
+/// Serves a request whose head has at most `max_head` bytes: a larger one is rejected, and header fields that are not used
 /// are dropped. What is not read of the body is discarded before an error is sent.
 pub(super) async fn serve<B, F>(
     mut request: axum::http::Request<B>,

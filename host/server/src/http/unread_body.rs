@@ -33,11 +33,11 @@ pub(super) struct RequestBody<B> {
     left: Option<Arc<Mutex<Option<B>>>>,
 }
 
-/// What nobody read of the body of a request.
+/// The part of the body of a request that was not read.
 pub(super) struct UnreadBody<B> {
     left: Option<Arc<Mutex<Option<B>>>>,
     version: Version,
-    /// Whether the client sends the body only when it is told to.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     is_withheld: bool,
 }
 
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers a request, whose body nobody reads.
+    /// Answers a request without reading its body.
     async fn reject(request: Request<Body>, status: StatusCode) -> Response {
         let (request, unread) = track(request);
         drop(request);

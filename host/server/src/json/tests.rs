@@ -8,7 +8,7 @@ fn encode_all(encoder: Encoder) -> String {
     encode_within(encoder, MAX_CHUNK)
 }
 
-/// The whole document, whose pieces have at most so many bytes.
+/// The whole document, whose pieces have at most the given number of bytes.
 fn encode_within(mut encoder: Encoder, max_chunk: usize) -> String {
     let mut all = Vec::new();
     while let Some(piece) = encoder.next_chunk() {

@@ -41,7 +41,7 @@ fn check_cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     Ok(())
 }
 
-/// Values of about so many bytes.
+/// Values of about the given number of bytes.
 fn values(size: usize) -> Vec<(&'static str, String)> {
     let string = |unit: &str| format!("\"{}\"", unit.repeat(size / unit.len()));
     let list = |unit: &str| format!("[{}{unit}]", format!("{unit},").repeat(size / (unit.len() + 1)));
@@ -74,7 +74,7 @@ fn values(size: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A message of each method with all that is asked for.
+/// A message of each method with all its parameters.
 fn messages() -> Vec<Value> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

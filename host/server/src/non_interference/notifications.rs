@@ -1,4 +1,4 @@
-//! Notifications: changes of what a principal may not see are not told, however large the listing is and whatever directory they are in,
+//! Notifications: changes of what a principal may not see are not notified, however large the listing is and whatever directory they are in,
 //! and its subscriptions cause no call of a plugin that it may see nothing of.
 
 use std::sync::Arc;

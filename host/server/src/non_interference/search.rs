@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::over_http::HttpClient;
 use super::world::ADA;
 use super::world::{Contents, Providers, Rules, is_allowed};
-use super::{Client, InProcess, principal};
+use super::{Client, InProcess};
 use crate::revision::Revision;
 
 const TEMPLATE: &str = "search:///{?q,in,kind,lang,limit}";
@@ -62,11 +62,7 @@ async fn what_is_found_does_not_depend_on_what_is_hidden() {
         for own in [&own[..], &own[..1], &[]] {
             let dir = tempfile::tempdir().unwrap();
             let providers = Providers::new();
-            let policy = mcp_resource_host::access::Access::new(&mcp_host_config::Config {
-                rules: rules.rules(),
-                ..mcp_host_config::Config::new()
-            });
-            let policy = policy.policy(&principal());
+            let policy = rules.policy();
             providers.set(Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
             let host = providers.start(rules, dir.path(), true).await;
             host.wait_until_indexed().await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
@@ -19,8 +20,10 @@ use mcp_host_model::provider::{
 };
 use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_model::uri::composed;
-use mcp_resource_host::access::Policy;
+use mcp_resource_host::access::{Access, Policy};
 use mcp_resource_host::host::Host;
+
+use super::principal;
 
 /// The principal, and one that may see everything. Their tokens are their names.
 pub(super) const ADA: &str = "ada";
@@ -92,6 +95,11 @@ impl Rules {
         all.groups = vec!["corp/all".to_owned()];
         all.allow = vec!["**".parse().unwrap()];
         vec![rule, all]
+    }
+
+    /// What they allow the principal.
+    pub(super) fn policy(self) -> Arc<Policy> {
+        Access::new(&Config { rules: self.rules(), ..Config::new() }).policy(&principal())
     }
 }
 
@@ -212,9 +220,14 @@ impl Providers {
                 HIDDEN => (contents.hidden.clone(), BTreeSet::new()),
                 _ => (BTreeSet::from(["all.txt".to_owned(), "more.txt".to_owned()]), BTreeSet::new()),
             };
-            *model.tree.lock() = Tree { files, folders };
+            *model.tree.lock() = Tree { files, folders, is_cached: model.is_cached.load(Ordering::SeqCst) };
             model.version.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Gives entries a time to live by their name, and has a file read with all that is beside it.
+    pub(super) fn cache(&self) {
+        self.models.iter().for_each(|(_, model)| model.is_cached.store(true, Ordering::SeqCst));
     }
 
     /// The walks of the whole listing of the plugin of which a part may be seen.
@@ -289,6 +302,7 @@ struct Model {
     walks: AtomicUsize,
     folder_listings: AtomicUsize,
     fails: AtomicBool,
+    is_cached: AtomicBool,
     version: AtomicU64,
 }
 
@@ -296,6 +310,7 @@ struct Model {
 struct Tree {
     files: BTreeSet<String>,
     folders: BTreeSet<String>,
+    is_cached: bool,
 }
 
 impl Tree {
@@ -310,7 +325,13 @@ impl Tree {
             return Ok(Entry::directory(path, path).subscribable());
         }
         let file = self.file(path).ok_or(Failure::NotFound)?;
-        Ok(Entry::new(path, file.as_str()).mime_type("text/plain").subscribable())
+        let entry = Entry::new(path, file.as_str()).mime_type("text/plain").subscribable();
+        Ok(match file.rsplit('/').next() {
+            _ if !self.is_cached => entry,
+            Some(".env") => entry,
+            Some("secret") => entry.ttl(Duration::from_secs(1)),
+            _ => entry.ttl(Duration::from_secs(3600)),
+        })
     }
 
     /// What is directly in a folder.
@@ -373,7 +394,11 @@ impl Provider for Model {
         if !query.is_empty() {
             return Err(Failure::invalid(format!("other lines; {name} has {} bytes", text_of(name).len())));
         }
-        let inner = if entry.listable { tree.children(name) } else { Vec::new() };
+        let inner = match name.rsplit_once('/') {
+            _ if entry.listable => tree.children(name),
+            Some((folder, _)) if tree.is_cached => tree.children(&format!("{folder}/")),
+            _ => Vec::new(),
+        };
         let mut contents = vec![provider::Contents::text(entry, text_of(name))];
         for path in inner {
             contents.push(provider::Contents::text(tree.entry(&path)?, text_of(&path)));

@@ -112,7 +112,7 @@ fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
 
-/// Decodes a raw string; none if it is longer than so many bytes. Any other value is an error.
+/// Decodes a raw string; none if it is longer than the limit in bytes. Any other value is an error.
 fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
     if !is_string(raw) {
         return Err(E::custom(format_args!("expected a string, found {}", found(raw))));

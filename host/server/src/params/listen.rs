@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::members::is_given;
 use super::{BoundedString, MAX_VERSION_NAME, bounded, found, present, truncate, without_position};
 
-/// The maximum number of variables in a context; no template has so many.
+/// The maximum number of variables in a context; no template has more.
 pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
 /// The maximum bytes of the URIs of one `subscriptions/listen`.
 pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;

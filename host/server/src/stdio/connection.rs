@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Parses a line, and dispatches its messages. Those of a batch are dispatched even after shutdown.
+    /// Parses a line, and dispatches its messages. The rest of a batch is dispatched even after shutdown.
     async fn receive(&mut self, line: Line, permit: OwnedSemaphorePermit) {
         let config = self.host.config();
         let revision = self.session.as_deref().map(Session::revision);
@@ -370,7 +370,7 @@ async fn deliver(host: Arc<Host>, session: Arc<Session>, answers: Answers) {
     }
 }
 
-/// The budget for answers that wait to be written: that of one connection.
+/// The budget of one connection for answers that wait to be written.
 fn budget(host: Arc<Host>) -> Arc<Budget> {
     Budget::new(move || {
         let limits = &host.config().http.limits;

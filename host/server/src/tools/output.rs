@@ -4,7 +4,7 @@
 //! switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured content in place of the text. So an output has one copy of its data unless the config says otherwise.
 //!
 //! An output holds the values of the domain, which a pull encoder encodes while the client reads ([`crate::json`]). Its
-//! footprint is that of these values, and is charged to the client as that of a read is.
+//! footprint is the size of these values, and is charged to the client in the same way as a read.
 
 use mcp_host_base::escape;
 use mcp_host_base::text::prefix;

@@ -134,7 +134,7 @@ fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
 /// What a content takes in the text beside its URI and its body: a colon and line ends.
 const HEADING: usize = ":\n\n\n".len();
 
-/// Returns an output with so many bytes of the contents. Of several, their URIs and notices count, too.
+/// Returns an output with at most `max_bytes` of the contents. Of several, their URIs and notices count, too.
 fn excerpt(
     contents: Vec<ResourceContents>,
     offset: usize,
@@ -254,7 +254,7 @@ fn with_cut(mut notices: Vec<Notice>, cut: Option<Notice>) -> Vec<Notice> {
     notices
 }
 
-/// Returns the part of a text from that offset on, of at most so many bytes, in whole characters, and in whole lines if they are not
+/// Returns the part of a text from an offset on, of at most the given number of bytes, in whole characters, and in whole lines if they are not
 /// too long.
 fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Option<Cut>), ToolError> {
     let len = text.len();

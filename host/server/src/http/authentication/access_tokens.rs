@@ -143,7 +143,7 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token that this client sends. About one that has not been valid before, an issuer is asked only if `may_ask` says so.
+    /// Verifies a token that this client sends. For a token that has not been valid before, an issuer is requested only if `may_ask` returns true.
     pub(super) async fn verify(
         &self,
         token: &str,
@@ -256,7 +256,7 @@ impl IssuerVerifier {
                 Ok((introspector.introspect(token, client, &self.issuer, &audiences, may_ask).await?, None))
             }
             Method::RemoteKeys(remote) => {
-                // No key would help, so that the client is not asked to try again if there are none.
+                // No key would help, so the client gets no `Retry-After` if there are none.
                 jwt::check_header(token, &self.issuer)?;
                 let mut fetched = remote.get().await?;
                 let verified = match verify(&fetched.keys) {

@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: how a client is told what credentials it needs (RFC 6750, section 3; RFC 9728, section 5.1; MCP 2025-11-25 and
+//! `WWW-Authenticate`: the credentials that a client needs (RFC 6750, section 3; RFC 9728, section 5.1; MCP 2025-11-25 and
 //! 2026-07-28, "Authorization").
 //!
 //! | response | parameters |
@@ -19,7 +19,7 @@ use super::AuthenticationError;
 use super::resource_metadata;
 use crate::http::rate_limiter::TooManyRequests;
 
-/// The time after which a client may try again whose issuer could not be asked.
+/// `Retry-After` of a response to a client whose issuer could not be reached.
 const RETRY_TIME: HeaderValue = HeaderValue::from_static("5");
 
 /// The parameters of a challenge that depend on the config.

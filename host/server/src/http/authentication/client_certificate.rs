@@ -1,7 +1,7 @@
 //! Client certificates (mTLS): the principals of connections with a certificate of an authority of `http.client-ca`.
 //!
 //! A certificate is requested in the handshake if the config has authorities, and is not required: a client without one is
-//! authenticated by a token, or not at all. A handshake with a certificate of nobody's is refused. Each request looks up the
+//! authenticated by a token, or not at all. A handshake with a certificate that matches no principal is refused. Each request looks up the
 //! authorities of the current config, so a reload that removes one ends what its certificates may do.
 //!
 //! # One authority
@@ -43,7 +43,7 @@ struct Verified {
     principal: Result<(Principal, SystemTime), CertificateRefusal>,
 }
 
-/// Why a certificate authenticates nobody. `Display` is for the log.
+/// Why a certificate authenticates no principal. `Display` is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateRefusal {
     /// No authority issued it, it has expired, or it does not have exactly one name.
@@ -166,7 +166,7 @@ fn verify(
     verifier.verify_client_cert(end_entity, intermediates, now)
 }
 
-/// Returns the only name of that kind; a certificate with several is nobody's.
+/// Returns the only name of that kind; a certificate with several is ambiguous, and authenticates no principal.
 fn principal_name(certificate: &X509Certificate<'_>, from: CertificateName) -> Option<String> {
     let alternative = certificate.subject_alternative_name().ok()?;
     let general = alternative.iter().flat_map(|extension| &extension.value.general_names);
@@ -211,7 +211,7 @@ impl ClientCertVerifier for ClientCertificateVerifier {
         false
     }
 
-    /// None: the names of the authorities are nobody's business, and a client has few certificates.
+    /// Empty: the names of the authorities are not published, and a client has few certificates to choose from.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

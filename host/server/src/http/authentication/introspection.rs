@@ -1,6 +1,6 @@
-//! Token introspection (RFC 7662): the issuer is asked whether a token is active.
+//! Token introspection (RFC 7662): the issuer says whether a token is active.
 //!
-//! At most [`MAX_REQUESTS`] questions are asked at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
+//! At most [`MAX_REQUESTS`] introspection requests are in flight at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
 //! at random leaves the others theirs. A client that has sent too many tokens that are not valid causes no questions
 //! ([`MayAsk`]). Without an answer a token is not accepted.
 
@@ -30,7 +30,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Returns whether a question may be asked about a token.
+/// Returns whether a token may be introspected.
 pub(super) type MayAsk<'a> = dyn Fn() -> Result<(), RateExceeded> + Send + Sync + 'a;
 
 /// An introspection endpoint.
@@ -39,7 +39,7 @@ pub(super) struct Introspector {
     endpoint: Introspection,
     fetcher: Fetcher,
     permits: Semaphore,
-    /// The permits of the clients that wait or are asked about.
+    /// The permits of the clients whose tokens wait for introspection or are being introspected.
     client_permits: WeakMap<ClientId, Semaphore>,
     failure_log: Throttle,
 }
@@ -66,7 +66,7 @@ impl Introspector {
         let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
             return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
         };
-        // Others that were asked about meanwhile may have failed.
+        // Others that were introspected meanwhile may have failed.
         may_ask()?;
         let answer = self.fetcher.introspect(&self.endpoint, token).await.map_err(|error| error.to_string());
         let claims = answer.and_then(|json| serde_json::from_slice::<Claims>(&json).map_err(|error| error.to_string()));

@@ -30,7 +30,7 @@ pub(super) enum TokenForm {
 }
 
 /// Returns the form of a token. A token that begins with an encoded JSON object is one of some issuer, even if its header or its
-/// claims are such as nobody here accepts.
+/// claims are accepted nowhere here.
 pub(super) fn form(token: &str) -> TokenForm {
     #[derive(Deserialize)]
     struct Named {

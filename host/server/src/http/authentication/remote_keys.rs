@@ -45,7 +45,7 @@ use crate::client_id::ClientId;
 const REFRESH_AFTER: Duration = Duration::from_mins(5);
 /// The age of keys from which on they are not used any more.
 const MAX_AGE: Duration = Duration::from_hours(1);
-/// The minimum interval between two requests of keys while there are some; for unknown keys, those of strangers.
+/// The minimum interval between two requests of keys while there are some; for unknown keys, which anybody can name.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 /// The minimum interval between two requests of keys for unknown keys of known clients.
 const KNOWN_INTERVAL: Duration = Duration::from_secs(5);

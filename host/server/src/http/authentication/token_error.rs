@@ -72,7 +72,7 @@ pub(super) enum TokenError {
     /// The issuer cannot be reached, or does not answer as it should.
     #[error("its issuer cannot be asked: {0}")]
     Unavailable(Arc<str>),
-    /// Its issuer is not asked, because its client has sent too many tokens that are not valid.
+    /// Its issuer is not requested, because its client has sent too many tokens that are not valid.
     #[error("its issuer is not asked: {0}")]
     TooManyFailures(#[from] RateExceeded),
 }
@@ -101,7 +101,7 @@ impl TokenError {
     }
 
     /// A description for the client (RFC 6750, section 3). Reasons of which a client learns more about the config than it may know
-    /// are not told apart.
+    /// are not distinguished.
     pub(super) fn description(&self) -> &'static str {
         match self {
             Self::Expired => "the access token has expired",

@@ -1,7 +1,7 @@
 //! Validation of `Host` and `Origin`: local pages and programs are allowed, and those that the config names.
 //!
 //! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF).
-//! `Origin` distinguishes such a request from that of a program; where a name of the page's own resolves to this
+//! `Origin` distinguishes such a request from one that a program sends; where a name of the page's own resolves to this
 //! machine (DNS rebinding), `Host` does (MCP 2025-11-25, "Transports", "Security Warning").
 //!
 //! | header | allows |

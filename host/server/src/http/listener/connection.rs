@@ -73,7 +73,7 @@ const MAX_ERROR_RESETS: usize = 256;
 const NOTSENT_LOWAT: u32 = 256 << 10;
 /// The timeout of an HTTP/2 ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time that a connection has to close after it has been told to.
+/// The time that a connection has to close once its shutdown has begun.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for the first request of a connection that is open at the shutdown: it may be on its way. A listener that outlives this
 /// process (socket activation) accepts connections until then, and their clients are not to see them closed.

@@ -1,7 +1,7 @@
 //! Half-closed connections: a client may end its sending behind a request, and still wait for the answer (RFC 9112, 9.6).
 //!
 //! TCP does not tell such a client from one that is gone: each sends a FIN. At the end of the input hyper drops the connection, and
-//! with it the requests in progress, so that nobody computes an answer for a client that is gone. So the end is withheld from hyper for
+//! with it the requests in progress, so that no answer is computed for a client that is gone. So the end is withheld from hyper for
 //! at most [`MAX_WAIT`], as long as a response is in progress that may be waited for: one that is not an event stream. When bytes of it
 //! are being sent by then, the end is withheld until they are: a client that is gone resets the connection.
 //! hyper's own `half_close` would notice no end at all, and a call would last as long as its deadline. A connection that is reset is
@@ -32,7 +32,7 @@ pub(super) struct HalfClose<S> {
 
 /// The wait in which the end of the input is withheld.
 struct Withheld {
-    /// When hyper is told of it, unless a response is being sent.
+    /// When the end is passed on to hyper, unless a response is being sent.
     until: Instant,
     next_check: Pin<Box<Sleep>>,
 }

@@ -1,5 +1,5 @@
 //! The log of TLS handshakes that fail for a reason that the admin of the server can see to: client certificates that are not
-//! accepted, and clients that do not speak TLS. Others are those of scanners and of clients that hang up.
+//! accepted, and clients that do not speak TLS. Other failures come from scanners and from clients that hang up.
 
 use std::io;
 use std::time::Duration;

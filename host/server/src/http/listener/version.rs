@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// The version of a client that sends this in pieces of so many bytes, and all that is read after the detection.
+    /// The version of a client that sends this in pieces of the given number of bytes, and all that is read after the detection.
     async fn detected(sent: &[u8], piece: usize) -> (Protocol, Vec<u8>) {
         let (mut client, server) = tokio::io::duplex(1024);
         let sending = async {

@@ -1,0 +1,73 @@
+//! The response cache: which responses are cached, and for how long, does not depend on what the principal may not see of them.
+
+use std::sync::Arc;
+
+use mcp_resource_host::host::Host;
+use serde_json::{Value, json};
+
+use super::world::{Contents, Providers, Rules, is_allowed};
+use super::{InProcess, walk};
+use crate::revision::Revision;
+
+/// Rounds times to live up to minutes: they count down.
+fn round_ttls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(ttl) = members.get_mut("ttlMs") {
+                *ttl = json!(ttl.as_u64().unwrap().div_ceil(60_000));
+            }
+            members.values_mut().for_each(round_ttls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(round_ttls),
+        _ => {}
+    }
+}
+
+/// The answers to each request when it is made for the first time and for the second, with the calls of the provider that they took.
+async fn answers(host: &Arc<Host>, providers: &Providers) -> Vec<(String, Vec<Value>, usize)> {
+    let client = InProcess { host, revision: Revision::LATEST };
+    let reads = ["pub/a.txt", "blob/main/a.txt", "Ä/c.md"].map(|path| format!("part://h/{path}"));
+    let reads = reads.map(|uri| ("resources/read", json!({ "uri": uri })));
+    let requests: Vec<_> = [("resources/list", json!({}))].into_iter().chain(reads).collect();
+    let mut answers = Vec::new();
+    for (method, params) in requests.iter().chain(&requests) {
+        let before = providers.calls();
+        let mut told = walk(&client, method, params).await;
+        told.iter_mut().for_each(round_ttls);
+        answers.push((format!("{method} {params}"), told, providers.calls() - before));
+    }
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_an_answer_holds_does_not_depend_on_what_is_hidden() {
+    for rules in [Rules::Deny, Rules::Both] {
+        let common = ["pub/a.txt", "pub/c.md", "blob/main/a.txt", "blob/main/c.md", "A%CC%88/c.md"];
+        // Without a time to live, and with a short one.
+        let own = ["pub/.env", "blob/main/.env", "secret/secret", "blob/secret", "A%CC%88/.env", "blob/main/b.txt"];
+        let [common, own] = [&common[..], &own].map(|paths| paths.iter().map(|path| (*path).to_owned()).collect());
+        let (common, own): (Vec<String>, Vec<String>) = (common, own);
+        let drawn = [common.clone(), own.clone()].concat();
+        let policy = rules.policy();
+        let mut told = Vec::new();
+        for own in [&[], &own[..]] {
+            let dir = tempfile::tempdir().unwrap();
+            let providers = Providers::new();
+            providers.cache();
+            providers.set(Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
+            let host = providers.start(rules, dir.path(), false).await;
+            told.push(answers(&host, &providers).await);
+        }
+        let [first, second] = [0, 1].map(|index| told[index].clone());
+        if rules == Rules::Deny {
+            let read_again = first.iter().rev().find(|(request, ..)| request.contains("blob/main")).unwrap();
+            assert_eq!((&read_again.1[0]["result"]["ttlMs"], read_again.2), (&json!(60), 0), "{read_again:?}");
+        }
+        for (one, other) in first.iter().zip(&second) {
+            let (request, ..) = one;
+            // A page of a listing is filled up by as many calls as its hidden entries take.
+            let calls = |answer: &(String, Vec<Value>, usize)| (!request.contains("list")).then_some(answer.2);
+            assert_eq!((&one.1, calls(one)), (&other.1, calls(other)), "{rules:?} {request}");
+        }
+    }
+}
