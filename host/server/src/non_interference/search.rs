@@ -66,7 +66,7 @@ async fn what_is_found_does_not_depend_on_what_is_hidden() {
             providers.set(Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
             let host = providers.start(rules, dir.path(), true).await;
             host.wait_until_indexed().await;
-            let mut answers = answers(&InProcess { host: &host, revision: Revision::LATEST }, rules).await;
+            let mut answers = answers(&InProcess::new(&host, Revision::LATEST), rules).await;
             answers.extend(self::answers(&HttpClient::stateless(&host, ADA), rules).await);
             told.push(answers);
         }
