@@ -7,6 +7,7 @@
 //! Labels have values from closed lists, and names of plugins. Nothing that a client sends is one, so clients make no series.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -182,7 +183,7 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// The counts of a [`Histogram`] at one moment, or the sum or the difference of such counts.
+/// The counts of a [`Histogram`] at one moment, or the difference of such counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCounts<const N: usize> {
     bounds: &'static [Duration; N],
@@ -191,28 +192,13 @@ pub struct BucketCounts<const N: usize> {
 }
 
 impl<const N: usize> BucketCounts<N> {
-    /// No durations.
-    pub fn empty(bounds: &'static [Duration; N]) -> Self {
-        Self { bounds, buckets: [0; N], beyond: 0 }
-    }
-
-    /// Returns the sum of both.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        self.zip(other, u64::saturating_add)
-    }
-
     /// Returns what was counted since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        self.zip(earlier, u64::saturating_sub)
-    }
-
-    fn zip(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
-        let mut combined = *self;
-        combined.buckets.iter_mut().zip(other.buckets).for_each(|(count, other)| *count = combine(*count, other));
-        combined.beyond = combine(self.beyond, other.beyond);
-        combined
+        let mut since = *self;
+        since.buckets.iter_mut().zip(earlier.buckets).for_each(|(count, before)| *count = count.saturating_sub(before));
+        since.beyond = self.beyond.saturating_sub(earlier.beyond);
+        since
     }
 
     /// Returns the number of durations.
@@ -271,6 +257,33 @@ impl Counter {
     /// Returns the sum of times.
     pub fn time(&self) -> Duration {
         Duration::from_nanos(self.get())
+    }
+}
+
+/// A number of things that are open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenCount(Arc<AtomicU64>);
+
+/// One thing that is open, until this is dropped.
+#[derive(Debug)]
+pub struct Open(OpenCount);
+
+impl OpenCount {
+    /// Counts one more, until the result is dropped.
+    pub fn open(&self) -> Open {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Open(self.clone())
+    }
+
+    /// Returns the number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -353,7 +366,6 @@ mod tests {
         histogram.observe(Duration::from_hours(1));
         let since = histogram.counts().since(&before);
         assert_eq!((since.total(), since.quantile(0.99)), (5, Some(Duration::from_secs(2))));
-        assert_eq!(since.plus(&before), histogram.counts());
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub use self::config_watcher::{ConfigWatcher, ReloadOutcome, ReloadTrigger};
 pub use self::data_dirs::DataDirs;
 pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
+pub(crate) use self::measure::MeasuredState;
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::status::{PluginState, PluginStatus};

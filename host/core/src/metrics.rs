@@ -6,35 +6,25 @@
 //! Series of a plugin exist while it is loaded. What is counted of its calls goes on when a reload replaces it; the counters of
 //! its faults, of its log, of its grants and of its response cache begin again at 0.
 
+mod load_families;
 mod plugin_families;
+mod watch_families;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mcp_host_base::metrics::{Counter, Family, LastTime};
+use mcp_host_base::metrics::{Counter, Family, LastTime, Samples};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 pub use mcp_host_engine::plugin::CallCounts;
 
-use self::plugin_families::{PLUGIN_FAMILIES, PluginFamily};
+pub(crate) use self::plugin_families::MeasuredPlugin;
+use self::plugin_families::PLUGIN_FAMILIES;
 use crate::host::Host;
-use crate::watch::WatchStats;
-
-/// The states of a plugin.
-const STATES: [&str; 5] = ["ready", "loading", "failed", "suspended", "disabled"];
-
-const STATE: Family = Family::gauge(
-    "mcp_host_plugin_state",
-    &["plugin", "state"],
-    "1 for the state that the plugin is in: ready, loading, failed (it could not be loaded), suspended (its circuit breaker is open), disabled.",
-);
-
-const REQUIRED: Family =
-    Family::gauge("mcp_host_plugin_required", &["plugin"], "1 if the server is not ready without the plugin, else 0.");
 
 const BUILD: Family = Family::gauge("mcp_host_build_info", &["version"], "1, with the version of the program.");
 const GENERATION: Family = Family::gauge(
@@ -59,16 +49,6 @@ const LAST_RELOAD_SUCCESSFUL: Family = Family::gauge(
 );
 const REQUESTS_RUNNING: Family =
     Family::gauge("mcp_host_requests_running", &[], "Requests of all transports that are executed.");
-const SUBSCRIBERS: Family =
-    Family::gauge("mcp_host_subscribers", &[], "Sessions and streams that may have subscriptions.");
-const WATCHED_RESOURCES: Family =
-    Family::gauge("mcp_host_watched_resources", &[], "Resources that clients are subscribed to.");
-const POLLED_PLUGINS: Family = Family::gauge("mcp_host_polled_plugins", &[], "Plugins that are polled for changes.");
-const UPDATES: Family = Family::counter(
-    "mcp_host_updates_total",
-    &["kind"],
-    "Notifications that were taken by sessions and streams to be sent: of a resource, of the listing.",
-);
 const AUTHENTICATION_FAILURES: Family = Family::counter(
     "mcp_host_authentication_failures_total",
     &["reason"],
@@ -203,15 +183,8 @@ impl HostCollector {
         LAST_RELOAD.encode(encoder, |samples| samples.seconds(&[], last_reload.get().unwrap_or_default()))?;
         LAST_RELOAD_SUCCESSFUL.encode_one(encoder, u64::from(reload_failure.lock().is_none()))?;
         REQUESTS_RUNNING.encode_one(encoder, to_u64(host.requests_running()))?;
-        let WatchStats { subscribers, resources, plugins } = host.watch_stats();
-        SUBSCRIBERS.encode_one(encoder, to_u64(subscribers))?;
-        WATCHED_RESOURCES.encode_one(encoder, to_u64(resources))?;
-        POLLED_PLUGINS.encode_one(encoder, to_u64(plugins))?;
-        let (of_resources, of_listing) = host.updates_taken();
-        UPDATES.encode(encoder, |samples| {
-            samples.integer(&["resource"], of_resources)?;
-            samples.integer(&["listing"], of_listing)
-        })?;
+        watch_families::encode(host, encoder)?;
+        load_families::encode_compilations(host, encoder)?;
         let failed_logins = failed_logins.lock().clone();
         AUTHENTICATION_FAILURES.encode(encoder, |samples| {
             failed_logins.iter().try_for_each(|(reason, count)| samples.integer(&[reason], *count))
@@ -249,16 +222,12 @@ impl Collector for HostCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_host(&mut encoder)?;
         let (states, plugins) = self.0.plugins_to_measure();
-        STATE.encode(&mut encoder, |samples| {
-            states.iter().try_for_each(|measured| samples.one_of(&measured.plugin, &STATES, measured.state))
-        })?;
-        REQUIRED.encode(&mut encoder, |samples| {
-            states.iter().try_for_each(|measured| samples.integer(&[&measured.plugin], u64::from(measured.is_required)))
-        })?;
+        load_families::encode_states(&self.0, &states, &mut encoder)?;
         #[cfg(feature = "search")]
         self.encode_search(&mut encoder)?;
-        PLUGIN_FAMILIES.iter().try_for_each(|PluginFamily { family, add }| {
-            family.encode(&mut encoder, |samples| plugins.iter().try_for_each(|plugin| add(plugin, samples)))
+        PLUGIN_FAMILIES.iter().try_for_each(|family| {
+            let add = |samples: &mut Samples<'_>| plugins.iter().try_for_each(|plugin| family.add(plugin, samples));
+            family.family().encode(&mut encoder, add)
         })
     }
 }

@@ -53,6 +53,7 @@ mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
+mod poll_metrics;
 mod poller;
 mod redelivery;
 mod state;
@@ -82,6 +83,7 @@ use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::response_cache::CachedPlugin;
 
+pub(crate) use self::poll_metrics::PollMetrics;
 pub use self::subscriber::{Subscriber, Update};
 
 /// The watchers of all plugins, and the subscriptions.
@@ -184,6 +186,16 @@ impl Hub {
     /// Returns the number of updates of resources, and of the listing, that subscribers have taken.
     pub(crate) fn updates_taken(&self) -> (u64, u64) {
         (self.resource_updates.get(), self.listing_updates.get())
+    }
+
+    /// Returns what is counted of polls.
+    pub(crate) fn poll_metrics(&self) -> &PollMetrics {
+        &self.context.poll_metrics
+    }
+
+    /// Returns the lag of the last poll of the plugin at a mount; none before the first one.
+    pub(crate) fn poll_lag(&self, mount: &Mount) -> Option<Duration> {
+        self.watchers.load().get(mount)?.last_lag()
     }
 
     /// Returns the current numbers of subscribers, watched resources and polled plugins.

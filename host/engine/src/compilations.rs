@@ -34,6 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Engine;
 use super::cache::{Cache, CompiledCode, Missing};
+use super::compile_metrics::{CompileMetrics, CompileTimer};
 use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
 use super::error::ComponentError;
@@ -58,6 +59,7 @@ pub(crate) struct CompileContext {
     pub(crate) threads: FileThreads,
     /// One permit for each compiler that may run concurrently.
     pub(crate) permits: Semaphore,
+    pub(crate) metrics: CompileMetrics,
 }
 
 /// One component that is compiled, or being compiled.
@@ -139,6 +141,11 @@ impl Compilations {
         self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
     }
 
+    /// What is counted of them.
+    pub(crate) fn metrics(&self) -> &CompileMetrics {
+        &self.context.metrics
+    }
+
     fn get_or_start(&self, file: ComponentFile) -> Arc<Compilation> {
         let mut jobs = self.lock();
         let started = jobs.entry(file.digest).or_insert_with(|| {
@@ -174,10 +181,21 @@ impl CompileContext {
         if let Some(component) = self.load_cached(digest).await? {
             return Ok(component);
         }
+        let waiting = self.metrics.waiting.open();
         let (_permit, pending) = match self.begin(file).await? {
             Begun::Compiled(component) => return Ok(component),
             Begun::NotCompiled(permit, pending) => (permit, pending),
         };
+        drop(waiting);
+        let timer = CompileTimer::begin(&self.metrics);
+        let compiled = self.compile(file, pending, cancelled).await;
+        timer.end(compiled.is_ok());
+        compiled
+    }
+
+    /// Compiles the component into a file of the cache.
+    async fn compile(&self, file: &ComponentFile, pending: PendingCode, cancelled: CancellationToken) -> CompileResult {
+        let digest = file.digest;
         let _shown = self.progress.compiling(&file.path, file.size);
         let _removed =
             RemovedIfCancelled { path: pending.locked_path().map(Path::to_owned), cancelled: cancelled.clone() };

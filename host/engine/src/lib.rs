@@ -9,6 +9,7 @@ mod bindings;
 mod cache;
 mod code_key;
 mod compilations;
+mod compile_metrics;
 mod compiler;
 mod component_file;
 mod config;
@@ -45,6 +46,7 @@ use self::instance_permits::InstancePermits;
 use self::shares::Shares;
 
 pub use self::compilations::Progress;
+pub use self::compile_metrics::CompileMetrics;
 pub(crate) use self::compiler::CHILD_ENV_VAR;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::config::MAX_COMPONENT_SIZE;

@@ -27,6 +27,7 @@ use super::Progress;
 use super::bindings::{CONTRACT, ProviderPre};
 use super::cache::{Cache, CompiledCode};
 use super::compilations::{Compilations, CompileContext};
+use super::compile_metrics::CompileMetrics;
 use super::compiler::Compiler;
 use super::component_file::ComponentFile;
 use super::custom_section::{self, CustomSectionError};
@@ -48,6 +49,8 @@ const MAX_LISTED_EXPORTS: usize = 5;
 pub(crate) struct Loader {
     engine: Arc<Engine>,
     compilations: Compilations,
+    /// The number of compilers that may run at once.
+    compilers: usize,
     threads: FileThreads,
 }
 
@@ -96,6 +99,7 @@ impl Loader {
         progress: Progress,
     ) -> Result<Self, ComponentError> {
         let threads = FileThreads::new(FILE_THREADS, FILE_DEADLINE);
+        let compilers = available_parallelism().map_or(1, usize::from);
         let compilations = Compilations::new(CompileContext {
             engine: engine.clone(),
             compiler,
@@ -103,9 +107,10 @@ impl Loader {
             cache: Arc::new(Cache::open(cache, state)?),
             progress,
             threads: threads.clone(),
-            permits: Semaphore::new(available_parallelism().map_or(1, usize::from)),
+            permits: Semaphore::new(compilers),
+            metrics: CompileMetrics::default(),
         });
-        Ok(Self { engine, compilations, threads })
+        Ok(Self { engine, compilations, compilers, threads })
     }
 
     /// Loads the component of a plugin, compiling it if needed.
@@ -137,6 +142,16 @@ impl Loader {
     /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.compilations.retain(wanted);
+    }
+
+    /// What is counted of compilations.
+    pub(crate) fn compile_metrics(&self) -> &CompileMetrics {
+        self.compilations.metrics()
+    }
+
+    /// The number of compilers that may run at once.
+    pub(crate) fn compilers(&self) -> usize {
+        self.compilers
     }
 
     /// Drops compile failures, so that those components are compiled again.

@@ -28,6 +28,7 @@ mod fault;
 mod fault_recorder;
 mod input_faults;
 mod inspect;
+mod load_failures;
 mod metrics;
 mod native_plugin;
 mod needs;
@@ -49,7 +50,7 @@ use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
-use mcp_host_sandbox::grant_usage::GrantUsage;
+use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
@@ -60,6 +61,7 @@ use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, R
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub use self::load_failures::{FailureCount, LoadFailures};
 pub use self::metrics::{CallCounts, CallDurations, CallMetrics};
 pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
@@ -198,6 +200,11 @@ impl Plugin {
     /// How much it has used its grants; none for a native provider.
     pub fn grant_usage(&self) -> Option<GrantUsage<'_>> {
         self.call_context.backend.sandbox().map(Sandbox::grant_usage)
+    }
+
+    /// What its key-value buckets hold, and may hold. Empty if that cannot be read. Blocks.
+    pub fn bucket_usage(&self) -> Vec<BucketUsage> {
+        self.call_context.backend.sandbox().map(Sandbox::bucket_usage).unwrap_or_default()
     }
 
     /// The time for which the circuit breaker suspends it still; none if it is not suspended.

@@ -36,6 +36,7 @@ mod exchange;
 mod head_limit;
 mod headers;
 mod oauth;
+mod record;
 mod resources;
 #[cfg(test)]
 mod tests;
@@ -63,7 +64,7 @@ use self::tls::TlsClient;
 use crate::cpu::HostCpuBudget;
 use crate::fair_rate::FairRate;
 use crate::fair_semaphore::{Client, FairSemaphore, Permit};
-use crate::grant_usage::OutcomeCounts;
+use crate::grant_usage::HttpOutcomeCounts;
 use crate::guest_log::GuestLog;
 use crate::memory::MemoryMeter;
 
@@ -93,7 +94,7 @@ pub(crate) struct OutboundHttp {
     per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
     /// The access tokens of the grants with a source of them.
     access_tokens: BTreeMap<OriginPattern, Arc<AccessTokens>>,
-    outcomes: OutcomeCounts,
+    outcomes: HttpOutcomeCounts,
 }
 
 impl OutboundHttp {
@@ -129,12 +130,12 @@ impl OutboundHttp {
             refusal_log: RefusalLog::new(&log),
             network,
             tls_roots,
-            outcomes: OutcomeCounts::default(),
+            outcomes: HttpOutcomeCounts::default(),
         }
     }
 
-    /// The exchanges by outcome: those with a response, and those that failed or were refused.
-    pub(crate) fn outcomes(&self) -> &OutcomeCounts {
+    /// The exchanges that have ended, by outcome.
+    pub(crate) fn outcomes(&self) -> &HttpOutcomeCounts {
         &self.outcomes
     }
 

@@ -81,6 +81,7 @@ use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
 use self::error::{RefusalLog, StoreError, SwapError};
 use crate::Caller;
+use crate::grant_usage::BucketUsage;
 use crate::guest_log::GuestLog;
 
 /// The maximum length of a key in bytes.
@@ -105,6 +106,8 @@ pub(crate) struct Keyvalue {
     database_path: Option<DatabasePath>,
     /// Opened at the first use, and again after a database error.
     database: Arc<Mutex<Option<Database>>>,
+    /// What the buckets held when [`usage`](Self::usage) read that last; none before.
+    last_usage: parking_lot::Mutex<Option<Vec<BucketUsage>>>,
     refusal_log: RefusalLog,
     /// Names of buckets that were opened and are not granted, [`MAX_DENIED`] at most: for `mcp-host check`.
     denied: std::sync::Mutex<BTreeSet<String>>,
@@ -134,6 +137,18 @@ pub struct Cas {
     version: KeyVersion,
 }
 
+impl Bucket {
+    /// What it holds; nothing where there is no database yet.
+    fn usage(&self, database: Option<&Database>) -> Result<BucketUsage, StoreError> {
+        let (keys, bytes) = match database {
+            Some(database) => store::usage(database, self)?,
+            None => (0, 0),
+        };
+        let Quota { bytes: max_bytes, keys: max_keys } = self.quota;
+        Ok(BucketUsage { name: self.name.to_string(), keys, bytes, max_keys, max_bytes })
+    }
+}
+
 /// Returns the buckets that are granted to a plugin, with their quotas.
 fn granted_buckets(plugin: &config::Plugin) -> impl Iterator<Item = (&str, Quota)> {
     plugin.grants.keyvalue.iter().map(|(name, grant)| {
@@ -149,6 +164,7 @@ impl Keyvalue {
             granted: granted_buckets(plugin).map(|(name, quota)| (name.to_owned(), quota)).collect(),
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
+            last_usage: parking_lot::Mutex::default(),
             refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
             denied: std::sync::Mutex::default(),
         }
@@ -192,6 +208,31 @@ impl Keyvalue {
             })
             .await;
         }
+    }
+
+    /// What each bucket holds, as far as this process can tell without waiting. A database that a call has opened is read; one that is
+    /// not open is opened once, and then counts as it was, until a call opens it. Empty if it cannot be read. Blocks.
+    pub(crate) fn usage(&self) -> Vec<BucketUsage> {
+        let Some(path) = self.database_path.as_ref().filter(|_| !self.granted.is_empty()) else { return Vec::new() };
+        let mut last = self.last_usage.lock();
+        // During an operation the last values stand.
+        if let Ok(database) = self.database.try_lock() {
+            let read = |database: Option<&Database>| {
+                let buckets =
+                    self.granted.iter().map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
+                buckets.map(|bucket| bucket.usage(database)).collect::<Result<Vec<_>, _>>()
+            };
+            let usage = match (&*database, &*last) {
+                (Some(open), _) => read(Some(open)),
+                (None, Some(_)) => return last.clone().unwrap_or_default(),
+                (None, None) => path.has_database().and_then(|exists| match exists {
+                    true => read(Some(&Database::open(path)?)),
+                    false => read(None),
+                }),
+            };
+            *last = Some(usage.unwrap_or_default());
+        }
+        last.clone().unwrap_or_default()
     }
 
     /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no

@@ -39,7 +39,7 @@ use wasmtime_wasi::WasiCtx;
 
 use self::cpu::HostCpuBudget;
 use self::dirs::{DirGrants, OpenFileLimit};
-use self::grant_usage::GrantUsage;
+use self::grant_usage::{BucketUsage, GrantUsage};
 use self::guest_config::GuestConfig;
 use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
@@ -142,6 +142,11 @@ impl Sandbox {
     pub fn grant_usage(&self) -> GrantUsage<'_> {
         let (sql, sql_time) = self.sql.statements();
         GrantUsage { http: self.http.outcomes(), sql, sql_time }
+    }
+
+    /// What the plugin's key-value buckets hold, and may hold. Empty if that cannot be read. Blocks.
+    pub fn bucket_usage(&self) -> Vec<BucketUsage> {
+        self.keyvalue.usage()
     }
 
     /// The bytes of the plugin's log that were dropped.

@@ -3,18 +3,17 @@
 //! A request is counted in a table with a cell for each method, revision, transport and outcome, so counting takes no lock and no
 //! map. The names of methods are from the table of [`method`](crate::method); any other is [`OTHER_METHOD`].
 
+mod collector;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_host_base::metrics::{Counter, Family, Histogram};
+use mcp_host_base::metrics::{Counter, Histogram, Open, OpenCount};
 use mcp_resource_host::host::Host;
 use parking_lot::Mutex;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
 
+pub use self::collector::ServerCollector;
 use super::error::Outcome;
 use super::method::{METHOD_COUNT, Method};
 use super::revision::Revision;
@@ -47,49 +46,6 @@ const OPERATION_BOUNDS: [Duration; 18] = [
     Duration::from_secs(120),
     Duration::from_secs(300),
 ];
-
-const REQUESTS: Family = Family::counter(
-    "mcp_host_requests_total",
-    &["method", "revision", "transport", "outcome"],
-    "Requests by method of MCP (_OTHER if it does not exist), revision, transport (http, stdio) and outcome (ok, or the kind of the error).",
-);
-const OPERATIONS: Family = Family::histogram(
-    "mcp_server_operation_duration_seconds",
-    &["mcp_method_name", "mcp_protocol_version", "network_transport"],
-    "Durations of requests that are answered once, until the answer is ready (semantic conventions of OpenTelemetry).",
-);
-const SESSION_DURATIONS: Family = Family::histogram(
-    "mcp_server_session_duration_seconds",
-    &["mcp_protocol_version", "network_transport"],
-    "Durations of sessions that have ended (semantic conventions of OpenTelemetry).",
-);
-const SESSIONS: Family = Family::gauge("mcp_host_sessions", &["transport"], "Open sessions.");
-const SESSIONS_LIMIT: Family = Family::gauge(
-    "mcp_host_sessions_limit",
-    &[],
-    "The number of sessions that may be open over HTTP: `http.limits.sessions`.",
-);
-const STREAMS: Family = Family::gauge(
-    "mcp_host_event_streams",
-    &[],
-    "Open event streams over HTTP: of sessions, and of `subscriptions/listen`.",
-);
-const STREAMS_LIMIT: Family = Family::gauge(
-    "mcp_host_event_streams_limit",
-    &[],
-    "The number of event streams that may be open: `http.limits.streams`.",
-);
-const CONNECTIONS: Family = Family::gauge("mcp_host_connections", &[], "Open connections of the listener of clients.");
-const CONNECTIONS_LIMIT: Family = Family::gauge(
-    "mcp_host_connections_limit",
-    &[],
-    "The number of connections that may be open: `http.limits.connections`.",
-);
-const REJECTIONS: Family = Family::counter(
-    "mcp_host_rejections_total",
-    &["limit"],
-    "Connections, streams, sessions and requests that a limit rejected, by the key of the limit in the config.",
-);
 
 /// A transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,33 +94,12 @@ pub(super) struct ServerMetrics {
     sessions: ByTransport<OpenCount>,
     streams: OpenCount,
     connections: OpenCount,
+    /// The times from the head of an HTTP request to the head of its response.
+    times_to_first_byte: Durations,
+    /// The bytes of responses over HTTP, and of lines over stdio.
+    sent_bytes: ByTransport<Counter>,
     /// By the key of the limit.
     rejections: Mutex<BTreeMap<&'static str, u64>>,
-}
-
-/// A number of things that are open.
-#[derive(Clone, Debug, Default)]
-struct OpenCount(Arc<AtomicU64>);
-
-/// One thing that is open, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Open(OpenCount);
-
-impl OpenCount {
-    fn open(&self) -> Open {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Open(self.clone())
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Default for ServerMetrics {
@@ -178,6 +113,8 @@ impl Default for ServerMetrics {
             sessions: Default::default(),
             streams: OpenCount::default(),
             connections: OpenCount::default(),
+            times_to_first_byte: durations(),
+            sent_bytes: Default::default(),
             rejections: Mutex::default(),
         }
     }
@@ -229,6 +166,18 @@ impl ServerMetrics {
     pub(super) fn open_session(self: &Arc<Self>, transport: Transport, revision: Revision) -> OpenSession {
         let open = self.sessions.get(transport as usize).map(OpenCount::open);
         OpenSession { metrics: self.clone(), transport, revision, began: Instant::now(), _open: open }
+    }
+
+    /// Counts the head of a response over HTTP, that long after the head of its request.
+    pub(super) fn record_first_byte(&self, after: Duration) {
+        self.times_to_first_byte.observe(after);
+    }
+
+    /// Counts bytes that were sent to a client.
+    pub(super) fn record_sent(&self, transport: Transport, bytes: usize) {
+        if let Some(count) = self.sent_bytes.get(transport as usize) {
+            count.add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
     }
 
     /// Counts something that the limit with that key rejected.
@@ -328,64 +277,4 @@ fn revision_number(revision: Option<Revision>) -> usize {
 
 fn revision_names() -> impl Iterator<Item = &'static str> {
     Revision::ALL.into_iter().map(Revision::name).chain([NO_REVISION])
-}
-
-/// The metrics of the servers of a host, for a registry of `prometheus-client`, beside those of the host itself
-/// ([`HostCollector`](mcp_resource_host::metrics::HostCollector)).
-#[derive(Debug)]
-pub struct ServerCollector {
-    host: Arc<Host>,
-    metrics: Arc<ServerMetrics>,
-}
-
-impl ServerCollector {
-    /// The metrics of the servers of that host.
-    pub fn new(host: Arc<Host>) -> Self {
-        Self { metrics: ServerMetrics::of(&host), host }
-    }
-}
-
-impl Collector for ServerCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (metrics, encoder) = (&*self.metrics, &mut encoder);
-        REQUESTS.encode(encoder, |samples| {
-            metrics.cells().try_for_each(|(method, revision, transport, cell)| {
-                let mut counted = Outcome::ALL.into_iter().zip(&cell.outcomes).filter(|(_, count)| count.get() > 0);
-                counted.try_for_each(|(outcome, count)| {
-                    samples.integer(&[method, revision, transport.name(), outcome.name()], count.get())
-                })
-            })
-        })?;
-        OPERATIONS.encode(encoder, |samples| {
-            let mut cells = metrics.cells().filter(|(.., cell)| !cell.durations.is_empty());
-            cells.try_for_each(|(method, revision, transport, cell)| {
-                samples.histogram(&[method, revision, transport.network_transport()], &cell.durations)
-            })
-        })?;
-        SESSION_DURATIONS.encode(encoder, |samples| {
-            let mut revisions = revision_names().zip(&metrics.session_durations);
-            revisions.try_for_each(|(revision, transports)| {
-                let durations = Transport::ALL.into_iter().zip(transports);
-                durations.filter(|(_, durations)| !durations.is_empty()).try_for_each(|(transport, durations)| {
-                    samples.histogram(&[revision, transport.network_transport()], durations)
-                })
-            })
-        })?;
-        SESSIONS.encode(encoder, |samples| {
-            let mut sessions = Transport::ALL.into_iter().zip(&metrics.sessions);
-            sessions.try_for_each(|(transport, open)| samples.integer(&[transport.name()], open.get()))
-        })?;
-        let config = self.host.config();
-        let limits = &config.http.limits;
-        let limit = |limit: usize| u64::try_from(limit).unwrap_or(u64::MAX);
-        SESSIONS_LIMIT.encode_one(encoder, limit(limits.sessions.get()))?;
-        STREAMS.encode_one(encoder, metrics.streams.get())?;
-        STREAMS_LIMIT.encode_one(encoder, limit(limits.streams.get()))?;
-        CONNECTIONS.encode_one(encoder, metrics.connections.get())?;
-        CONNECTIONS_LIMIT.encode_one(encoder, limit(limits.connections.get()))?;
-        let rejections = metrics.rejections.lock().clone();
-        REJECTIONS.encode(encoder, |samples| {
-            rejections.iter().try_for_each(|(limit, count)| samples.integer(&[limit], *count))
-        })
-    }
 }

@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Reader};
 use self::output::Output;
+use super::server_metrics::ServerMetrics;
 use super::{DRAIN_TIMEOUT, ServeError};
 
 /// How long the client may read nothing of the remaining answers when serving ends.
@@ -52,7 +53,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// [`ServeError::OutputStalled`] if the client did not read the remaining answers.
 pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let (reader, output) = standard_streams();
+    let (reader, output) = standard_streams(ServerMetrics::of(&host));
     serve(host, reader, output, principal, shutdown, is_input_closed).await
 }
 
@@ -108,7 +109,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    serve(host, Box::new(reader), Output::new(writer), principal, shutdown, || false).await
+    let output = Output::new(writer, ServerMetrics::of(&host));
+    serve(host, Box::new(reader), output, principal, shutdown, || false).await
 }
 
 /// Serves one client. `is_input_closed` tells whether the writing end of the reader is closed, whatever is left to be
@@ -148,7 +150,7 @@ async fn serve(
 /// Returns standard input and output. Where both are pipes, as clients start servers, they are opened anew without
 /// blocking: reads and writes do not need a thread of the blocking pool, and the descriptors that other processes have
 /// inherited stay as they are.
-fn standard_streams() -> (Reader, Output) {
+fn standard_streams(metrics: Arc<ServerMetrics>) -> (Reader, Output) {
     #[cfg(target_os = "linux")]
     {
         use tokio::net::unix::pipe::OpenOptions;
@@ -156,10 +158,10 @@ fn standard_streams() -> (Reader, Output) {
         let options = OpenOptions::new();
         let opened = (options.open_receiver("/proc/self/fd/0"), options.open_sender("/proc/self/fd/1"));
         if let (Ok(reader), Ok(writer)) = opened {
-            return (Box::new(reader), Output::new(writer));
+            return (Box::new(reader), Output::new(writer, metrics));
         }
     }
-    (Box::new(tokio::io::stdin()), Output::new(tokio::io::stdout()))
+    (Box::new(tokio::io::stdin()), Output::new(tokio::io::stdout(), metrics))
 }
 
 /// Returns whether the writing end of standard input is closed, whatever is left to be read.

@@ -1,13 +1,12 @@
 //! What metrics, and the administration API, read of a host.
 
-use std::sync::Arc;
-
-use mcp_host_engine::plugin::CallCounts;
+use mcp_host_engine::CompileMetrics;
+use mcp_host_engine::plugin::{CallCounts, LoadFailures};
 
 use super::{Host, PluginState};
 use crate::audit::AuditUsage;
-use crate::metrics::HostCounters;
-use crate::response_cache::CachedPlugin;
+use crate::metrics::{HostCounters, MeasuredPlugin};
+use crate::watch::PollMetrics;
 
 /// The state of a plugin, as metrics have it.
 pub(crate) struct MeasuredState {
@@ -43,8 +42,24 @@ impl Host {
         self.audit.usage()
     }
 
-    /// Returns the plugins of one generation: each with its state, and those that are loaded.
-    pub(crate) fn plugins_to_measure(&self) -> (Vec<MeasuredState>, Vec<Arc<CachedPlugin>>) {
+    /// What is counted of polls for changes.
+    pub(crate) fn poll_metrics(&self) -> &PollMetrics {
+        self.hub.poll_metrics()
+    }
+
+    /// The number of compilers that may run at once, and what is counted of compilations.
+    pub(crate) fn compile_metrics(&self) -> (usize, &CompileMetrics) {
+        (self.plugin_runtime.compilers(), self.plugin_runtime.compile_metrics())
+    }
+
+    /// The failures to load plugins.
+    pub(crate) fn load_failures(&self) -> &LoadFailures {
+        self.plugin_runtime.load_failures()
+    }
+
+    /// Returns the plugins of one generation: each with its state, and those that are loaded with what they use. Blocks, as buckets are
+    /// read.
+    pub(crate) fn plugins_to_measure(&self) -> (Vec<MeasuredState>, Vec<MeasuredPlugin>) {
         let now = self.generation.load();
         let is_required =
             |name: &str| now.config.plugins.iter().any(|plugin| plugin.required && plugin.name.as_str() == name);
@@ -53,7 +68,13 @@ impl Host {
             state: PluginState::of(slot).name(),
             is_required: is_required(&slot.name),
         });
-        (states.collect(), now.plugins().cloned().collect())
+        let plugins = now.plugins().map(|plugin| MeasuredPlugin {
+            usage: plugin.usage(),
+            buckets: plugin.bucket_usage(),
+            poll_lag: self.hub.poll_lag(plugin.mount()),
+            plugin: plugin.clone(),
+        });
+        (states.collect(), plugins.collect())
     }
 }
 

@@ -1,231 +1,164 @@
-//! The families with samples for each loaded plugin.
+//! The families with samples for each loaded plugin: one table, with a line for each family.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_host_base::metrics::{Family, Samples};
-use mcp_host_engine::plugin::{CallMetrics, Plugin, PluginUsage};
-use mcp_host_sandbox::grant_usage::{GrantUsage, OutcomeCounts};
+use mcp_host_engine::plugin::PluginUsage;
+use mcp_host_sandbox::grant_usage::BucketUsage;
 
 use super::to_u64;
 use crate::response_cache::CachedPlugin;
 
-const PLUGIN: &[&str] = &["plugin"];
+/// A loaded plugin, and what was read of it for this scrape.
+pub(crate) struct MeasuredPlugin {
+    pub(crate) plugin: Arc<CachedPlugin>,
+    pub(crate) usage: PluginUsage,
+    pub(crate) buckets: Vec<BucketUsage>,
+    /// The lag of the last poll; none before the first one.
+    pub(crate) poll_lag: Option<Duration>,
+}
 
-/// A family with a sample for each loaded plugin.
+/// A family with samples for each loaded plugin.
 pub(super) struct PluginFamily {
-    pub(super) family: Family,
-    pub(super) add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt::Result,
+    family: Family,
+    samples: PluginSamples,
+}
+
+/// The samples that a family has for a plugin. The first label is the plugin.
+enum PluginSamples {
+    /// One, without further labels: a number.
+    Number(fn(&MeasuredPlugin) -> u64),
+    /// One, without further labels: a time in seconds; none if there is none.
+    Time(fn(&MeasuredPlugin) -> Option<Duration>),
+    /// Numbers with further labels, which it calls the function with.
+    Numbers(fn(&MeasuredPlugin, &mut Add<'_>) -> fmt::Result),
+    /// A histogram.
+    Durations,
+}
+
+/// Adds a sample with those further labels.
+type Add<'a> = dyn FnMut(&[&str], u64) -> fmt::Result + 'a;
+
+use PluginSamples::{Durations, Number, Numbers, Time};
+
+impl PluginFamily {
+    /// The family.
+    pub(super) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// Adds the samples of a plugin.
+    pub(super) fn add(&self, measured: &MeasuredPlugin, samples: &mut Samples<'_>) -> fmt::Result {
+        let name = measured.plugin.name();
+        match self.samples {
+            Number(number) => samples.integer(&[name], number(measured)),
+            Time(time) => time(measured).map_or(Ok(()), |time| samples.seconds(&[name], time)),
+            Numbers(numbers) => numbers(measured, &mut |labels, number| match labels {
+                [one] => samples.integer(&[name, one], number),
+                [one, two] => samples.integer(&[name, one, two], number),
+                _ => Err(fmt::Error),
+            }),
+            Durations => samples.histogram(&[name], measured.plugin.metrics().durations()),
+        }
+    }
+}
+
+/// Declares families: the kind, the name, the labels beside `plugin`, the samples, and what they mean.
+macro_rules! families {
+    ($($kind:ident $name:literal ($($label:literal),*) = $samples:expr, $help:literal;)*) => {
+        &[$(PluginFamily { family: Family::$kind($name, &["plugin" $(, $label)*], $help), samples: $samples }),*]
+    };
 }
 
 /// The families of loaded plugins.
-pub(super) const PLUGIN_FAMILIES: [PluginFamily; 26] = [
-    metric(
-        Family::counter(
-            "mcp_host_plugin_calls_total",
-            &["plugin", "function", "outcome"],
-            "Calls by function of the contract and outcome: ok, not-found, invalid-request, denied, cancelled, or the kind of the fault.",
-        ),
-        |plugin, samples| {
-            let mut calls = plugin.metrics().calls();
-            calls.try_for_each(|(function, outcome, count)| samples.integer(&[plugin.name(), function, outcome], count))
-        },
-    ),
-    metric(
-        Family::histogram(
-            "mcp_host_plugin_call_duration_seconds",
-            &["plugin", "function"],
-            "Durations of calls, with the wait for permits and the validation of the answer.",
-        ),
-        |plugin, samples| {
-            let mut durations = plugin.metrics().durations();
-            durations.try_for_each(|(function, durations)| samples.histogram(&[plugin.name(), function], durations))
-        },
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_faults_total",
-            &["plugin", "kind"],
-            "Faults by kind. For a limit it is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.",
-        ),
-        |plugin, samples| {
-            let faults = plugin.faults();
-            faults.iter().try_for_each(|(kind, count)| samples.integer(&[plugin.name(), kind.name()], *count))
-        },
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_last_fault_timestamp_seconds",
-            PLUGIN,
-            "When a call had a fault last, in seconds since the epoch of Unix.",
-        ),
-        |plugin, samples| match plugin.metrics().last_fault() {
-            Some(time) => samples.seconds(&[plugin.name()], time),
-            None => Ok(()),
-        },
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_last_changes_timestamp_seconds",
-            PLUGIN,
-            "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.",
-        ),
-        |plugin, samples| match plugin.metrics().last_changes() {
-            Some(time) => samples.seconds(&[plugin.name()], time),
-            None => Ok(()),
-        },
-    ),
-    metric(
-        Family::counter("mcp_host_plugin_cpu_seconds_total", PLUGIN, "Processor time of calls."),
-        |plugin, samples| samples.seconds(&[plugin.name()], plugin.metrics().cpu()),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_circuit_breaker_open",
-            PLUGIN,
-            "1 while the circuit breaker suspends the plugin.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.suspended_for().is_some())),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_circuit_breaker_openings_total",
-            PLUGIN,
-            "How often the circuit breaker opened.",
-        ),
-        |plugin, samples| counted(plugin, samples, CallMetrics::breaker_openings),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_calls_running", PLUGIN, "Calls of clients that hold a permit."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.running)),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_calls_limit",
-            PLUGIN,
-            "Permits: `limits.concurrency`, or the number of instances that `limits.memory` has room for.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.concurrency)),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_calls_waiting", PLUGIN, "Calls that wait for a permit or for an instance slot."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.waiting)),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_queue_limit",
-            PLUGIN,
-            "The number of calls that may wait for a permit: `limits.queue`.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.queue)),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_memory_bytes", PLUGIN, "Memory in use, of all instances and of answers."),
-        |plugin, samples| used(plugin, samples, |usage| usage.memory),
-    ),
-    metric(Family::gauge("mcp_host_plugin_memory_limit_bytes", PLUGIN, "`limits.memory`."), |plugin, samples| {
-        used(plugin, samples, |usage| usage.memory_limit)
-    }),
-    metric(
-        Family::counter("mcp_host_plugin_instances_created_total", PLUGIN, "Instances that were made for a call."),
-        |plugin, samples| counted(plugin, samples, CallMetrics::instances_created),
-    ),
-    metric(
-        Family::counter("mcp_host_plugin_instances_reused_total", PLUGIN, "Calls that an idle instance served."),
-        |plugin, samples| counted(plugin, samples, CallMetrics::instances_reused),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_instances_idle", PLUGIN, "Instances that are kept for later calls."),
-        |plugin, samples| used(plugin, samples, |usage| to_u64(usage.idle_instances)),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_log_dropped_bytes_total",
-            PLUGIN,
-            "Bytes of its log that `limits.log` dropped.",
-        ),
-        |plugin, samples| used(plugin, samples, |usage| usage.dropped_log_bytes),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_response_cache_hits_total",
-            PLUGIN,
-            "Responses that were in the response cache.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_counts().hits),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_response_cache_misses_total",
-            PLUGIN,
-            "Responses that were not, and took a call.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_counts().misses),
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_response_cache_bytes", PLUGIN, "Memory of the responses in the cache."),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_usage().bytes),
-    ),
-    metric(
-        Family::gauge(
-            "mcp_host_plugin_response_cache_limit_bytes",
-            PLUGIN,
-            "The plugin's part of `server.response-cache`.",
-        ),
-        |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_usage().capacity),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_http_exchanges_total",
-            &["plugin", "outcome"],
-            "HTTP exchanges with granted origins by outcome: ok (there is a response), failed (or refused).",
-        ),
-        |plugin, samples| by_outcome(plugin, samples, |usage| usage.http),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_sql_statements_total",
-            &["plugin", "outcome"],
-            "SQL statements by outcome: ok, failed (or refused).",
-        ),
-        |plugin, samples| by_outcome(plugin, samples, |usage| usage.sql),
-    ),
-    metric(
-        Family::counter(
-            "mcp_host_plugin_sql_seconds_total",
-            PLUGIN,
-            "Time of SQL statements, with the wait for a connection.",
-        ),
-        |plugin, samples| match plugin.grant_usage() {
-            Some(usage) if !usage.sql_time.is_zero() => samples.seconds(&[plugin.name()], usage.sql_time),
-            _ => Ok(()),
-        },
-    ),
-    metric(
-        Family::gauge("mcp_host_plugin_supports_changes", PLUGIN, "1 if the provider supports change detection."),
-        |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.info().watches)),
-    ),
-];
+#[rustfmt::skip]
+pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
+    counter "mcp_host_plugin_calls_total" ("function", "outcome") = Numbers(calls),
+        "Calls by function of the contract and outcome: ok, not-found, invalid-request, denied, cancelled, or the kind of the fault.";
+    histogram "mcp_host_plugin_call_duration_seconds" () = Durations,
+        "Durations of calls of all functions, with the wait for permits and the validation of the answer.";
+    counter "mcp_host_plugin_faults_total" ("kind") = Numbers(faults),
+        "Faults by kind. For a limit it is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.";
+    gauge "mcp_host_plugin_last_fault_timestamp_seconds" () = Time(|of| of.plugin.metrics().last_fault()),
+        "When a call had a fault last, in seconds since the epoch of Unix.";
+    gauge "mcp_host_plugin_last_changes_timestamp_seconds" () = Time(|of| of.plugin.metrics().last_changes()),
+        "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.";
+    gauge "mcp_host_plugin_poll_lag_seconds" () = Time(|of| of.poll_lag),
+        "The lag of the last poll for changes (`mcp_host_poll_lag_seconds`).";
+    counter "mcp_host_plugin_cpu_seconds_total" () = Time(|of| Some(of.plugin.metrics().cpu())),
+        "Processor time of calls.";
+    gauge "mcp_host_plugin_circuit_breaker_open" () = Number(|of| u64::from(of.plugin.suspended_for().is_some())),
+        "1 while the circuit breaker suspends the plugin.";
+    counter "mcp_host_plugin_circuit_breaker_openings_total" () = Number(|of| of.plugin.metrics().breaker_openings()),
+        "How often the circuit breaker opened.";
+    gauge "mcp_host_plugin_calls_running" () = Number(|of| to_u64(of.usage.running)),
+        "Calls of clients that hold a permit.";
+    gauge "mcp_host_plugin_calls_limit" () = Number(|of| to_u64(of.usage.concurrency)),
+        "Permits: `limits.concurrency`, or the number of instances that `limits.memory` has room for.";
+    gauge "mcp_host_plugin_calls_waiting" () = Number(|of| to_u64(of.usage.waiting)),
+        "Calls that wait for a permit or for an instance slot.";
+    gauge "mcp_host_plugin_queue_limit" () = Number(|of| to_u64(of.usage.queue)),
+        "The number of calls that may wait for a permit: `limits.queue`.";
+    gauge "mcp_host_plugin_memory_bytes" () = Number(|of| of.usage.memory),
+        "Memory in use, of all instances and of answers.";
+    gauge "mcp_host_plugin_memory_limit_bytes" () = Number(|of| of.usage.memory_limit),
+        "`limits.memory`.";
+    counter "mcp_host_plugin_instances_created_total" () = Number(|of| of.plugin.metrics().instances_created()),
+        "Instances that were made for a call.";
+    counter "mcp_host_plugin_instances_reused_total" () = Number(|of| of.plugin.metrics().instances_reused()),
+        "Calls that an idle instance served.";
+    gauge "mcp_host_plugin_instances_idle" () = Number(|of| to_u64(of.usage.idle_instances)),
+        "Instances that are kept for later calls.";
+    counter "mcp_host_plugin_log_dropped_bytes_total" () = Number(|of| of.usage.dropped_log_bytes),
+        "Bytes of its log that `limits.log` dropped.";
+    counter "mcp_host_plugin_response_cache_hits_total" () = Number(|of| of.plugin.response_cache_counts().hits),
+        "Responses that were in the response cache.";
+    counter "mcp_host_plugin_response_cache_misses_total" () = Number(|of| of.plugin.response_cache_counts().misses),
+        "Responses that were not, and took a call.";
+    gauge "mcp_host_plugin_response_cache_bytes" () = Number(|of| of.plugin.response_cache_usage().bytes),
+        "Memory of the responses in the cache.";
+    gauge "mcp_host_plugin_response_cache_limit_bytes" () = Number(|of| of.plugin.response_cache_usage().capacity),
+        "The plugin's part of `server.response-cache`.";
+    gauge "mcp_host_plugin_bucket_bytes" ("bucket") = Numbers(|of, add| buckets(of, add, |bucket| bucket.bytes)),
+        "Bytes of the keys and values in a key-value bucket. A bucket that no call has used since the plugin was loaded is read once.";
+    gauge "mcp_host_plugin_bucket_limit_bytes" ("bucket") = Numbers(|of, add| buckets(of, add, |bucket| bucket.max_bytes)),
+        "The bucket's quota of bytes: `quota` in `grants.keyvalue`.";
+    gauge "mcp_host_plugin_bucket_keys" ("bucket") = Numbers(|of, add| buckets(of, add, |bucket| bucket.keys)),
+        "Keys in a key-value bucket.";
+    gauge "mcp_host_plugin_bucket_keys_limit" ("bucket") = Numbers(|of, add| buckets(of, add, |bucket| bucket.max_keys)),
+        "The bucket's quota of keys: `keys` in `grants.keyvalue`.";
+    counter "mcp_host_plugin_http_exchanges_total" ("outcome") = Numbers(http_exchanges),
+        "HTTP exchanges of the provider by outcome: ok, client-error (4xx), server-error (5xx), refused-origin, refused-request, refused-address, limit, token, dns, connect, tls, timeout, too-large, protocol, cancelled.";
+    counter "mcp_host_plugin_sql_statements_total" ("outcome") = Numbers(sql_statements),
+        "SQL statements by outcome: ok, failed (or refused).";
+    counter "mcp_host_plugin_sql_seconds_total" () = Time(|of| of.plugin.grant_usage().map(|usage| usage.sql_time).filter(|time| !time.is_zero())),
+        "Time of SQL statements, with the wait for a connection.";
+    gauge "mcp_host_plugin_supports_changes" () = Number(|of| u64::from(of.plugin.info().watches)),
+        "1 if the provider supports change detection.";
+};
 
-const fn metric(family: Family, add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt::Result) -> PluginFamily {
-    PluginFamily { family, add }
+fn calls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.plugin.metrics().calls().try_for_each(|(function, outcome, count)| add(&[function, outcome], count))
 }
 
-/// Adds what is counted of the calls of a plugin.
-fn counted(plugin: &Plugin, samples: &mut Samples<'_>, count: fn(&CallMetrics) -> u64) -> fmt::Result {
-    samples.integer(&[plugin.name()], count(plugin.metrics()))
+fn faults(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.plugin.faults().iter().try_for_each(|(kind, count)| add(&[kind.name()], *count))
 }
 
-/// Adds how often a plugin has used a grant, if it has.
-fn by_outcome(plugin: &Plugin, samples: &mut Samples<'_>, of: fn(GrantUsage<'_>) -> &OutcomeCounts) -> fmt::Result {
-    let Some(counts) = plugin.grant_usage().map(of) else { return Ok(()) };
-    let outcomes = [("ok", counts.succeeded()), ("failed", counts.failed())];
-    outcomes
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .try_for_each(|(outcome, count)| samples.integer(&[plugin.name(), outcome], count))
+fn buckets(of: &MeasuredPlugin, add: &mut Add<'_>, amount: fn(&BucketUsage) -> u64) -> fmt::Result {
+    of.buckets.iter().try_for_each(|bucket| add(&[&bucket.name], amount(bucket)))
 }
 
-/// Adds what a plugin uses.
-fn used(plugin: &Plugin, samples: &mut Samples<'_>, amount: fn(&PluginUsage) -> u64) -> fmt::Result {
-    samples.integer(&[plugin.name()], amount(&plugin.usage()))
+fn http_exchanges(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(usage) = of.plugin.grant_usage() else { return Ok(()) };
+    usage.http.by_outcome().try_for_each(|(outcome, count)| add(&[outcome], count))
+}
+
+/// Outcomes that did not occur are left out.
+fn sql_statements(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(usage) = of.plugin.grant_usage() else { return Ok(()) };
+    let outcomes = [("ok", usage.sql.succeeded()), ("failed", usage.sql.failed())];
+    outcomes.into_iter().filter(|(_, count)| *count > 0).try_for_each(|(outcome, count)| add(&[outcome], count))
 }

@@ -31,6 +31,7 @@ use tokio::time::sleep;
 
 use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
+use super::poll_metrics::{PollCause, PollTrigger};
 use super::state::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 
@@ -82,7 +83,7 @@ impl Poller {
     pub(super) async fn run(mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
         let mut databases: Option<DatabaseNotifications> = None;
-        let mut is_after_event = false;
+        let mut trigger = PollTrigger::now(PollCause::Subscription);
         loop {
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
@@ -90,6 +91,7 @@ impl Poller {
                 (directories, databases) = (None, None);
                 self.go_idle(requested);
                 self.state.wake.notified().await;
+                trigger = PollTrigger::now(PollCause::Subscription);
                 continue;
             };
             self.state.is_polling.store(true, Ordering::Relaxed);
@@ -103,9 +105,11 @@ impl Poller {
             let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
             self.groups.set_watched(watched);
-            self.futile_polls = if is_after_event { self.futile_polls.saturating_add(1) } else { 0 };
+            self.futile_polls = if trigger.cause.is_event() { self.futile_polls.saturating_add(1) } else { 0 };
+            trigger.begin(&self.state.context.poll_metrics);
             let pause = self.poll_once(requested).await;
             let took = began.elapsed();
+            self.state.last_lag.set(trigger.end(&self.state.context.poll_metrics, !self.is_failing));
             let min_pause = match took {
                 _ if self.is_failing => pause.min(MAX_POLL_PAUSE),
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
@@ -116,22 +120,30 @@ impl Poller {
             let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
             let after_event = async {
                 events.changed().await;
+                let trigger = PollTrigger::now(PollCause::Event);
                 tokio::join!(sleep(DEBOUNCE), pause_of_events);
+                trigger
             };
             let after_notification = async {
                 notifications.received().await;
+                let trigger = PollTrigger::now(PollCause::Notification);
                 tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
+                trigger
             };
-            is_after_event = tokio::select! {
-                () = sleep(pause) => false,
-                () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => false,
+            let subscription = async {
+                self.state.wake.notified().await;
+                PollTrigger::now(PollCause::Subscription)
+            };
+            trigger = tokio::select! {
+                () = sleep(pause) => PollTrigger::now(PollCause::Interval),
+                (trigger, ()) = async { tokio::join!(subscription, sleep(min_pause)) } => trigger,
                 () = self.state.unwatched.notified() => {
                     self.linger().await;
-                    false
+                    PollTrigger::now(PollCause::Interval)
                 }
                 // Events do not shorten the back-off of a failing provider.
-                () = after_event, if !self.is_failing => true,
-                () = after_notification => true,
+                trigger = after_event, if !self.is_failing => trigger,
+                trigger = after_notification => trigger,
             };
             directories = Some(events);
         }

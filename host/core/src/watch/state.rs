@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::directories::DirectoryMonitor;
 use super::listing::ListingMonitor;
+use super::poll_metrics::{LastLag, PollMetrics};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::may_see_listing;
@@ -33,6 +34,7 @@ pub(super) struct WatchContext {
     subscribers: Arc<()>,
     /// The memory of all subscriptions, in total and by principal, in bytes.
     pub(super) memory: ShareLimiter<Principal>,
+    pub(super) poll_metrics: PollMetrics,
 }
 
 impl WatchContext {
@@ -42,6 +44,7 @@ impl WatchContext {
             access: ArcSwap::new(access),
             subscribers: Arc::default(),
             memory: ShareLimiter::default(),
+            poll_metrics: PollMetrics::default(),
         })
     }
 
@@ -84,6 +87,8 @@ pub(super) struct WatcherState {
     pub(super) directories: DirectoryMonitor,
     /// Whether the plugin is being polled.
     pub(super) is_polling: AtomicBool,
+    /// The lag of the last poll.
+    pub(super) last_lag: LastLag,
     pub(super) retired: CancellationToken,
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use mcp_host_model::uri::{Path, Uri};
 use tokio::sync::{Notify, watch};
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::directories::{DirectoryMonitor, DirectoryTask};
 use super::listing::{ListingMonitor, ListingTask};
 use super::lookup::{LookupError, Lookups, ResourceKind};
+use super::poll_metrics::LastLag;
 use super::poller::Poller;
 use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
@@ -48,6 +50,7 @@ impl Watcher {
             listing: ListingMonitor::new(handover.fingerprints),
             directories: DirectoryMonitor::new(),
             is_polling: AtomicBool::new(false),
+            last_lag: LastLag::default(),
             retired: CancellationToken::new(),
         });
         if plugin.info().watches {
@@ -73,6 +76,11 @@ impl Watcher {
     /// Returns whether the plugin is being polled.
     pub(super) fn is_polling(&self) -> bool {
         self.state.is_polling.load(Ordering::Relaxed)
+    }
+
+    /// Returns the lag of the last poll; none before the first one.
+    pub(super) fn last_lag(&self) -> Option<Duration> {
+        self.state.last_lag.get()
     }
 
     /// Wakes the poller if the plugin has no more subscribers.

@@ -10,16 +10,26 @@ use super::fault::{Fault, FaultKind};
 use crate::cpu::CpuClock;
 use crate::function::FunctionName;
 
-/// The upper bounds of the durations of calls.
-const DURATION_BOUNDS: [Duration; 8] = [
+/// The upper bounds of the durations of calls: three in each factor of ten.
+const DURATION_BOUNDS: [Duration; 18] = [
+    Duration::from_micros(50),
     Duration::from_micros(100),
+    Duration::from_micros(200),
     Duration::from_micros(500),
+    Duration::from_millis(1),
     Duration::from_millis(2),
+    Duration::from_millis(5),
     Duration::from_millis(10),
+    Duration::from_millis(20),
     Duration::from_millis(50),
-    Duration::from_millis(250),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
     Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
     Duration::from_secs(10),
+    Duration::from_secs(30),
 ];
 
 /// The outcomes of calls that are not the kind of a fault.
@@ -38,7 +48,10 @@ pub type CallCounts = BucketCounts<{ DURATION_BOUNDS.len() }>;
 /// What is counted of the calls of one plugin.
 #[derive(Debug)]
 pub struct CallMetrics {
-    functions: [FunctionMetrics; FunctionName::ALL.len()],
+    /// By function and outcome.
+    calls: [[Counter; OUTCOMES]; FunctionName::ALL.len()],
+    /// Of all functions: buckets for each would be most of a scrape.
+    durations: CallDurations,
     cpu: Counter,
     last_fault: LastTime,
     last_changes: LastTime,
@@ -47,21 +60,11 @@ pub struct CallMetrics {
     pub(super) breaker_openings: Counter,
 }
 
-/// What is counted of the calls of one function.
-#[derive(Debug)]
-struct FunctionMetrics {
-    outcomes: [Counter; OUTCOMES],
-    durations: CallDurations,
-}
-
 impl Default for CallMetrics {
     fn default() -> Self {
-        let function = || FunctionMetrics {
-            outcomes: std::array::from_fn(|_| Counter::default()),
-            durations: Histogram::new(&DURATION_BOUNDS),
-        };
         Self {
-            functions: std::array::from_fn(|_| function()),
+            calls: std::array::from_fn(|_| std::array::from_fn(|_| Counter::default())),
+            durations: Histogram::new(&DURATION_BOUNDS),
             cpu: Counter::default(),
             last_fault: LastTime::default(),
             last_changes: LastTime::default(),
@@ -75,22 +78,21 @@ impl Default for CallMetrics {
 impl CallMetrics {
     /// The calls by function and outcome. Those that did not occur are left out.
     pub fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        self.by_function().flat_map(|(function, counted)| {
-            let outcomes = OTHER_OUTCOMES.into_iter().chain(FaultKind::ALL.map(FaultKind::name)).zip(&counted.outcomes);
+        let functions = FunctionName::ALL.into_iter().map(FunctionName::as_str).zip(&self.calls);
+        functions.flat_map(|(function, counts)| {
+            let outcomes = OTHER_OUTCOMES.into_iter().chain(FaultKind::ALL.map(FaultKind::name)).zip(counts);
             outcomes.map(move |(outcome, count)| (function, outcome, count.get())).filter(|(.., count)| *count > 0)
         })
     }
 
-    /// The durations of calls by function, from the request to the validated answer. Functions that were not called are left out.
-    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &CallDurations)> {
-        let durations = self.by_function().map(|(function, counted)| (function, &counted.durations));
-        durations.filter(|(_, durations)| !durations.is_empty())
+    /// The durations of calls of all functions, from the request to the validated answer.
+    pub fn durations(&self) -> &CallDurations {
+        &self.durations
     }
 
     /// The numbers of calls of all functions, by duration.
     pub fn counts(&self) -> CallCounts {
-        let none = BucketCounts::empty(&DURATION_BOUNDS);
-        self.functions.iter().fold(none, |sum, counted| sum.plus(&counted.durations.counts()))
+        self.durations.counts()
     }
 
     /// The processor time of the calls.
@@ -121,10 +123,6 @@ impl CallMetrics {
     /// How often the circuit breaker opened.
     pub fn breaker_openings(&self) -> u64 {
         self.breaker_openings.get()
-    }
-
-    fn by_function(&self) -> impl Iterator<Item = (&'static str, &FunctionMetrics)> {
-        FunctionName::ALL.into_iter().map(FunctionName::as_str).zip(&self.functions)
     }
 }
 
@@ -162,9 +160,9 @@ impl<'a> CallTimer<'a> {
 
 impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
-        let Some(function) = self.metrics.functions.get(self.function as usize) else { return };
-        function.durations.observe(self.began.elapsed());
-        if let Some(count) = function.outcomes.get(self.outcome) {
+        self.metrics.durations.observe(self.began.elapsed());
+        let outcomes = self.metrics.calls.get(self.function as usize);
+        if let Some(count) = outcomes.and_then(|outcomes| outcomes.get(self.outcome)) {
             count.increment();
         }
     }
@@ -204,7 +202,6 @@ mod tests {
             ("changes", "ok", 1),
         ];
         assert_eq!(metrics.calls().collect::<Vec<_>>(), expected);
-        assert_eq!(metrics.durations().map(|(function, _)| function).collect::<Vec<_>>(), ["read", "changes"]);
         assert_eq!(metrics.counts().total(), 5);
         assert!(metrics.last_fault().is_some() && metrics.last_changes().is_some());
     }

@@ -23,11 +23,13 @@ use super::call::{CallContext, FAILURE_THRESHOLD};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::input_faults::InputFaults;
+use super::load_failures::LoadFailures;
 use super::metrics::CallMetrics;
 use super::panics::contain_panic;
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
 use super::{NativePlugin, Plugin, Requirements};
+use crate::compile_metrics::CompileMetrics;
 use crate::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::pool::Pool;
 use crate::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
@@ -43,6 +45,7 @@ pub struct PluginRuntime {
     sqlite_workers: Option<WorkerProgram>,
     /// What is counted of the calls of each plugin, by its name.
     metrics: WeakMap<Arc<str>, CallMetrics>,
+    load_failures: LoadFailures,
     /// Whether plugins keep what they wrote last on standard error.
     keeps_last_errors: bool,
 }
@@ -86,12 +89,36 @@ impl PluginRuntime {
             state_dir,
             sqlite_workers,
             metrics: WeakMap::default(),
+            load_failures: LoadFailures::default(),
             keeps_last_errors: false,
         })
     }
 
-    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
+    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`. A failure is counted.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+        let loaded = self.load_uncounted(config).await;
+        if let Err(error) = &loaded {
+            self.load_failures.record(config.name.as_str(), error);
+        }
+        loaded
+    }
+
+    /// The failures to load plugins, which are counted until [`LoadFailures::retain`] drops them.
+    pub fn load_failures(&self) -> &LoadFailures {
+        &self.load_failures
+    }
+
+    /// What is counted of compilations.
+    pub fn compile_metrics(&self) -> &CompileMetrics {
+        self.loader.compile_metrics()
+    }
+
+    /// The number of compilers that may run at once.
+    pub fn compilers(&self) -> usize {
+        self.loader.compilers()
+    }
+
+    async fn load_uncounted(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(config, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);

@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::error::ExchangeError;
+use super::record::ExchangeRecord;
 use super::{ExchangePermit, OutboundHttp, headers};
 
 /// A request's body, bounded by `limit` bytes.
@@ -69,6 +70,8 @@ pub(super) struct ExchangeContext {
     pub(super) deadline: Instant,
     /// The longest pause between two chunks, as set by the guest.
     pub(super) between_bytes_timeout: Option<Duration>,
+    /// Counts the exchange when the body ends.
+    pub(super) record: ExchangeRecord,
     /// Held until the body ends.
     pub(super) _permit: ExchangePermit,
 }
@@ -141,7 +144,10 @@ impl Body for ResponseBody {
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let Some(open) = &mut self.0 else { return Poll::Ready(None) };
         let frame = ready!(open.poll(context)).map(|frame| {
-            frame.map_err(|failure| open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure))
+            frame.map_err(|failure| {
+                open.exchange.record.failed(&failure);
+                open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure)
+            })
         });
         if !matches!(frame, Some(Ok(_))) {
             self.0 = None;

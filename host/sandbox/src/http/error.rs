@@ -19,6 +19,7 @@ use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
 use super::oauth::TokenError;
+use crate::grant_usage::HttpOutcome;
 use crate::guest_log::GuestLog;
 use crate::guest_log::ThrottledWarnings;
 
@@ -106,6 +107,27 @@ impl ExchangeError {
             Some(rustls::Error::AlertReceived(alert)) => Self::Alert(*alert),
             Some(other) => Self::Tls(other.clone()),
             None => Self::Connect(error),
+        }
+    }
+
+    /// Returns the outcome by which the exchange is counted.
+    pub(super) fn outcome(&self) -> HttpOutcome {
+        match self {
+            Self::NotGranted => HttpOutcome::RefusedOrigin,
+            Self::InvalidUri | Self::ForbiddenMethod | Self::ImitatedHeader(_) => HttpOutcome::RefusedRequest,
+            Self::PrivateAddress(_) => HttpOutcome::RefusedAddress,
+            Self::RateLimited(_) | Self::ConcurrencyLimit(_) => HttpOutcome::Limit,
+            Self::Token { .. } => HttpOutcome::Token,
+            Self::Resolve(_) | Self::ResolveTimeout => HttpOutcome::Dns,
+            Self::Connect(_) | Self::ConnectTimeout => HttpOutcome::Connect,
+            Self::Certificate(_) | Self::Alert(_) | Self::Tls(_) => HttpOutcome::Tls,
+            Self::FirstByteTimeout | Self::BetweenBytesTimeout | Self::Timeout(_) => HttpOutcome::Timeout,
+            Self::RequestHeadersTooLarge(_)
+            | Self::RequestBodyTooLarge(_)
+            | Self::ResponseHeadersTooLarge
+            | Self::ResponseBodyTooLarge(_) => HttpOutcome::TooLarge,
+            Self::Upgrade | Self::Incomplete | Self::Protocol(_) => HttpOutcome::Protocol,
+            Self::Cpu | Self::Aborted => HttpOutcome::Cancelled,
         }
     }
 

@@ -34,6 +34,7 @@ use super::connect::{AddressPolicy, IoStream, connect};
 use super::error::ExchangeError;
 use super::head_limit::HeadLimit;
 use super::oauth::{AccessToken, AccessTokens};
+use super::record::ExchangeRecord;
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::counted_stream::CountedStream;
@@ -87,10 +88,11 @@ impl OutboundHttp {
         client: Client,
     ) -> Result<(Response<WasiBody>, Driver), Error> {
         let origin = origin_of(request.uri());
+        let record = ExchangeRecord::begin(self.clone());
         let answer = match &origin {
             Some(origin) => {
                 let span = span(origin, request.method());
-                let answer = self.execute(origin, request, options, client).instrument(span.clone()).await;
+                let answer = self.execute(origin, request, options, client, &record).instrument(span.clone()).await;
                 match &answer {
                     Ok((response, _)) => {
                         span.record("http.response.status_code", i64::from(response.status().as_u16()))
@@ -101,8 +103,10 @@ impl OutboundHttp {
             }
             None => Err(ExchangeError::InvalidUri),
         };
-        self.outcomes.record(answer.is_ok());
-        answer.map_err(|failure| self.refusal_log.record(origin.as_ref(), &failure))
+        answer.map_err(|failure| {
+            record.failed(&failure);
+            self.refusal_log.record(origin.as_ref(), &failure)
+        })
     }
 
     async fn execute(
@@ -111,6 +115,7 @@ impl OutboundHttp {
         request: Request<WasiBody>,
         options: RequestOptions,
         client: Client,
+        record: &ExchangeRecord,
     ) -> Result<(Response<WasiBody>, Driver), ExchangeError> {
         let grant = self.grants.grant_for(origin).ok_or(ExchangeError::NotGranted)?;
         let request = self.prepare(origin, grant, request)?;
@@ -127,11 +132,13 @@ impl OutboundHttp {
         let Answer { response, driver, permit } =
             timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
         let response = self.check_response(response)?;
+        record.answered(response.status());
         let exchange = ExchangeContext {
             http: self.clone(),
             origin: origin.clone(),
             deadline,
             between_bytes_timeout: options.between_bytes_timeout,
+            record: record.clone(),
             _permit: permit,
         };
         Ok((response.map(|incoming| ResponseBody::new(incoming, exchange).boxed_unsync()), driver))

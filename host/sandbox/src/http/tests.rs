@@ -144,6 +144,26 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
 }
 
 #[tokio::test]
+async fn exchanges_are_counted_once_they_have_ended() {
+    let network = Arc::new(FakeNetwork::new(&[&[PUBLIC], &["10.0.0.1"]]).with_server(start_server(None).await));
+    let http = http(network, [grant("http://docs.rs")]);
+    let counted = || http.outcomes().by_outcome().collect::<Vec<_>>();
+    let (response, driver) =
+        http.clone().exchange(request("http://docs.rs/"), RequestOptions::default(), None).await.unwrap();
+    assert_eq!(counted(), [], "the body is left to be read");
+    drop((response, driver));
+    assert_eq!(counted(), [("ok", 1)]);
+    for url in ["http://docs.rs/", "http://docs.rs:81/", "http://me@docs.rs/"] {
+        assert!(get(&http, url).await.is_err(), "{url}");
+    }
+    // It is dropped while it waits.
+    let exchange = http.clone().exchange(request("http://docs.rs/"), RequestOptions::default(), None);
+    assert!(exchange.now_or_never().is_none());
+    let refused = [("refused-origin", 1), ("refused-request", 1), ("refused-address", 1)];
+    assert_eq!(counted(), [&[("ok", 1)][..], &refused, &[("cancelled", 1)]].concat());
+}
+
+#[tokio::test]
 async fn what_is_below_a_wildcard_is_reached() {
     let network = Arc::new(FakeNetwork::new(&[&[PUBLIC]]).with_server(start_server(None).await));
     let http = http(network.clone(), [grant("http://*.example.com")]);

@@ -88,6 +88,10 @@ pub(super) fn swap(database: &mut Database, _: Cas, _: Vec<u8>) -> Result<std::r
     match *database {}
 }
 
+pub(super) fn usage(database: &Database, _: &Bucket) -> Result<(u64, u64)> {
+    match *database {}
+}
+
 pub(super) fn keys(database: &Database, _: &Bucket, _: &PageStart) -> Result<Page> {
     match *database {}
 }

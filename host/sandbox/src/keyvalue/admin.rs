@@ -14,6 +14,8 @@ use super::database::{Database, DatabasePath};
 use super::error::StoreError;
 use super::{Bucket, MAX_VALUE, granted_buckets, store};
 
+pub use crate::grant_usage::BucketUsage;
+
 /// The maximum size of a value in bytes.
 pub const MAX_VALUE_BYTES: usize = MAX_VALUE;
 
@@ -44,21 +46,6 @@ pub struct PluginBuckets {
     granted: Vec<Bucket>,
 }
 
-/// What a bucket holds, and what it may hold.
-#[derive(Debug)]
-pub struct BucketUsage {
-    /// Its name.
-    pub name: String,
-    /// The number of keys.
-    pub keys: u64,
-    /// The bytes of keys and values.
-    pub bytes: u64,
-    /// The quota of keys.
-    pub max_keys: u64,
-    /// The quota of bytes.
-    pub max_bytes: u64,
-}
-
 impl PluginBuckets {
     /// Returns the buckets that are granted to a plugin, stored below `state_dir`. Opens nothing.
     pub fn new(plugin: &config::Plugin, state_dir: &Path) -> Self {
@@ -69,14 +56,7 @@ impl PluginBuckets {
     /// Returns what each bucket holds.
     pub fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
         let database = self.open_existing()?;
-        let usage = |bucket: &Bucket| {
-            let (keys, bytes) = match &database {
-                Some(database) => store::usage(database, bucket).map_err(|error| self.error(&error))?,
-                None => (0, 0),
-            };
-            let name = bucket.name.to_string();
-            Ok(BucketUsage { name, keys, bytes, max_keys: bucket.quota.keys, max_bytes: bucket.quota.bytes })
-        };
+        let usage = |bucket: &Bucket| bucket.usage(database.as_ref()).map_err(|error| self.error(&error));
         self.granted.iter().map(usage).collect()
     }
 

@@ -410,6 +410,29 @@ async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
 }
 
 #[tokio::test]
+async fn the_usage_of_buckets_is_that_of_the_open_database_or_as_it_was_when_it_was_read_first() {
+    let state = tempfile::tempdir().unwrap();
+    let (keyvalue, call) = (keyvalue_with_pages(Some(state.path())), Call::new());
+    let used =
+        |keyvalue: &Keyvalue| keyvalue.usage().iter().map(|bucket| (bucket.keys, bucket.bytes)).collect::<Vec<_>>();
+    assert_eq!(used(&keyvalue), [(0, 0)]);
+    assert!(!database_path(state.path()).file.exists());
+    let pages = keyvalue.open("pages").unwrap();
+    keyvalue.operations(call.caller()).set(pages.clone(), "a".to_owned(), vec![7; 9]).await.unwrap();
+    let other = keyvalue_with_pages(Some(state.path()));
+    assert_eq!((used(&keyvalue), used(&other)), (vec![(1, 10)], vec![(1, 10)]));
+    keyvalue.operations(call.caller()).delete(pages, "a".to_owned()).await.unwrap();
+    assert_eq!((used(&keyvalue), used(&other)), (vec![(0, 0)], vec![(1, 10)]));
+    // An operation holds it.
+    let held = keyvalue.database.lock().await;
+    assert_eq!(used(&keyvalue), [(0, 0)]);
+    drop(held);
+    assert_eq!(used(&keyvalue_with_pages(None)), []);
+    fs::write(database_path(state.path()).file, "no database").unwrap();
+    assert_eq!(used(&keyvalue_with_pages(Some(state.path()))), []);
+}
+
+#[tokio::test]
 async fn the_work_of_the_store_is_a_part_of_the_processor_time_of_its_call() {
     let state = tempfile::tempdir().unwrap();
     let (keyvalue, call) = (keyvalue_with_pages(Some(state.path())), Call::new());

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use mcp_host_base::log_target;
+use mcp_host_base::metrics::Open;
 use mcp_host_base::share_limiter::{ShareLimiter, SharePermit};
 use mcp_host_config::{Config, Operation};
 use mcp_resource_host::access::Principal;
@@ -36,7 +37,7 @@ use super::sessions::{self, SessionGuard, Sessions};
 use crate::budget::{Account, Budget, Limits};
 use crate::client_id::ClientId;
 use crate::jsonrpc::Rejection;
-use crate::server_metrics::{Open, ServerMetrics};
+use crate::server_metrics::ServerMetrics;
 
 /// The methods of the endpoint, and those of revisions without sessions.
 const ALL_METHODS: &str = "GET, POST, DELETE";

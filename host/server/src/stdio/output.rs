@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::json::Encoder;
+use crate::server_metrics::{ServerMetrics, Transport};
 
 /// How often a stalled output is checked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -28,14 +29,17 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 struct Inner {
     writer: Mutex<Option<Writer>>,
+    metrics: Arc<ServerMetrics>,
     /// The time since when the writer has accepted no bytes although some are pending.
     blocked_since: parking_lot::Mutex<Option<Instant>>,
 }
 
 impl Output {
-    pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+    /// An output whose bytes are counted.
+    pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static, metrics: Arc<ServerMetrics>) -> Self {
         Self(Arc::new(Inner {
             writer: Mutex::new(Some(Box::new(writer))),
+            metrics,
             blocked_since: parking_lot::Mutex::default(),
         }))
     }
@@ -68,6 +72,7 @@ impl Output {
                     if count == 0 {
                         return Err(io::ErrorKind::WriteZero.into());
                     }
+                    self.0.metrics.record_sent(Transport::Stdio, count);
                     rest = rest.get(count..).unwrap_or_default();
                 }
             }
@@ -109,7 +114,8 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_does_not_read_is_noticed_and_one_that_does_gets_whole_lines() {
         let (mut reader, writer) = tokio::io::duplex(16);
-        let output = Output::new(writer);
+        let metrics = Arc::new(ServerMetrics::default());
+        let output = Output::new(writer, metrics);
         let long = format!("\"{}\"", "x".repeat(200_000));
         let writing = tokio::spawn({
             let (output, long) = (output.clone(), long.clone());

@@ -30,6 +30,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
+use mcp_host_base::metrics::Open;
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
@@ -58,7 +59,7 @@ use super::handshake_log::HandshakeLog;
 use super::version::{self, Protocol};
 use crate::budget::{Account, Budget};
 use crate::client_id::ClientId;
-use crate::server_metrics::{Open, ServerMetrics};
+use crate::server_metrics::ServerMetrics;
 
 /// The maximum of concurrent requests of one connection, with HTTP/2.
 const MAX_STREAMS: u32 = 32;
@@ -300,10 +301,12 @@ impl ServerContext {
             (activity.clone(), CancellationToken::new(), config.http.limits.headers.bytes());
         let ended = end.clone();
         let peer = Arc::new(Peer { account, certificate, bodies: Some(BodyLimiter::default()) });
+        let metrics = self.metrics.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
             let busy = requests.begin(delivery.clone());
-            let (app, peer) = (app.clone(), peer.clone());
+            let (app, peer, metrics) = (app.clone(), peer.clone(), metrics.clone());
+            let began = Instant::now();
             // Boxed: a connection keeps the room for the future of a request as long as it is open.
             Box::pin(async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
@@ -314,7 +317,8 @@ impl ServerContext {
                     delivery.end_with_input();
                 }
                 let charge = ResponseCharge::take_from(&mut response);
-                Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
+                metrics.record_first_byte(began.elapsed());
+                Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge, metrics)))
             })
         });
         let limits = &config.http.limits;

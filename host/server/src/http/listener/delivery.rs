@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::RequestGuard;
 use crate::budget::Charge;
+use crate::server_metrics::{ServerMetrics, Transport};
 
 /// A response that is being sent.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ struct Progress {
 /// The guards of a response, until all of it has been dropped.
 struct DeliveryGuard {
     delivery: Arc<Delivery>,
+    /// Counts its bytes.
+    metrics: Arc<ServerMetrics>,
     _request_guard: RequestGuard,
     _charge: Option<Charge>,
 }
@@ -123,8 +126,14 @@ impl Delivery {
 
 impl TrackedBody {
     /// Wraps a body, whose progress is tracked. The guards are dropped with the last part of it.
-    pub(super) fn new(body: Body, delivery: Arc<Delivery>, busy: RequestGuard, charge: Option<Charge>) -> Self {
-        Self { body, guard: Arc::new(DeliveryGuard { delivery, _request_guard: busy, _charge: charge }) }
+    pub(super) fn new(
+        body: Body,
+        delivery: Arc<Delivery>,
+        busy: RequestGuard,
+        charge: Option<Charge>,
+        metrics: Arc<ServerMetrics>,
+    ) -> Self {
+        Self { body, guard: Arc::new(DeliveryGuard { delivery, metrics, _request_guard: busy, _charge: charge }) }
     }
 }
 
@@ -171,6 +180,7 @@ impl Buf for TrackedChunk {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         self.guard.delivery.mark_sent(count);
+        self.guard.metrics.record_sent(Transport::Http, count);
     }
 }
 
@@ -193,7 +203,7 @@ mod tests {
     fn tracked(body: Body) -> (TrackedBody, Arc<Delivery>) {
         let delivery = Arc::new(Delivery::new());
         let busy = Activity::new().begin(delivery.clone());
-        (TrackedBody::new(body, delivery.clone(), busy, None), delivery)
+        (TrackedBody::new(body, delivery.clone(), busy, None, Arc::default()), delivery)
     }
 
     #[tokio::test]

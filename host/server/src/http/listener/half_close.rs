@@ -165,7 +165,7 @@ mod tests {
         let activity = Activity::new();
         let delivery = Arc::new(Delivery::new());
         let response = activity.begin(delivery.clone());
-        let mut body = TrackedBody::new("response".into(), delivery, response, None);
+        let mut body = TrackedBody::new("response".into(), delivery, response, None, Arc::default());
         let chunk = body.frame().await.unwrap().unwrap();
         let mut connection = ended(&activity).await;
         assert!(timeout(MAX_WAIT + CHECK_INTERVAL, connection.read_u8()).await.is_err());
