@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use mcp_host_base::text::quote;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::diagnostics::RenderStyle;
+use mcp_host_config::http::HttpAddress;
 use mcp_host_config::{ConfigError, ExposureError, ProviderNotFound};
 use mcp_host_devkit::componentize::ComponentizeError;
 use mcp_host_devkit::scaffold::{ArchiveError, NameError, WriteError};
@@ -19,7 +20,9 @@ use mcp_host_server::ServeError;
 use mcp_resource_host::host::{InspectError, StartError};
 
 use self::help::build_help;
+use super::connect::{ConnectError, FileError};
 use super::messages::Messages;
+use super::served_paths::ServedPathError;
 use mcp_host_server::AdminClientError;
 use mcp_resource_host::keyvalue::AdminError;
 
@@ -180,13 +183,20 @@ pub(super) enum CliError {
         /// The file.
         file: PathBuf,
     },
-    /// `init` found neither a git repository nor Markdown files.
-    #[error("{} has neither a git repository nor Markdown files{}", dir.display(), found_within(*.limit))]
-    NothingToServe {
-        /// The directory.
-        dir: PathBuf,
-        /// The number of directory entries after which the search for Markdown files ended, if it was not complete.
-        limit: Option<usize>,
+    /// A path of the command line cannot be served.
+    #[error(transparent)]
+    ServedPath(#[from] ServedPathError),
+    /// A client cannot be connected to a server, or disconnected.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The file of a client cannot be read or written.
+    #[error(transparent)]
+    ClientFile(#[from] FileError),
+    /// `serve PATH` must not listen at the address of the command line.
+    #[error("`{address}` can be reached from other machines, and without a config there is no TLS")]
+    ExposedPaths {
+        /// The address.
+        address: HttpAddress,
     },
     /// A path cannot be part of a config.
     #[error("the path `{}` is not UTF-8, and a config is", path.display())]
@@ -194,13 +204,15 @@ pub(super) enum CliError {
         /// The path.
         path: PathBuf,
     },
-    /// `init` did not find the components of the plugins.
+    /// `init` or `serve PATH` did not find the components of the plugins.
     #[error("no directory with `{names}` was found")]
     NoComponents {
         /// The names of their files.
         names: String,
         /// The directories that were searched.
         searched: Vec<PathBuf>,
+        /// The command, with which a directory can be named.
+        command: &'static str,
     },
     /// The content is binary, and standard output is a terminal.
     #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
@@ -287,11 +299,6 @@ pub(super) enum CliError {
     Other(#[from] anyhow::Error),
 }
 
-/// How far the search for Markdown files went.
-fn found_within(limit: Option<usize>) -> String {
-    limit.map(|limit| format!(" among its first {limit} entries")).unwrap_or_default()
-}
-
 impl CliError {
     /// Prints the message and the help.
     pub(super) fn report(&self, messages: &Messages) {
@@ -318,11 +325,14 @@ impl CliError {
     /// Returns the exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
+            Self::Connect(error) if error.is_usage() => EXIT_USAGE,
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Config(_)
             | Self::Exposure(_)
             | Self::Admin(AdminClientError::NotConfigured | AdminClientError::AnyPort(_))
+            | Self::ServedPath(_)
+            | Self::ExposedPaths { .. }
             | Self::NoPlugin { .. }
             | Self::Keyvalue(AdminError::NotGranted { .. })
             | Self::NoPrincipal { .. }

@@ -10,6 +10,7 @@
 //! | `messages`, `stderr`, `journal` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
+//! | `served_paths` | the plugins for files and directories that the command line names |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
@@ -26,6 +27,7 @@ mod color;
 mod completions;
 mod componentize;
 mod confinement;
+mod connect;
 mod context;
 mod context_selection;
 mod dev;
@@ -54,6 +56,7 @@ mod schema;
 mod search;
 mod search_index;
 mod serve;
+mod served_paths;
 mod service_manager;
 mod signals;
 mod status;
@@ -67,10 +70,9 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mcp_host_base::threads::set_short_time_slice;
-use mcp_host_config::{Config, ConfigError};
 use mcp_host_engine::confinement::Confinement;
 use tokio::runtime::{Builder, Runtime};
 
@@ -79,13 +81,16 @@ use self::error::CliError;
 use self::journal::Journal;
 use self::logging::LogSettings;
 use self::options::GlobalArgs;
+use self::serve::ServedConfig;
 use self::service_manager::ServiceManager;
 
 const EXAMPLES: &str = "\
 Examples:
+  mcp-host serve .                        serve the repository or the folder here, without a config
   mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
-  mcp-host init                           write a config for the git repository or the notes here
+  mcp-host init                           write a config for the repository or the folder here
+  mcp-host connect vscode --write         let a client know the server
   mcp-host new notes --lang python        start a provider of your own
   mcp-host dev                            build a provider whenever its sources change, and serve it
   mcp-host check                          validate it, load and try every plugin
@@ -111,6 +116,8 @@ enum Command {
     Status(status::Args),
     Admin(admin::Args),
     Init(init::Args),
+    Connect(Box<connect::Args>),
+    Disconnect(connect::DisconnectArgs),
     New(new::Args),
     Doctor(doctor::Args),
     Check(check::Args),
@@ -140,6 +147,16 @@ enum Command {
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Command::Serve(args) = &command
+        && args.has_paths()
+        && options::is_config_chosen(&matches)
+    {
+        let conflict = "the argument '--config <FILE>' cannot be used with '[PATH]...': no config is read then";
+        let mut cli = Cli::command();
+        cli.build();
+        let serve = cli.find_subcommand_mut("serve").map(|serve| serve.error(ErrorKind::ArgumentConflict, conflict));
+        serve.unwrap_or_else(|| clap::Error::raw(ErrorKind::ArgumentConflict, conflict)).exit();
+    }
     let manager = match &mut command {
         Command::Serve(args) => args.service_manager(),
         _ => Ok(ServiceManager::default()),
@@ -156,10 +173,13 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let confinement = match &command {
         // A build may need what no provider does: containers, another user, a debugger.
         Command::Dev(_) => Ok(Confinement::none()),
-        _ => confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config),
+        _ => {
+            let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
+            confinement::install(served, &global.config)
+        }
     };
     start_threads();
-    let served = config.as_ref().and_then(|config| config.as_ref().ok());
+    let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
     let mut log = LogSettings::new(
         &global,
         options::is_log_chosen(&matches),
@@ -207,7 +227,7 @@ fn transport_runtime() -> io::Result<Runtime> {
 
 fn run(
     command: Command,
-    config: Option<Result<Config, ConfigError>>,
+    config: Option<Result<ServedConfig, CliError>>,
     confinement: Confinement,
     manager: ServiceManager,
     context: &Context,
@@ -222,6 +242,8 @@ fn run(
             Command::Status(args) => args.run(context).await,
             Command::Admin(args) => args.run(context).await,
             Command::Init(args) => args.run(context),
+            Command::Connect(args) => args.run(context),
+            Command::Disconnect(args) => args.run(context),
             Command::New(args) => args.run(context).await,
             Command::Doctor(args) => args.run(context).await,
             Command::Check(args) => args.run(&confinement, context).await,
@@ -253,7 +275,6 @@ mod tests {
     use std::path::Path;
 
     use clap::ColorChoice;
-    use clap::error::ErrorKind;
 
     use super::*;
     use mcp_host_config::{Config, TokenDigests, TokenPrincipal};

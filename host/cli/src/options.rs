@@ -25,6 +25,11 @@ pub(super) fn is_log_chosen(matches: &ArgMatches) -> bool {
     matches.value_source("log") != Some(ValueSource::DefaultValue) || std::env::var_os("MCP_HOST_LOG").is_some()
 }
 
+/// Returns whether the command line has a config.
+pub(super) fn is_config_chosen(matches: &ArgMatches) -> bool {
+    matches.value_source("config") == Some(ValueSource::CommandLine)
+}
+
 fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())
 }

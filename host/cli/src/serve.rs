@@ -1,4 +1,8 @@
 //! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
+//!
+//! It serves what a config says, or [paths](paths) of the command line.
+
+mod paths;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -7,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use mcp_host_base::log_target;
+use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::http::HttpAddress;
-use mcp_host_config::{Config, ConfigError};
 use mcp_host_engine::confinement::Confinement;
 use mcp_host_engine::plugin::LoadError;
 use mcp_host_server::{self as server, AdminControls, AdminListener};
@@ -20,6 +24,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::paths::PathArgs;
+pub(super) use self::paths::PathServer;
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
@@ -38,7 +44,12 @@ SIGINT and SIGTERM shut it down gracefully: requests in flight are completed fir
 It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is \
 lost. Rules apply at once; plugins that cannot be used are logged and change nothing.
 
+With PATH no config is read and nothing is reloaded. On a terminal it listens at a free port of this machine, and prints the \
+entry for a client with a token of this run; `--http` names another address, and `--stdio` is for a client that starts it.
+
 Examples:
+  mcp-host serve .                       the repository or the folder here, without a config
+  mcp-host serve --stdio ~/notes a.db    a folder and a database, for a client that starts it
   mcp-host serve                         as the config says
   mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host serve --http 127.0.0.1:0      at a free port, which is printed on standard error
@@ -48,6 +59,9 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    #[command(flatten)]
+    paths: PathArgs,
+
     /// Serve over standard input and output, even if the config names an HTTP address
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
@@ -65,6 +79,14 @@ pub(super) struct Args {
     passed: Option<HttpAddress>,
 }
 
+/// What is served.
+#[derive(Debug)]
+pub(super) struct ServedConfig {
+    pub(super) config: Config,
+    /// The paths that it was made for; none if it was read.
+    paths: Option<PathServer>,
+}
+
 impl Args {
     /// Connects to the service manager. The address of a socket that it passed is as if `--http` named it.
     ///
@@ -77,24 +99,39 @@ impl Args {
         Ok(ServiceManager { socket, notifier: Notifier::connect().map_err(CliError::NotifySocket)? })
     }
 
-    /// Reads the config, with the options of the command line.
-    pub(super) fn load_config(&self, file: &Path) -> Result<Config, ConfigError> {
-        Config::load(file).map(|config| self.apply_overrides(config))
+    /// Whether the command line names what is served, so that no config is read.
+    pub(super) fn has_paths(&self) -> bool {
+        self.paths.are_given()
+    }
+
+    /// Reads the config, or makes one for the paths of the command line, with the options of the command line.
+    pub(super) fn load_config(&self, file: &Path) -> Result<ServedConfig, CliError> {
+        if !self.has_paths() {
+            return Ok(ServedConfig { config: self.apply_overrides(Config::load(file)?), paths: None });
+        }
+        let (config, served) = self.paths.config()?;
+        let mut config = self.apply_overrides(config);
+        let paths = Some(PathServer::new(&mut config, served)?);
+        Ok(ServedConfig { config, paths })
     }
 
     /// Serves that config, in a process that is confined.
     pub(super) async fn run(
         self,
-        config: Result<Config, ConfigError>,
+        config: Result<ServedConfig, CliError>,
         confinement: Confinement,
         manager: ServiceManager,
         context: &Context,
     ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         // First: a SIGHUP right after the start must not terminate the server.
-        let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
-        let config = config?;
+        let is_reloaded = !self.no_reload && !self.has_paths();
+        let hangup = if is_reloaded { Some(Hangup::new().context("cannot listen to signals")?) } else { None };
+        let ServedConfig { config, paths } = config?;
         config.check_exposure()?;
+        if let Some(paths) = &paths {
+            paths.log();
+        }
         confinement::log(&confinement, &config);
         let draining = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
             .context("cannot listen to signals")?;
@@ -146,15 +183,24 @@ impl Args {
         });
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
-            context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
+            let address = listener.local_addr().context("the listener has no address")?;
+            context.messages.listening(scheme, address);
+            if let Some(paths) = &paths {
+                paths.print_client(&context.messages, &host.config().server.name, &format!("{scheme}://{address}/mcp"));
+            }
             let _watchdog = manager.notifier.ready();
             server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {
-                context.messages.note(
-                    "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, \
-                     use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
-                );
+                let http = match &paths {
+                    Some(_) => "leave out `--stdio`",
+                    None => {
+                        "use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config"
+                    }
+                };
+                context.messages.note(&format!(
+                    "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, {http}"
+                ));
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
@@ -327,7 +373,7 @@ mod tests {
     fn a_passed_socket_wins_over_the_command_line_this_over_the_config_and_stdio_over_all() {
         let configured = Some(address("127.0.0.1:1"));
         let asked = Some(address("127.0.0.1:2"));
-        let args = |stdio, http, passed| Args { stdio, http, no_reload: false, passed };
+        let args = |stdio, http, passed| Args { paths: PathArgs::default(), stdio, http, no_reload: false, passed };
         assert_eq!(args(false, None, None).listen_address(None), None);
         assert_eq!(args(false, None, None).listen_address(configured), configured);
         assert_eq!(args(false, asked, None).listen_address(configured), asked);

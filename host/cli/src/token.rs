@@ -71,9 +71,14 @@ impl Args {
     }
 }
 
-fn print_new(output: &mut Output<'_>, as_json: bool) -> Result<(), CliError> {
+/// A new token of 256 random bits.
+pub(super) fn generate() -> Zeroizing<String> {
     let bytes = Zeroizing::new(random_secret());
-    let token = Zeroizing::new([PREFIX, &BASE64_URL_SAFE_NO_PAD.encode(bytes.as_slice())].concat());
+    Zeroizing::new([PREFIX, &BASE64_URL_SAFE_NO_PAD.encode(bytes.as_slice())].concat())
+}
+
+fn print_new(output: &mut Output<'_>, as_json: bool) -> Result<(), CliError> {
+    let token = generate();
     let digest = TokenDigest::of(&token).to_string();
     if as_json {
         output.line(&json!({ "token": *token, "token-sha256": digest }).to_string())?;

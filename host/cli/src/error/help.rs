@@ -27,29 +27,29 @@ impl CliError {
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::Componentize { error, .. } => error.help(),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
-            Self::NothingToServe { .. } => {
-                Some(
-                    "run it at the root of a git repository (with `.git`, or bare), or in a directory with Markdown files, at \
-                     most three directories deep; or write a config: docs/config.md"
-                        .to_owned(),
-                )
-            }
+            Self::ServedPath(error) => error.help(),
+            Self::Connect(error) => error.help(),
+            Self::ExposedPaths { .. } => Some(
+                "name a loopback address, such as `127.0.0.1:8080`; other machines are served with TLS, which needs a config: \
+                 `mcp-host init` writes one"
+                    .to_owned(),
+            ),
             Self::ProjectName(_) | Self::NoProjectName { .. } => {
                 Some("name another directory, such as `mcp-host new my-notes`".to_owned())
             }
             Self::Project(WriteError::Exists { .. }) => {
                 Some("name a directory that does not exist, or one without these files".to_owned())
             }
-            Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
+            Self::NotUtf8 { .. } => Some("rename it, or a directory that it is in".to_owned()),
             Self::PassedSocket(_) => Some("write one `ListenStream=ADDRESS:PORT` in the `.socket` unit".to_owned()),
             Self::ProviderNotFound(error) => Some(format!(
                 "correct the name or install its package; the path of a file has a slash or ends in `.wasm`: `./{}`",
                 error.name
             )),
-            Self::NoComponents { searched, .. } => {
+            Self::NoComponents { searched, command, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!(
-                    "name the directory with the components: `mcp-host init --plugins DIR`; in a clone of the repository, \
+                    "name the directory with the components: `mcp-host {command} --plugins DIR`; in a clone of the repository, \
                      `cargo xtask plugins` builds them into target/plugins; searched: {}",
                     searched.join(", ")
                 ))

@@ -84,17 +84,30 @@ async fn installed_providers_are_used_by_name() {
 }
 
 #[tokio::test]
-async fn search_and_tools_are_in_comments_that_can_be_uncommented() {
-    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n")]);
+async fn search_and_tools_are_on_and_each_text_is_searched_once() {
+    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\nbreaker\n")]);
     assert_eq!(init(repo.path()).await.0, 0);
+    let (code, found, err) = run_in(repo.path(), &["search", "breaker"]).await;
+    assert!(code == 0 && found.contains("files:///docs/intro.md") && !found.contains("git://"), "{found}{err}");
     let file = repo.path().join("mcp-host.toml");
     let written = std::fs::read_to_string(&file).unwrap();
-    let uncommented = written.replace("# search = ", "search = ").replace("# tools = ", "tools = ");
-    assert_eq!(uncommented.matches("\nsearch = {}").count(), 2, "{written}");
-    assert_eq!(uncommented.matches("\ntools = [").count(), 1, "{written}");
-    std::fs::write(&file, uncommented).unwrap();
+    assert!(written.contains("\ntools = [\"list\", \"read\", \"search\", \"context\"]\n"), "{written}");
+    std::fs::write(&file, written.replace("# search = ", "search = ")).unwrap();
     let (code, _, err) = run_in(repo.path(), &["check", "--strict"]).await;
     assert_eq!(code, 0, "{err}");
+}
+
+#[tokio::test]
+async fn several_paths_have_names_of_their_own() {
+    let parent = Folder::with_files([("a/x.md", "# X\n"), ("b/y.md", "# Y\n")]);
+    let [init_command, option, plugins] = init_arguments();
+    let (code, _, err) = run_in(parent.path(), &[&init_command, "a", "b", &option, &plugins]).await;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(run_in(parent.path(), &["check", "--strict"]).await.0, 0);
+    let (_, listed, err) = run_in(parent.path(), &["list", "--all"]).await;
+    assert!(listed.contains("notes://a/x.md") && listed.contains("notes://b/y.md"), "{listed}{err}");
+    let written = std::fs::read_to_string(parent.path().join("mcp-host.toml")).unwrap();
+    assert!(written.contains("host = \"a\""), "relative, so that it can be moved: {written}");
 }
 
 #[tokio::test]
@@ -229,11 +242,13 @@ async fn a_directory_that_a_config_cannot_name_is_named_relatively_or_refused() 
 }
 
 #[tokio::test]
-async fn a_search_that_was_not_complete_says_so() {
+async fn a_folder_without_markdown_among_its_first_files_is_one_of_files() {
     let files = (0..60).flat_map(|dir| (0..200).map(move |file| (format!("d{dir}/f{file}.txt"), "")));
     let folder = Folder::with_files(files.collect::<Vec<_>>());
     let (code, _, err) = init(folder.path()).await;
-    assert!(code == 1 && err.contains("nor Markdown files among its first 10000 entries"), "{err}");
+    assert_eq!(code, 0, "{err}");
+    let config = std::fs::read_to_string(folder.path().join("mcp-host.toml")).unwrap();
+    assert!(config.contains("name = \"files\"") && !config.contains("name = \"notes\""), "{config}");
 }
 
 #[tokio::test]
@@ -252,10 +267,11 @@ async fn a_working_directory_that_is_gone_is_named() {
 #[tokio::test]
 async fn what_is_missing_is_named() {
     let empty = Folder::with_files::<&str, &str>([]);
-    let (code, _, err) = init(empty.path()).await;
-    assert!(code == 1 && err.contains("neither a git repository nor Markdown files"), "{err}");
+    let [init_command, option, plugins] = init_arguments();
+    let (code, _, err) = run_in(empty.path(), &[&init_command, "absent", &option, &plugins]).await;
+    assert!(code == 2 && err.contains("`absent` cannot be served"), "{err}");
     let notes = Folder::with_files([("a.md", "# A\n")]);
     let (code, _, err) = run_in(notes.path(), &["init", "--plugins", "nowhere"]).await;
-    assert!(code == 1 && err.contains("`notes.wasm`") && err.contains("--plugins DIR"), "{err}");
+    assert!(code == 1 && err.contains("`notes.wasm`") && err.contains("`mcp-host init --plugins DIR`"), "{err}");
     assert!(!notes.path().join("mcp-host.toml").exists());
 }

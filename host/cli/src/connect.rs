@@ -1,0 +1,362 @@
+//! `connect` and `disconnect`: the entry of a server in the file of a client.
+//!
+//! Without `--write` the entry is printed as the client's file would have it, were it empty: by the code that writes it. What is in a
+//! file already stays: [`json_file`] and [`toml_file`] change the entry alone, and [`file`] replaces the file as a whole.
+
+mod client;
+mod disconnect;
+mod edit;
+mod entry;
+mod file;
+mod json_file;
+mod link;
+mod server;
+mod toml_file;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, ValueEnum as _};
+
+use self::client::{Client, ClientDirs, TokenReference};
+pub(super) use self::disconnect::Args as DisconnectArgs;
+use self::edit::EditError;
+use self::entry::{Entry, Server, Token};
+use self::file::ClientFile;
+pub(super) use self::file::FileError;
+use self::server::ServerArgs;
+use super::context::Context;
+use super::error::CliError;
+
+const EXAMPLES: &str = "\
+Without PATH it is the server of the config: one that the client starts, or the one at the HTTP address that the config names. A token \
+is never printed or part of a link: the entry has the client's own input or variable in its place.
+
+Examples:
+  mcp-host connect vscode                       print the entry for the server of ./mcp-host.toml
+  mcp-host connect claude-desktop ~/notes --write
+                                                write it: Claude Desktop starts a server for that folder
+  mcp-host connect cursor . --project --write   in the project's own file
+  mcp-host connect vscode --link                a link that adds the server when it is opened
+  mcp-host connect codex --url https://mcp.example.com/mcp --token
+  mcp-host connect --json ~/notes               the entry in the form that most other clients read
+
+`npx add-mcp` knows the files of some twenty clients more. `mcp-host disconnect CLIENT` removes the entry.";
+
+/// Connect a client to a server: print its entry, or write it into the client's file
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The client; with `--json`, another PATH
+    #[arg(value_name = "CLIENT", required_unless_present = "json", value_parser = ClientParser)]
+    client: Option<ClientOrPath>,
+
+    /// The client starts a server for these, without a config, as `mcp-host serve PATH` does
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// The name of the server in the client; by default, that of the config or of the path
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
+    name: Option<String>,
+
+    /// Write the entry into the client's file, with a backup beside it; all else in it stays as it is
+    #[arg(long)]
+    write: bool,
+
+    /// Print a link that adds the server when it is opened (VS Code, Cursor)
+    #[arg(long, conflicts_with = "write")]
+    link: bool,
+
+    /// Print the entry in the form that most clients read, for one that is not listed
+    #[arg(long, conflicts_with_all = ["write", "link"])]
+    json: bool,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// With `--write`: replace a server of that name that is another one
+    #[arg(long, requires = "write")]
+    force: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Which file of a client it is.
+#[derive(Debug, clap::Args)]
+struct PlaceArgs {
+    /// The file of the project in the current directory, instead of the user's
+    #[arg(long)]
+    project: bool,
+
+    /// Another file, such as that of a profile, which has the client's form
+    #[arg(long, value_name = "FILE", conflicts_with = "project")]
+    file: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn file(&self, client: Client) -> Result<PathBuf, CliError> {
+        let dir = std::env::current_dir().context("the current directory cannot be determined")?;
+        if let Some(file) = &self.file {
+            return Ok(dir.join(file));
+        }
+        if self.project {
+            return Ok(client.project_file(&dir).ok_or(ConnectError::NoProject { client: client.title() })?);
+        }
+        let dirs = ClientDirs::of_user().ok_or(ConnectError::NoHome)?;
+        Ok(client.user_file(&dirs))
+    }
+}
+
+/// Why a client cannot be connected, or disconnected.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// No client has this name.
+    #[error("there is no client `{0}`")]
+    NoClient(String),
+    /// With `--json` there is a client beside it.
+    #[error("`--json` is for a client that is not listed, and `{0}` is one")]
+    JsonAndClient(String),
+    /// The user has no home directory.
+    #[error("the home directory of this user is not known")]
+    NoHome,
+    /// The client has no files of projects.
+    #[error("{client} has no file of a project")]
+    NoProject {
+        /// The client.
+        client: &'static str,
+    },
+    /// The client's file has no servers over HTTP.
+    #[error("the file of {client} has only servers that it starts")]
+    NoHttp {
+        /// The client.
+        client: &'static str,
+    },
+    /// The client has no links.
+    #[error("{client} has no links that add a server")]
+    NoLink {
+        /// The client.
+        client: &'static str,
+    },
+    /// The client has no variables, and the token is not known.
+    #[error("{client} has no variables, so its file needs the token itself, and `{variable}` is not set")]
+    NoToken {
+        /// The client.
+        client: &'static str,
+        /// The variable of this process.
+        variable: String,
+    },
+    /// The config lets the system choose the port.
+    #[error("the config has port 0, so the port is known only while the server runs")]
+    AnyPort,
+    /// There are options of paths without a path.
+    #[error("`--plugins` and `--yes` need a PATH")]
+    NoPath,
+    /// There are paths beside a URL.
+    #[error("a server at a URL serves what its own config says: name either PATH or `--url`")]
+    PathAndUrl,
+    /// The client's file cannot be changed.
+    #[error("{}: {error}", file.display())]
+    Edit {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        error: EditError,
+    },
+}
+
+impl ConnectError {
+    /// Whether the command line is wrong.
+    pub(super) fn is_usage(&self) -> bool {
+        !matches!(self, Self::Edit { .. } | Self::NoHome | Self::NoToken { .. })
+    }
+
+    /// What to do about it.
+    pub(super) fn help(&self) -> Option<String> {
+        match self {
+            Self::NoClient(_) => {
+                let clients: Vec<_> = Client::value_variants().iter().map(|client| client.argument()).collect();
+                Some(format!(
+                    "name one of {}; for another one, `--json` prints the entry in the form that most clients read, and `npx add-mcp` \
+                     writes the files of some twenty more",
+                    clients.join(", ")
+                ))
+            }
+            Self::JsonAndClient(written) => Some(format!("leave out `--json`; a directory of that name is `./{written}`")),
+            Self::NoHttp { .. } => Some(
+                "`--stdio` lets it start the server of the config; one at a URL is added as a connector in its settings".to_owned(),
+            ),
+            Self::NoLink { .. } => Some("`--write` writes its file".to_owned()),
+            Self::NoToken { variable, .. } => Some(format!("run it again with the token in `{variable}`")),
+            Self::NoProject { .. } => Some("leave out `--project`".to_owned()),
+            Self::AnyPort => Some("name a port in `server.http`, or the URL with `--url`".to_owned()),
+            Self::Edit { error, .. } => edit_help(error),
+            Self::NoHome | Self::NoPath | Self::PathAndUrl => None,
+        }
+    }
+}
+
+fn edit_help(error: &EditError) -> Option<String> {
+    let help = match error {
+        EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice(_) => "correct it; nothing was written",
+        EditError::Other(_) => "choose another name with `--name`, or replace or remove it with `--force`",
+        EditError::Several(_) => "say which with `--name`",
+        EditError::NoEntry(_) => return None,
+    };
+    Some(help.to_owned())
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        let (client, paths) = self.client_and_paths()?;
+        let (server, own_name) = self.server.server(&paths, context)?;
+        let name = self.name.clone().unwrap_or(own_name);
+        let Some(client) = client else {
+            let entry = Entry::new(&name, &server, None);
+            return print(context, &json_file::add("", "mcpServers", &entry, false).unwrap_or_default());
+        };
+        if matches!(server, Server::Http { .. }) && !client.has_http() {
+            return Err(ConnectError::NoHttp { client: client.title() }.into());
+        }
+        if self.link {
+            let link = link::link(client, &Entry::new(&name, &server, Some(client)));
+            return print(context, &link.ok_or(ConnectError::NoLink { client: client.title() })?);
+        }
+        let file = self.place.file(client)?;
+        if self.write {
+            write(client, &name, &server, &file, self.force, context)
+        } else {
+            show(client, &name, server, &file, context)
+        }
+    }
+
+    /// The client, if it is a listed one, and the paths.
+    fn client_and_paths(&self) -> Result<(Option<Client>, Vec<PathBuf>), ConnectError> {
+        match (&self.client, self.json) {
+            (Some(ClientOrPath::Client(client)), false) => Ok((Some(*client), self.paths.clone())),
+            (Some(ClientOrPath::Client(client)), true) => Err(ConnectError::JsonAndClient(client.argument())),
+            (Some(ClientOrPath::Path(written)), false) => {
+                Err(ConnectError::NoClient(written.to_string_lossy().into_owned()))
+            }
+            (first, _) => {
+                let first = first.iter().filter_map(|first| match first {
+                    ClientOrPath::Path(path) => Some(PathBuf::from(path)),
+                    ClientOrPath::Client(_) => None,
+                });
+                Ok((None, first.chain(self.paths.iter().cloned()).collect()))
+            }
+        }
+    }
+}
+
+/// Prints the entry, and says where it belongs.
+fn show(client: Client, name: &str, server: Server, file: &Path, context: &Context) -> Result<(), CliError> {
+    // The token is not printed: its place is.
+    let server = match server {
+        Server::Http { url, token: Some(token) } => {
+            Server::Http { url, token: Some(Token { literal: "TOKEN".to_owned(), ..token }) }
+        }
+        other => other,
+    };
+    let entry = Entry::new(name, &server, Some(client));
+    let text =
+        edit::add(client, "", &entry, false).map_err(|error| ConnectError::Edit { file: file.to_owned(), error })?;
+    print(context, &text)?;
+    context.messages.note(&format!("add it to {}, or let `--write` do that", file.display()));
+    tell_token(client, &server, context);
+    Ok(())
+}
+
+/// Writes the entry into the client's file.
+fn write(
+    client: Client,
+    name: &str,
+    server: &Server,
+    path: &Path,
+    force: bool,
+    context: &Context,
+) -> Result<(), CliError> {
+    if let Server::Http { token: Some(token), .. } = server
+        && client.token_reference() == TokenReference::Literal
+        && token.literal.is_empty()
+    {
+        let variable = token.variable.clone();
+        return Err(ConnectError::NoToken { client: client.title(), variable }.into());
+    }
+    let entry = Entry::new(name, server, Some(client));
+    let file = ClientFile::open(path)?;
+    let text = edit::add(client, file.text(), &entry, force).map_err(|error| edit_error(&file, error))?;
+    if text == file.text() {
+        context.messages.note(&format!("{} has the server `{name}` already", file.path().display()));
+        return Ok(());
+    }
+    let backup = file.replace(&text)?;
+    let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();
+    let shown = file.path().display();
+    context
+        .messages
+        .note(&format!("wrote the server `{name}` to {shown}{was}; restart {}, or reload its servers", client.title()));
+    tell_token(client, server, context);
+    Ok(())
+}
+
+fn edit_error(file: &ClientFile, error: EditError) -> ConnectError {
+    ConnectError::Edit { file: file.path().to_owned(), error }
+}
+
+/// Says where the client takes the token from.
+fn tell_token(client: Client, server: &Server, context: &Context) {
+    let Server::Http { token: Some(token), .. } = server else { return };
+    let (title, variable) = (client.title(), &token.variable);
+    context.messages.note(&match client.token_reference() {
+        TokenReference::Input => format!("{title} asks for the token when it connects"),
+        TokenReference::Variable(..) | TokenReference::VariableKey(_) => {
+            format!("set `{variable}` to the token in the environment that {title} is started in")
+        }
+        TokenReference::Literal => {
+            format!("{title} has no variables: its file has the token itself, and only you can read it")
+        }
+    });
+}
+
+fn print(context: &Context, text: &str) -> Result<(), CliError> {
+    let mut output = context.output();
+    for line in text.lines() {
+        output.line(line)?;
+    }
+    Ok(output.flush()?)
+}
+
+/// The first argument: a client, or with `--json` a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ClientOrPath {
+    Client(Client),
+    Path(OsString),
+}
+
+/// Parses the first argument, and names the clients in the help.
+#[derive(Clone)]
+struct ClientParser;
+
+impl TypedValueParser for ClientParser {
+    type Value = ClientOrPath;
+
+    fn parse_ref(&self, _: &Command, _: Option<&Arg>, value: &OsStr) -> Result<ClientOrPath, clap::Error> {
+        let client = value.to_str().and_then(|name| Client::from_str(name, false).ok());
+        Ok(client.map_or_else(|| ClientOrPath::Path(value.to_owned()), ClientOrPath::Client))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Client::value_variants().iter().filter_map(Client::to_possible_value)))
+    }
+}
+
+/// Parses the name of a server: what each client accepts.
+fn server_name(text: &str) -> Result<String, String> {
+    let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let error = || "write letters, digits, `-` and `_`, beginning with a letter, as each client accepts".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(error)
+}

@@ -1,0 +1,167 @@
+//! The entry of a server in the file of a client.
+
+use serde_json::json;
+
+use super::client::{Client, TokenReference};
+
+/// A value of an entry. Its keys stay in the order in which people write them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Bool(bool),
+    Text(String),
+    List(Vec<String>),
+    Table(Vec<(&'static str, Value)>),
+}
+
+impl Value {
+    fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// The value as JSON, for comparisons and links.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Bool(value) => json!(value),
+            Self::Text(text) => json!(text),
+            Self::List(texts) => json!(texts),
+            Self::Table(pairs) => serde_json::Value::Object(
+                pairs.iter().map(|(key, value)| ((*key).to_owned(), value.to_json())).collect(),
+            ),
+        }
+    }
+}
+
+/// A server that a client is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// The client starts it.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// It runs.
+    Http {
+        /// The URL of its endpoint.
+        url: String,
+        /// The token that it needs, if it needs one.
+        token: Option<Token>,
+    },
+}
+
+/// A token that a client sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The variable of the client's environment that has it.
+    pub(crate) variable: String,
+    /// What stands for the token itself, for a client without variables.
+    pub(crate) literal: String,
+}
+
+/// An entry: the server, and what belongs to it elsewhere in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) server: Value,
+    /// The input that asks for the token.
+    pub(crate) input: Option<Input>,
+}
+
+/// An element of `inputs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    pub(crate) id: String,
+    pub(crate) value: Value,
+}
+
+impl Entry {
+    /// The entry for a client, or in the form that most others read.
+    pub(crate) fn new(name: &str, server: &Server, client: Option<Client>) -> Self {
+        let id = input_id(name);
+        let (server, input) = match server {
+            Server::Stdio { command, args } => (stdio(command, args, client), None),
+            Server::Http { url, token } => {
+                let is_asked = token.is_some() && client.map(Client::token_reference) == Some(TokenReference::Input);
+                (http(url, token.as_ref(), &id, client), is_asked.then(|| Input { value: input(&id, name), id }))
+            }
+        };
+        Self { name: name.to_owned(), server, input }
+    }
+}
+
+/// The id of the input for the token of a server.
+pub(crate) fn input_id(name: &str) -> String {
+    format!("{name}-token")
+}
+
+fn stdio(command: &str, args: &[String], client: Option<Client>) -> Value {
+    let has_type = matches!(client, None | Some(Client::VsCode | Client::ClaudeCode | Client::Cursor));
+    let kind = has_type.then(|| ("type", Value::text("stdio")));
+    let rest = [("command", Value::text(command)), ("args", Value::List(args.to_vec()))];
+    Value::Table(kind.into_iter().chain(rest).collect())
+}
+
+fn http(url: &str, token: Option<&Token>, id: &str, client: Option<Client>) -> Value {
+    let has_type = matches!(client, None | Some(Client::VsCode | Client::ClaudeCode));
+    let kind = has_type.then(|| ("type", Value::text("http")));
+    let key = if client == Some(Client::GeminiCli) { "httpUrl" } else { "url" };
+    let reference = client.map_or(TokenReference::Variable("${", "}"), Client::token_reference);
+    let authorization = token.map(|token| match reference {
+        TokenReference::Input => header(&format!("${{input:{id}}}")),
+        TokenReference::Variable(before, behind) => header(&format!("{before}{}{behind}", token.variable)),
+        TokenReference::VariableKey(key) => (key, Value::text(&*token.variable)),
+        TokenReference::Literal => header(&token.literal),
+    });
+    Value::Table(kind.into_iter().chain([(key, Value::text(url))]).chain(authorization).collect())
+}
+
+fn header(token: &str) -> (&'static str, Value) {
+    ("headers", Value::Table(vec![("Authorization", Value::Text(format!("Bearer {token}")))]))
+}
+
+fn input(id: &str, name: &str) -> Value {
+    Value::Table(vec![
+        ("type", Value::text("promptString")),
+        ("id", Value::text(id)),
+        ("description", Value::Text(format!("Token of {name}"))),
+        ("password", Value::Bool(true)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    fn remote() -> Server {
+        let token = Token { variable: "TOKEN".to_owned(), literal: "mcp_secret".to_owned() };
+        Server::Http { url: "http://127.0.0.1:8080/mcp".to_owned(), token: Some(token) }
+    }
+
+    #[test]
+    fn a_client_that_has_inputs_or_variables_never_gets_the_token_itself() {
+        for client in Client::value_variants().iter().copied().map(Some).chain([None]) {
+            let entry = Entry::new("team", &remote(), client);
+            let text = entry.server.to_json().to_string();
+            assert_eq!(text.contains("mcp_secret"), client == Some(Client::Zed), "{client:?}: {text}");
+            assert_eq!(entry.input.is_some(), client == Some(Client::VsCode), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn each_client_has_the_form_that_it_reads() {
+        let authorization = |value: &str| json!({ "Authorization": value });
+        let url = "http://127.0.0.1:8080/mcp";
+        let form = |client| Entry::new("team", &remote(), Some(client)).server.to_json();
+        let vscode = json!({ "type": "http", "url": url, "headers": authorization("Bearer ${input:team-token}") });
+        assert_eq!(form(Client::VsCode), vscode);
+        let claude = json!({ "type": "http", "url": url, "headers": authorization("Bearer ${TOKEN}") });
+        assert_eq!(form(Client::ClaudeCode), claude);
+        assert_eq!(form(Client::Cursor), json!({ "url": url, "headers": authorization("Bearer ${env:TOKEN}") }));
+        assert_eq!(form(Client::Codex), json!({ "url": url, "bearer_token_env_var": "TOKEN" }));
+        assert_eq!(form(Client::GeminiCli), json!({ "httpUrl": url, "headers": authorization("Bearer ${TOKEN}") }));
+        assert_eq!(form(Client::Zed), json!({ "url": url, "headers": authorization("Bearer mcp_secret") }));
+    }
+}

@@ -1,0 +1,226 @@
+//! A client's file: read, and replaced as a whole, with a backup of what it was.
+//!
+//! Nothing is lost: the new content is written to a file beside it, which takes its place by a rename, and only if the file still has
+//! the content that was read. A symbolic link stays, and the file that it leads to is replaced. File and backup can be read by their
+//! user only (0600), since clients keep tokens there.
+
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use mcp_host_base::regular_file;
+use tempfile::NamedTempFile;
+
+/// The maximum size of a client's file, in bytes.
+const MAX_BYTES: usize = 64 << 20;
+/// What a backup's name has behind that of the file.
+const BACKUP: &str = ".mcp-host.bak";
+
+/// Why a client's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// It cannot be read.
+    #[error("{} cannot be read: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// It is a symbolic link that leads nowhere.
+    #[error("{} is a symbolic link to a file that does not exist", file.display())]
+    Dangling {
+        /// The link.
+        file: PathBuf,
+    },
+    /// It is far larger than such a file is.
+    #[error("{} has more than {MAX_BYTES} bytes", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is not UTF-8.
+    #[error("{} is not UTF-8", file.display())]
+    NotUtf8 {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A new file would belong to this user.
+    #[error("{} belongs to another user", file.display())]
+    Owner {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Something else has written to it.
+    #[error("{} was changed by another program meanwhile; nothing was written", file.display())]
+    Changed {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It, its backup or its directory cannot be written.
+    #[error("{} cannot be written: {source}", file.display())]
+    Write {
+        /// The file or directory.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+}
+
+/// A client's file, or the place where it will be.
+#[derive(Debug)]
+pub(crate) struct ClientFile {
+    /// Behind all links.
+    path: PathBuf,
+    /// None if there is no file.
+    text: Option<String>,
+}
+
+impl ClientFile {
+    /// Reads the file, if it is there.
+    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
+        let read_error = |source| FileError::Read { file: path.to_owned(), source };
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { path: path.to_owned(), text: None });
+            }
+            Err(error) => return Err(read_error(error)),
+            Ok(_) => {}
+        }
+        let resolved = path.canonicalize().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => FileError::Dangling { file: path.to_owned() },
+            _ => read_error(source),
+        })?;
+        if resolved.metadata().map_err(read_error)?.uid() != rustix::process::geteuid().as_raw() {
+            return Err(FileError::Owner { file: resolved });
+        }
+        let text = read(&resolved)?;
+        Ok(Self { path: resolved, text: Some(text) })
+    }
+
+    /// Its content; nothing if there is no file.
+    pub(crate) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// Where it is, behind all links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces the content. Returns the backup, if there was something to back up.
+    pub(crate) fn replace(&self, text: &str) -> Result<Option<PathBuf>, FileError> {
+        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|source| FileError::Write { file: dir.to_owned(), source })?;
+        let new = prepare(dir, text).map_err(|source| FileError::Write { file: self.path.clone(), source })?;
+        let Some(before) = &self.text else {
+            return match new.persist_noclobber(&self.path) {
+                Ok(_) => Ok(None),
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                    Err(FileError::Changed { file: self.path.clone() })
+                }
+                Err(error) => Err(FileError::Write { file: self.path.clone(), source: error.error }),
+            };
+        };
+        let backup = backup_path(&self.path);
+        let write_backup = || prepare(dir, before)?.persist(&backup).map_err(|error| error.error);
+        write_backup().map_err(|source| FileError::Write { file: backup.clone(), source })?;
+        if read(&self.path)? != *before {
+            return Err(FileError::Changed { file: self.path.clone() });
+        }
+        match new.persist(&self.path) {
+            Ok(_) => Ok(Some(backup)),
+            Err(error) => Err(FileError::Write { file: self.path.clone(), source: error.error }),
+        }
+    }
+}
+
+/// A new file in that directory, which has the content on disk, and which only its user can read.
+fn prepare(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
+    // `tempfile` makes it with mode 0600.
+    let mut new = tempfile::Builder::new().prefix(".mcp-host-").tempfile_in(dir)?;
+    new.write_all(text.as_bytes())?;
+    new.as_file().sync_all()?;
+    Ok(new)
+}
+
+fn backup_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(BACKUP);
+    path.with_file_name(name)
+}
+
+fn read(path: &Path) -> Result<String, FileError> {
+    let bytes =
+        regular_file::read(path, MAX_BYTES).map_err(|source| FileError::Read { file: path.to_owned(), source })?;
+    if bytes.len() > MAX_BYTES {
+        return Err(FileError::TooLarge { file: path.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|_| FileError::NotUtf8 { file: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_new_file_and_its_directories_are_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("Code/User/mcp.json");
+        let file = ClientFile::open(&path).unwrap();
+        assert_eq!(file.text(), "");
+        assert_eq!(file.replace("{}").unwrap(), None);
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("{}", 0o600));
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+    }
+
+    #[test]
+    fn what_the_file_was_is_in_a_private_backup_and_a_link_stays_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("dotfiles.json"), dir.path().join("mcp.json"));
+        fs::write(&real, "before").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).unwrap();
+        symlink("dotfiles.json", &link).unwrap();
+        let backup = ClientFile::open(&link).unwrap().replace("after").unwrap().unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!((fs::read_to_string(&link).unwrap().as_str(), mode(&real)), ("after", 0o600));
+        assert_eq!((fs::read_to_string(&backup).unwrap().as_str(), mode(&backup)), ("before", 0o600));
+        assert_eq!(backup, real.canonicalize().unwrap().with_file_name("dotfiles.json.mcp-host.bak"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no other file is left");
+    }
+
+    #[test]
+    fn a_change_by_another_program_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mcp.json");
+        let file = ClientFile::open(&path).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        assert!(matches!(file.replace("ours"), Err(FileError::Changed { .. })));
+        let file = ClientFile::open(&path).unwrap();
+        fs::write(&path, "theirs, again").unwrap();
+        assert!(matches!(file.replace("ours"), Err(FileError::Changed { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs, again");
+    }
+
+    #[test]
+    fn what_is_no_file_of_text_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        symlink("nowhere", at("dangling")).unwrap();
+        fs::write(at("binary"), b"\xff").unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        assert!(matches!(ClientFile::open(&at("dangling")), Err(FileError::Dangling { .. })));
+        assert!(matches!(ClientFile::open(&at("binary")), Err(FileError::NotUtf8 { .. })));
+        assert!(matches!(ClientFile::open(&at("directory")), Err(FileError::Read { .. })));
+        assert!(!at("nowhere").exists());
+    }
+}

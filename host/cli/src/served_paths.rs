@@ -1,0 +1,194 @@
+//! What `init` and `serve PATH…` serve of files and directories of this machine: the plugins for each path, and the config with them.
+//!
+//! | found at a path | plugins |
+//! |---|---|
+//! | the root of a git repository with a work tree, which may be a linked worktree or a submodule | `git` and `files` |
+//! | a bare git repository | `git` |
+//! | a directory with a Markdown file, at most [`MAX_DEPTH`](contents::MAX_DEPTH) directories deep, among the first [`MAX_ENTRIES`](contents::MAX_ENTRIES) entries | `notes` |
+//! | any other directory; one with Markdown files that is a part of a work tree, or has one below | `files` |
+//! | a database of SQLite | `database` |
+//!
+//! A work tree has files that are not to be published: build output, dependencies, secrets. Git ignores them, and so does the
+//! provider `files`; the provider `notes` would serve them.
+//!
+//! Each plugin has read access to its path, and to nothing else. All but `git` beside `files`, which has the same text, are searched. A
+//! rule denies [what must not leave the machine](denied).
+
+mod components;
+mod contents;
+mod denied;
+mod names;
+mod plugin;
+mod render;
+mod repository;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(super) use self::components::Components;
+use self::contents::{Content, Folder};
+use self::plugin::ServedPlugin;
+pub(super) use self::render::ConfigPlace;
+
+/// Why a path cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServedPathError {
+    /// It cannot be opened.
+    #[error("`{}` cannot be served: {source}", path.display())]
+    Open {
+        /// The path, as it was written.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// It is a file of another kind.
+    #[error("`{}` is neither a directory nor a database of SQLite", path.display())]
+    OtherFile {
+        /// The path, as it was written.
+        path: PathBuf,
+    },
+    /// It has everything of the user, or of the machine.
+    #[error("`{}` {}", path.display(), if *.is_home { "is the home directory: it has keys, passwords and sessions of programs" } else { "has the home directories of this machine" })]
+    Broad {
+        /// The path, as it was written.
+        path: PathBuf,
+        /// Whether it is the home directory of the user.
+        is_home: bool,
+    },
+}
+
+impl ServedPathError {
+    /// What to do about it.
+    pub(super) fn help(&self) -> Option<String> {
+        match self {
+            Self::Open { .. } => None,
+            Self::OtherFile { path } if path.extension().is_some_and(|extension| extension == "toml") => {
+                Some(format!("if it is a config: `mcp-host serve --config {}`", path.display()))
+            }
+            Self::OtherFile { .. } => {
+                Some("name the directory that it is in: all files there are served then".to_owned())
+            }
+            Self::Broad { .. } => Some("name a directory below it; or add `--yes` to serve all of it".to_owned()),
+        }
+    }
+}
+
+/// Paths, and the plugins that serve them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServedPaths {
+    /// The name of the server.
+    name: String,
+    plugins: Vec<ServedPlugin>,
+}
+
+impl ServedPaths {
+    /// Looks what is at these paths. One that is named twice counts once.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be served, or has more than `accepts_broad` allows.
+    pub(super) fn find(paths: &[PathBuf], accepts_broad: bool) -> Result<Self, ServedPathError> {
+        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+        let (mut known, mut contents) = (BTreeSet::new(), Vec::new());
+        for path in paths {
+            let canonical =
+                path.canonicalize().map_err(|source| ServedPathError::Open { path: path.clone(), source })?;
+            if !accepts_broad && is_broad(&canonical, home.as_deref()) {
+                let is_home = home.as_ref() == Some(&canonical);
+                return Err(ServedPathError::Broad { path: path.clone(), is_home });
+            }
+            let content =
+                Content::of(&canonical).map_err(|source| ServedPathError::Open { path: path.clone(), source })?;
+            let content = content.ok_or_else(|| ServedPathError::OtherFile { path: path.clone() })?;
+            if known.insert(canonical.clone()) {
+                contents.push((canonical, content));
+            }
+        }
+        Ok(Self::of(contents))
+    }
+
+    /// The plugins for what was found.
+    fn of(contents: Vec<(PathBuf, Content)>) -> Self {
+        let names = names::unique(contents.iter().map(|(path, content)| content.name(path)));
+        let name = match names.as_slice() {
+            [name] => name.clone(),
+            _ => "mcp-host".to_owned(),
+        };
+        let named = names.into_iter().zip(contents);
+        let mut plugins: Vec<_> =
+            named.flat_map(|(name, (path, content))| plugin::plugins_of(&name, &path, content)).collect();
+        plugin::distinguish(&mut plugins);
+        Self { name, plugins }
+    }
+
+    /// The name of the server.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of the providers that serve them, each once.
+    pub(super) fn providers(&self) -> BTreeSet<&'static str> {
+        self.plugins.iter().map(ServedPlugin::provider).collect()
+    }
+
+    /// The name of each plugin, the URIs that it owns, and its path.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&str, &str, &Path)> {
+        self.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.mount.as_str(), plugin.path.as_path()))
+    }
+
+    /// What the user should know before clients see the files.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let parts = self.plugins.iter().filter(|plugin| plugin.folder() == Some(Folder::PartOfWorkTree));
+        parts.map(|plugin| {
+            format!(
+                "{} is part of a git repository, and the rules of `.gitignore` files above it do not apply: a file `.ignore` in it \
+                 names what is not to be served",
+                plugin.path.display()
+            )
+        })
+    }
+}
+
+/// Whether a directory is the home directory, or has it.
+fn is_broad(path: &Path, home: Option<&Path>) -> bool {
+    path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_and_what_has_the_home_directory_is_broad() {
+        let home = Some(Path::new("/home/ada"));
+        for path in ["/", "/home", "/home/ada"] {
+            assert!(is_broad(Path::new(path), home), "{path}");
+        }
+        assert!(is_broad(Path::new("/"), None));
+        for path in ["/home/ada/notes", "/home/adam", "/srv"] {
+            assert!(!is_broad(Path::new(path), home), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_named_twice_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().to_owned(), dir.path().join(".")];
+        assert_eq!(ServedPaths::find(&paths, false).unwrap().plugins.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_directory_and_no_database_is_refused_with_what_to_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, help) in [("a.md", "name the directory"), ("team.toml", "mcp-host serve --config ")] {
+            let file = dir.path().join(name);
+            std::fs::write(&file, "x").unwrap();
+            let error = ServedPaths::find(&[file], false).unwrap_err();
+            assert!(matches!(error, ServedPathError::OtherFile { .. }), "{error}");
+            assert!(error.help().unwrap().contains(help), "{error}");
+        }
+        let absent = ServedPaths::find(&[dir.path().join("absent")], false).unwrap_err();
+        assert!(absent.to_string().contains("absent` cannot be served: No such file"), "{absent}");
+    }
+}

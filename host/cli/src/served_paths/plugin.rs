@@ -1,0 +1,154 @@
+//! The plugins for a path: their names, their mounts and what they may read.
+
+use std::path::{Path, PathBuf};
+
+use super::contents::{Content, Folder};
+use super::repository::Repository;
+
+/// A plugin that serves a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServedPlugin {
+    pub(super) name: String,
+    /// The name of its path.
+    pub(super) label: String,
+    /// Whether another plugin has the same provider.
+    pub(super) has_sibling: bool,
+    pub(super) mount: String,
+    /// The directory or file that it serves.
+    pub(super) path: PathBuf,
+    pub(super) kind: Kind,
+    pub(super) is_searched: bool,
+}
+
+/// What a plugin serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Git(Repository),
+    Files(Folder),
+    Notes,
+    Database,
+}
+
+impl Kind {
+    /// The name of the provider.
+    pub(super) fn provider(&self) -> &'static str {
+        match self {
+            Self::Git(_) => "git",
+            Self::Files(_) => "files",
+            Self::Notes => "notes",
+            Self::Database => "database",
+        }
+    }
+
+    /// The mount of a plugin that is the only one of its kind.
+    fn mount(&self, name: &str) -> String {
+        match self {
+            Self::Git(_) => format!("git://{name}/"),
+            Self::Database => "sqlite:///".to_owned(),
+            Self::Files(_) | Self::Notes => format!("{}:///", self.provider()),
+        }
+    }
+}
+
+impl ServedPlugin {
+    fn new(name: &str, path: &Path, kind: Kind) -> Self {
+        Self {
+            name: kind.provider().to_owned(),
+            label: name.to_owned(),
+            has_sibling: false,
+            mount: kind.mount(name),
+            path: path.to_owned(),
+            kind,
+            is_searched: true,
+        }
+    }
+
+    /// The name of its provider.
+    pub(super) fn provider(&self) -> &'static str {
+        self.kind.provider()
+    }
+
+    /// The ignore rules of its folder, if it is one of files.
+    pub(super) fn folder(&self) -> Option<Folder> {
+        match self.kind {
+            Kind::Files(folder) => Some(folder),
+            _ => None,
+        }
+    }
+}
+
+/// The plugins for what is at a path of that name.
+pub(super) fn plugins_of(name: &str, path: &Path, content: Content) -> Vec<ServedPlugin> {
+    let plugin = |kind| ServedPlugin::new(name, path, kind);
+    match content {
+        Content::Repository { repository, has_work_tree } => {
+            let git = ServedPlugin { is_searched: !has_work_tree, ..plugin(Kind::Git(repository)) };
+            let files = has_work_tree.then(|| plugin(Kind::Files(Folder::WorkTree)));
+            std::iter::once(git).chain(files).collect()
+        }
+        Content::Notes => vec![plugin(Kind::Notes)],
+        Content::Folder(folder) => vec![plugin(Kind::Files(folder))],
+        Content::Database => vec![plugin(Kind::Database)],
+    }
+}
+
+/// Gives several plugins of one provider names and mounts of their own. One that is alone has the name of its provider.
+pub(super) fn distinguish(plugins: &mut [ServedPlugin]) {
+    let providers: Vec<_> = plugins.iter().map(ServedPlugin::provider).collect();
+    for plugin in plugins {
+        let provider = plugin.provider();
+        plugin.has_sibling = providers.iter().filter(|other| **other == provider).count() > 1;
+        if !plugin.has_sibling {
+            continue;
+        }
+        plugin.name = format!("{provider}-{}", plugin.label);
+        if let Some(scheme) = plugin.mount.strip_suffix(":///") {
+            plugin.mount = format!("{scheme}://{}/", plugin.label);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugins(contents: Vec<(&str, Content)>) -> Vec<(String, String)> {
+        let mut plugins: Vec<_> =
+            contents.into_iter().flat_map(|(name, content)| plugins_of(name, Path::new("/x"), content)).collect();
+        distinguish(&mut plugins);
+        plugins.into_iter().map(|plugin| (plugin.name, plugin.mount)).collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, mount)| ((*name).to_owned(), (*mount).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_plugin_that_is_alone_has_the_name_of_its_provider_and_several_have_those_of_their_paths() {
+        let repository = || Content::Repository { repository: Repository::Own, has_work_tree: true };
+        assert_eq!(plugins(vec![("a", repository())]), pairs(&[("git", "git://a/"), ("files", "files:///")]));
+        assert_eq!(
+            plugins(vec![("a", repository()), ("b", Content::Folder(Folder::Plain)), ("c", Content::Database)]),
+            pairs(&[
+                ("git", "git://a/"),
+                ("files-a", "files://a/"),
+                ("files-b", "files://b/"),
+                ("database", "sqlite:///"),
+            ])
+        );
+        let databases = plugins(vec![("a", Content::Database), ("b", Content::Database), ("n", Content::Notes)]);
+        assert_eq!(
+            databases,
+            pairs(&[("database-a", "sqlite://a/"), ("database-b", "sqlite://b/"), ("notes", "notes:///")])
+        );
+    }
+
+    #[test]
+    fn the_text_of_a_work_tree_is_searched_once() {
+        let searched = |has_work_tree| {
+            let content = Content::Repository { repository: Repository::Own, has_work_tree };
+            plugins_of("a", Path::new("/x"), content).iter().map(|plugin| plugin.is_searched).collect::<Vec<_>>()
+        };
+        assert_eq!((searched(true), searched(false)), (vec![false, true], vec![true]));
+    }
+}
