@@ -11,11 +11,12 @@ use rustix::net::getpeername;
 use rustix::net::sockopt::tcp_nodelay;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::log::Log;
 use crate::process::{Exit, Process};
+use crate::terminal::open_terminal;
 use crate::wire::{self, RpcResponse};
 use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
@@ -28,6 +29,8 @@ pub struct HttpServer {
     process: Process,
     stdout: Log,
     url: String,
+    /// Our end of the terminal that is its standard input, which hangs up when this is closed.
+    _terminal: Option<OwnedFd>,
 }
 
 impl HttpServer {
@@ -79,12 +82,24 @@ impl HttpServer {
         Self::start_command(command).await
     }
 
-    async fn start_command(command: Command) -> Self {
+    /// Starts a server by a command that makes it listen over HTTP, and waits until it does.
+    pub async fn start_command(command: Command) -> Self {
         let (process, _, stdout) = Process::start(command);
+        Self::of(process, stdout, None).await
+    }
+
+    /// The same with a terminal as standard input.
+    pub async fn start_on_terminal(command: Command) -> Self {
+        let (ours, theirs) = open_terminal(100);
+        let (process, stdout) = Process::start_on_terminal(command, theirs);
+        Self::of(process, stdout, Some(ours)).await
+    }
+
+    async fn of(process: Process, stdout: ChildStdout, terminal: Option<OwnedFd>) -> Self {
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;
         let url = line.split_whitespace().find(|word| word.contains("://")).expect("the line has the URL");
-        Self { process, stdout, url: url.trim_end_matches(['.', ',']).to_owned() }
+        Self { process, stdout, url: url.trim_end_matches(['.', ',']).to_owned(), _terminal: terminal }
     }
 
     /// The URL of its MCP endpoint.

@@ -61,6 +61,15 @@ impl Process {
         (Self { child, stderr: Log::new(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
     }
 
+    /// Starts the command with a terminal as standard input.
+    pub(crate) fn start_on_terminal(mut command: Command, terminal: OwnedFd) -> (Self, ChildStdout) {
+        command.stdin(terminal).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("`mcp-host` starts");
+        let stdout = child.stdout.take().expect("it is a pipe");
+        let stderr = Log::new(child.stderr.take().expect("it is a pipe"));
+        (Self { child, stderr, has_ended: false }, stdout)
+    }
+
     /// Its standard error.
     pub(crate) fn stderr(&self) -> &Log {
         &self.stderr

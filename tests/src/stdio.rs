@@ -100,6 +100,14 @@ impl RawStdio {
         Self::start_at(&config.path(), &[], revision).await
     }
 
+    /// Starts a server by a command that makes it speak over its standard streams, with the handshake if that revision has one.
+    pub async fn start_command(command: Command, revision: Revision) -> Self {
+        let (process, stdin, stdout) = Process::start(command);
+        let lines = BufReader::new(stdout).lines();
+        let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, buffered: Vec::new() };
+        wire.initialize_when_loaded().await
+    }
+
     /// The same, with a config file at any path, and more options.
     pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
         Self::uninitialized_at(config, options, revision).initialize_when_loaded().await

@@ -209,6 +209,11 @@ fn edit_help(error: &EditError) -> Option<String> {
 }
 
 impl Args {
+    /// Whether the client starts a server of paths, without a config.
+    pub(super) fn has_paths(&self) -> bool {
+        !self.paths.is_empty() || self.json && self.client.is_some()
+    }
+
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         let (client, paths) = self.client_and_paths()?;
         let (server, own_name) = self.server.server(&paths, context)?;

@@ -147,15 +147,13 @@ enum Command {
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if let Command::Serve(args) = &command
-        && args.has_paths()
-        && options::is_config_chosen(&matches)
-    {
+    if has_paths(&command) && options::is_config_chosen(&matches) {
         let conflict = "the argument '--config <FILE>' cannot be used with '[PATH]...': no config is read then";
         let mut cli = Cli::command();
         cli.build();
-        let serve = cli.find_subcommand_mut("serve").map(|serve| serve.error(ErrorKind::ArgumentConflict, conflict));
-        serve.unwrap_or_else(|| clap::Error::raw(ErrorKind::ArgumentConflict, conflict)).exit();
+        let name = matches.subcommand_name().unwrap_or_default();
+        let command = cli.find_subcommand_mut(name).map(|command| command.error(ErrorKind::ArgumentConflict, conflict));
+        command.unwrap_or_else(|| clap::Error::raw(ErrorKind::ArgumentConflict, conflict)).exit();
     }
     let manager = match &mut command {
         Command::Serve(args) => args.service_manager(),
@@ -204,6 +202,15 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     context.messages.flush();
     code
+}
+
+/// Whether the command line names what is served, so that no config is read.
+fn has_paths(command: &Command) -> bool {
+    match command {
+        Command::Serve(args) => args.has_paths(),
+        Command::Connect(args) => args.has_paths(),
+        _ => false,
+    }
 }
 
 /// Orders similar commands: clap names the most similar one last.

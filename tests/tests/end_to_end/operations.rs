@@ -1,4 +1,4 @@
-//! Running a server: the audit log, the command line, loading, reloading, state and shutdown.
+//! Running a server: the audit log, the command line, serving without a config, connecting clients, loading, reloading, state and shutdown.
 
 mod administration;
 mod alerts;
@@ -8,6 +8,7 @@ mod compilations;
 mod componentize;
 mod config_warnings;
 mod conformance_of_providers;
+mod connect;
 mod dev;
 mod explain;
 mod init;
@@ -20,6 +21,7 @@ mod missing_secrets;
 mod needs;
 mod packaging;
 mod reload;
+mod serve_paths;
 mod service_manager;
 mod shutdown;
 mod state_and_cache_files;

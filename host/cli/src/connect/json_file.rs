@@ -51,7 +51,7 @@ impl JsonFile {
 
     /// The value of the file, which is made if there is none.
     fn object(&self) -> Result<CstObject, EditError> {
-        self.root.object_value_or_create().ok_or_else(|| EditError::NotATable(None))
+        self.root.object_value_or_create().ok_or(EditError::NotATable(None))
     }
 }
 
