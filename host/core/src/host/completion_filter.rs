@@ -1,8 +1,8 @@
 //! Which completions of a template's variables a principal may see, and whether the provider may be called for them at all.
 //!
 //! A value tells that a resource exists to which the template expands with it. So the template is expanded with each value and with the
-//! variables that the client has given. The rules decide on that URI if it is whole, and else on all that it may become. Variables of
-//! the query do not matter, as rules are matched without it.
+//! variables that the client has given. The rules decide on that URI if it is whole, and else on all that it may become. Queries are no
+//! part of it, as rules are matched without them.
 //!
 //! | in the path, the variables without a value stand | the value is offered if |
 //! |---|---|
@@ -14,6 +14,10 @@
 //! A variable after the value narrows what is offered, and nothing else: the value has to be offered without its value, too. A
 //! provider may not look at it, so that `.env` of `log/{rev}{/name}` with `name = "b"` tells of `log/.env`, although `log/.env/b` is
 //! not denied.
+//!
+//! A variable that is in the query only, such as `path` of `log/{rev}{?path}`, may have the name of any resource as its value. So the
+//! value is offered if, besides, the principal may read every URI below the mount that ends with it, as segments of their own: with
+//! `deny = ["**/.env"]` `.env` is not offered, and with `deny = ["git://x/*/main/secret/**"]` no value is, as each may be in that folder.
 //!
 //! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
 //! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
@@ -37,6 +41,7 @@ use mcp_host_config::Operation;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_model::uri::{Gap, Mount, UriPattern, UriTemplate};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::generation::Generation;
 use crate::access::Policy;
@@ -45,11 +50,15 @@ use crate::access::Policy;
 const MAX_VALUE_LEN: usize = 65_536;
 /// The digits of the number of a gap in an expansion.
 const GAP_DIGITS: usize = 2;
+/// What a value that may be a path is encoded in.
+const NO_PATH_CHARACTERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// Filters the completion values of one variable of a template for one principal.
 pub(super) struct CompletionFilter {
     generation: Arc<Generation>,
     policy: Arc<Policy>,
+    mount: Mount,
     template: UriTemplate,
     /// The variable to complete.
     variable: String,
@@ -57,8 +66,9 @@ pub(super) struct CompletionFilter {
     context: BTreeMap<String, String>,
     /// The values of `context` for variables that do not stand only after the variable to complete.
     leading_context: BTreeMap<String, String>,
-    /// The number of variables without a value in the path before the last place of the variable to complete.
-    leading: usize,
+    /// The number of variables without a value in the path before the last place of the variable to complete; none, if that is in the
+    /// query only.
+    leading: Option<usize>,
     /// Whether the principal may read everything below the mount.
     is_unrestricted: bool,
     /// Whether the principal may read everything that the template could expand to.
@@ -106,6 +116,7 @@ impl CompletionFilter {
         let mut filter = Self {
             generation,
             policy,
+            mount: mount.clone(),
             leading: leading_gaps(&template, &variable, &context),
             leading_context: leading_context.map(|(name, value)| (name.clone(), value.clone())).collect(),
             template,
@@ -125,7 +136,9 @@ impl CompletionFilter {
             return None;
         }
         let asked_without_trailing = filter.expand(&filter.leading_context, None, &argument.value);
-        filter.tells_failures = filter.allows_all(&asked)
+        // A failure about a value of the query may name what the value does.
+        filter.tells_failures = filter.leading.is_some()
+            && filter.allows_all(&asked)
             && asked_without_trailing.is_some_and(|asked| filter.allows_all(&asked.pattern()));
         Some(filter)
     }
@@ -160,13 +173,25 @@ impl CompletionFilter {
         let is_visible_with =
             |context| self.expand(context, Some(value), "").is_some_and(|partial| self.is_visible(&partial));
         let has_trailing = self.leading_context.len() < self.context.len();
-        is_visible_with(&self.context) && (!has_trailing || is_visible_with(&self.leading_context))
+        is_visible_with(&self.context)
+            && (!has_trailing || is_visible_with(&self.leading_context))
+            && (self.leading.is_some() || self.is_name_visible(value))
+    }
+
+    /// Whether the principal may read every URI below the mount that ends with that path.
+    fn is_name_visible(&self, path: &str) -> bool {
+        let mount = self.mount.as_str();
+        let uri = format!("{mount}{}", utf8_percent_encode(path, NO_PATH_CHARACTERS));
+        let Ok(routed) = self.generation.router.route(&uri) else { return false };
+        let Some(path) = routed.uri.as_str().strip_prefix(mount) else { return false };
+        let anywhere = UriPattern::text(mount).gap(Gap::Any).and_text("/").and_text(path);
+        self.allows_all(&UriPattern::text(routed.uri.as_str())) && self.allows_all(&anywhere)
     }
 
     /// Decides on an expansion with a value, by the table above.
     fn is_visible(&self, partial: &Partial) -> bool {
         let trailing = partial.parts.iter().position(|part| match part {
-            PartialPart::Unset(unset) => unset.index >= self.leading,
+            PartialPart::Unset(unset) => self.leading.is_some_and(|leading| unset.index >= leading),
             PartialPart::Text(_) => false,
         });
         let Some((known, rest)) = trailing.and_then(|at| partial.parts.split_at_checked(at)) else {
@@ -211,7 +236,7 @@ impl CompletionFilter {
         // A text that the expansion does not have, and that its normal form keeps, stands for the gaps.
         let plain = self.template.expand_with(&values, |unset| unset.beginning(typed).unwrap_or_default())?;
         let plain = plain.to_ascii_lowercase();
-        let stem = (0_u32..).map(|number| format!("unset{number}x")).find(|stem| !plain.contains(stem.as_str()))?;
+        let stem = unused_stem(&plain)?;
         let mut gaps = Vec::new();
         let expanded = self.template.expand_with(&values, |unset| {
             let is_argument = value.is_none() && unset.name == self.variable;
@@ -235,8 +260,17 @@ impl CompletionFilter {
     }
 }
 
-/// The number of variables without a value in the path of a template before the last place of `variable`; all, if it is in the query.
-fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<String, String>) -> usize {
+/// Returns a text of letters and digits that is not part of a lower-case text, in linear time: a client may write many candidates.
+fn unused_stem(text: &str) -> Option<String> {
+    let numbers = text.split("unset").skip(1).filter_map(|rest| rest.split_once('x')?.0.parse().ok());
+    let used: BTreeSet<u32> = numbers.collect();
+    let free = (0_u32..).find(|number| !used.contains(number))?;
+    Some(format!("unset{free}x"))
+}
+
+/// The number of variables without a value in the path of a template before the last place of `variable`; none, if that is in the
+/// query only.
+fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<String, String>) -> Option<usize> {
     let values = context.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (mut count, mut leading) = (0_usize, None);
     let _ = template.expand_with(&values, |unset| {
@@ -246,7 +280,7 @@ fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<Strin
         }
         String::new()
     });
-    leading.unwrap_or(usize::MAX)
+    leading
 }
 
 /// The variables that stand in the path of a template after the last place of `variable`, and nowhere before; none, if it is in the query.

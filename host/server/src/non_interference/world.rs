@@ -39,11 +39,12 @@ const PLUGINS: [&str; 3] = [ALL, HIDDEN, PART];
 const PAGE_SIZE: usize = 3;
 
 /// The templates with their variables.
-pub(super) const TEMPLATES: [(&str, &[&str]); 4] = [
+pub(super) const TEMPLATES: [(&str, &[&str]); 5] = [
     ("{+path}{?lines}", &["path", "lines"]),
     ("blob/{rev}/{+path}", &["rev", "path"]),
     ("blob/{rev}/{name}.{ext}", &["rev", "name", "ext"]),
     ("log/{rev}{/name}", &["rev", "name"]),
+    ("pub{?of}", &["of"]),
 ];
 
 /// Kinds of rules.
@@ -431,6 +432,10 @@ impl Provider for Model {
                 }
                 values.insert(format!("{}-{}", argument.value, file.len()));
             }
+            ("pub{?of}", "of") if paths.clone().any(|path| path == argument.value) => {
+                return Err(Failure::invalid(format!("not {}, which is a file", argument.value)));
+            }
+            ("pub{?of}", "of") => values.extend(paths),
             (template, name) if !template.starts_with('{') => {
                 for path in paths {
                     let mut segments = path.splitn(3, '/');

@@ -1,8 +1,9 @@
-//! Whether an object may be named by its id, if not all refs are served.
+//! Whether an object may be named by its id.
 //!
-//! A commit may, if it is reachable from a ref that is served, and a tag, if such a ref leads to it. Whether a tree or a
-//! file is part of a reachable commit cannot be answered within any bound, so they may not; they are served as parts of
-//! a commit. To the client, other objects do not exist.
+//! A tree or a file may not: it would have a URI beside that of its path, which a rule that denies the path does not
+//! match, and whether it is part of a commit that is served cannot be answered within any bound. They are served as
+//! parts of a commit. A commit or a tag may; if not all refs are served, only a commit that is reachable from a ref that
+//! is, and a tag that such a ref leads to. To the client, other objects do not exist.
 //!
 //! The walk from the refs visits no commit whose generation number is that of the commit or less, so that with a
 //! commit-graph it visits those that are newer. Without one, it may visit all commits, up to a limit, where it fails.
@@ -21,10 +22,8 @@ const MAX_COMMITS: usize = 200_000;
 impl Repository {
     /// Returns whether an object may be named by its id.
     pub(crate) fn is_visible(&self, id: &oid) -> Result<bool> {
-        if self.ref_filter.allows_all() {
-            return Ok(true);
-        }
         match self.odb.kind(id)? {
+            Some(Kind::Commit | Kind::Tag) if self.ref_filter.allows_all() => Ok(true),
             Some(Kind::Commit) => self.is_reachable(id),
             Some(Kind::Tag) => self.is_tag_of_a_ref(id),
             Some(Kind::Tree | Kind::Blob) | None => Ok(false),

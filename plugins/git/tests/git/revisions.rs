@@ -130,37 +130,43 @@ fn a_branch_that_looks_like_an_id_is_a_branch_unless_it_is_a_whole_one() {
 }
 
 #[test]
-fn a_short_id_of_several_objects_is_refused_with_the_candidates() {
+fn a_short_id_of_several_commits_is_refused_with_the_candidates() {
     let repo = Repo::new();
-    // Enough objects that some share their first four digits.
-    let import: String = (0..3000).map(|n| format!("blob\ndata {}\n{n}\n", n.to_string().len())).collect();
-    repo.git_with(["fast-import", "--quiet"], import.as_bytes());
+    // Enough commits that some share their first four digits.
+    let commit_of = |n: usize| format!("commit refs/heads/many\ncommitter A <a@b> {n} +0000\ndata 0\n\n");
+    repo.git_with(["fast-import", "--quiet"], (0..2000).map(commit_of).collect::<String>().as_bytes());
     repo.write("a", "a\n");
     repo.commit("Loose objects, too");
-    let all = repo.git(["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    let all = repo.git(["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"]);
     let all = String::from_utf8(all).unwrap();
-    let ids: Vec<_> = all.lines().collect();
+    let ids: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("commit ")).collect();
     let twice = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).unwrap();
     let prefix = &twice[0][..4];
     let Err(Failure::InvalidRequest(refusal)) = repo.open().read(&format!("commit/{prefix}")) else {
         panic!("expected a refusal")
     };
     let candidates = ids.iter().filter(|id| id.starts_with(prefix)).count();
-    assert!(candidates <= 10 && twice.iter().all(|id| refusal.contains(id)), "{refusal}");
+    assert!(candidates <= 10 && refusal.matches(prefix).count() == candidates + 1, "{refusal}");
+    assert!(twice.iter().all(|id| refusal.contains(id)), "{refusal}");
     assert_eq!(commit(&repo.open(), "fff"), Err(Failure::NotFound));
     assert_eq!(commit(&repo.open(), "ffffffffffffffffffff"), Err(Failure::NotFound));
 }
 
 #[test]
-fn an_id_of_another_kind_of_object_is_not_found_where_it_makes_no_sense() {
+fn an_id_names_a_commit_or_a_tag_and_no_tree_or_file() {
     let repo = Repo::varied();
     let git = repo.open();
     let blob = repo.line(["rev-parse", "main:README.md"]);
     let tree = repo.line(["rev-parse", "main^{tree}"]);
     assert_eq!(commit(&git, &blob), Err(Failure::NotFound));
     assert_eq!(commit(&git, &tree), Err(Failure::NotFound));
-    assert_eq!(git.read(&format!("tree/{blob}")), Err(Failure::NotFound));
-    assert_eq!(text(&git, &format!("blob/{tree}/README.md")), text(&git, "blob/main/README.md"));
+    // A rule that denies a folder knows its names, and not the ids of its trees.
+    for id in [&tree, &tree[..12], &blob, &blob[..12]] {
+        for path in ["tree/ID", "blob/ID/README.md", "commit/ID", "log/ID", "diff/ID..main", "tree/ID%5E%7Btree%7D"] {
+            assert_eq!(git.read(&path.replace("ID", id)), Err(Failure::NotFound), "{path}");
+        }
+    }
+    assert_eq!(text(&git, "blob/main%5E%7Btree%7D/README.md"), text(&git, "blob/main/README.md"));
     let tag = repo.line(["rev-parse", "v1.0"]);
     assert_eq!(commit(&git, &tag), Ok(repo.line(["rev-parse", "v1.0^{commit}"])));
     repo.git(["tag", "-a", "again", "-m", "A tag of a tag", "v1.0"]);
