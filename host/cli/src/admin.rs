@@ -1,23 +1,29 @@
 //! `admin`: actions on a running server, through its administration listener.
 
+mod lists;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
+use mcp_host_config::Operation;
 use mcp_host_server::admin_api::{
     ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
 };
 use mcp_host_server::{AdminClient, AuditEvent};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use self::lists::ListArgs;
 use super::context::Context;
 use super::error::CliError;
+use super::explain::operation;
 use super::options::parse_uri;
 use super::output::Output;
 use super::table::Table;
 use super::{escape, logging, status};
 
 const EXAMPLES: &str = "\
-The listener, its token and its certificate are those of `[admin]` in the config. Each action has a line in the audit log.
+The listener, its token and its certificate are those of `[admin]` in the config. Each action has a line in the audit log; what only
+prints has none.
 
 Examples:
   mcp-host admin reload                          read the config and the components again, and say what changed
@@ -27,6 +33,9 @@ Examples:
   mcp-host admin disable notes                   stop serving a plugin, until it is enabled or the server restarts
   mcp-host admin enable notes
   mcp-host admin reset notes                     close its circuit breaker, and drop its cached responses
+  mcp-host admin sessions                        who is connected
+  mcp-host admin subscriptions                   what clients watch
+  mcp-host admin cache                           the response cache, by plugin
   mcp-host admin audit --outcome denied          lines of the audit log as they are written, until it is interrupted";
 
 /// Administer a running server
@@ -51,8 +60,8 @@ enum Action {
         #[arg(value_name = "URI", value_parser = parse_uri)]
         uri: String,
         /// The operation: list, templates, read, metadata, complete or subscribe
-        #[arg(long = "op", value_name = "OPERATION", default_value = "read")]
-        operation: String,
+        #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
+        operation: Operation,
         /// The principal: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
         #[arg(long = "as", value_name = "PRINCIPAL", default_value = "local")]
         principal: String,
@@ -87,6 +96,12 @@ enum Action {
         #[arg(long, value_name = "OUTCOME")]
         outcome: Option<String>,
     },
+    /// Print the sessions
+    Sessions(ListArgs),
+    /// Print the resources that clients watch
+    Subscriptions(ListArgs),
+    /// Print the response cache, by plugin
+    Cache(ListArgs),
     /// Stop serving a plugin, until it is enabled or the server restarts
     Disable {
         /// The plugin
@@ -129,7 +144,7 @@ impl Args {
                 false
             }
             Action::Explain { uri, operation, principal, groups } => {
-                let request = ExplainRequest { uri, operation, principal, groups };
+                let request = ExplainRequest { uri, operation: operation.name().to_owned(), principal, groups };
                 let explanation: Explanation = client.post("explain", Some(&request)).await?;
                 if self.json {
                     output.json(&explanation)?
@@ -138,8 +153,9 @@ impl Args {
                 }
                 !explanation.allowed
             }
-            Action::Log { filter, time, .. } => {
-                let request = LogRequest { filter, seconds: time.as_secs() };
+            Action::Log { filter, time, restore } => {
+                let seconds = filter.is_some().then_some(time.as_secs());
+                let request = LogRequest { filter, seconds, restore };
                 let log: LogView = client.post("log", Some(&request)).await?;
                 if self.json {
                     output.json(&log)?
@@ -155,6 +171,9 @@ impl Args {
                     members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
                 match follow_audit(&client, &members, &mut output).await? {}
             }
+            Action::Sessions(list) => lists::sessions(&client, &list, self.json, &mut output).await?,
+            Action::Subscriptions(list) => lists::subscriptions(&client, &list, self.json, &mut output).await?,
+            Action::Cache(list) => lists::cache(&client, &list, self.json, &mut output).await?,
             Action::Disable { plugin } => act(&client, &plugin, "disable", self.json, &mut output).await?,
             Action::Enable { plugin } => act(&client, &plugin, "enable", self.json, &mut output).await?,
             Action::Reset { plugin } => act(&client, &plugin, "reset", self.json, &mut output).await?,

@@ -46,7 +46,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-fn operation(name: &str) -> Result<Operation, String> {
+/// Parses the name of an operation.
+pub(super) fn operation(name: &str) -> Result<Operation, String> {
     let found = Operation::ALL.into_iter().find(|operation| operation.name() == name);
     found.ok_or_else(|| format!("write one of {}", Operation::ALL.map(Operation::name).join(", ")))
 }

@@ -66,7 +66,7 @@ impl From<LogFormat> for Format {
 
 /// Parses a filter of the command line or of an administrator.
 pub(super) fn filter(text: &str) -> Result<LogFilter, String> {
-    text.parse().map_err(|error| format!("{error}; {}", LogFilterError::help()))
+    text.parse().map_err(|error: LogFilterError| format!("{error}; {}", error.help()))
 }
 
 /// Returns what a filter enables.

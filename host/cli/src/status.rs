@@ -1,11 +1,15 @@
 //! `status`: how a running server is, through its administration listener.
 
+mod plugin;
+
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use mcp_host_server::AdminClient;
-use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, RecentCalls, Status};
+use mcp_host_server::admin_api::{CacheStatus, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, Status};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
@@ -18,8 +22,10 @@ use super::{escape, signals};
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 /// Moves the cursor of a terminal to its first line, and clears the screen below.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// The columns of each plugin.
-const HEADER: [&str; 10] =
+/// The columns of each plugin, which fit into a terminal of 80.
+const HEADER: [&str; 7] = ["PLUGIN", "STATE", "CALLS/S", "P99", "MEMORY", "FAULTS", "WATCHED"];
+/// All columns of each plugin.
+const WIDE_HEADER: [&str; 10] =
     ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P50", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
 
 const EXAMPLES: &str = "\
@@ -28,7 +34,9 @@ The listener, its token and its certificate are those of `[admin]` in the config
 Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwise 1.
 
 Examples:
-  mcp-host status              plugins: state, calls of the last minute, memory, faults, cache, and what clients watch
+  mcp-host status              plugins: state, calls of the last minute, memory, faults, and what clients watch
+  mcp-host status --wide       beside that their mounts, the median of calls, limits of memory, and hits of the cache
+  mcp-host status notes        one plugin, with its component, limits and grants
   mcp-host status --watch      the same every two seconds, until it is interrupted
   mcp-host status --json       for programs: the answer of `/api/v1/status`
   mcp-host status --probe      for a health check: is the server ready?";
@@ -37,6 +45,14 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Show only this plugin, with all that is known of it
+    #[arg(value_name = "PLUGIN")]
+    plugin: Option<String>,
+
+    /// Show all columns
+    #[arg(long, conflicts_with_all = ["plugin", "json", "probe"])]
+    wide: bool,
+
     /// Refresh every two seconds, until it is interrupted
     #[arg(long)]
     watch: bool,
@@ -46,7 +62,7 @@ pub(super) struct Args {
     json: bool,
 
     /// Print whether the server is ready, and why it is not
-    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    #[arg(long, conflicts_with_all = ["watch", "json", "plugin"])]
     probe: bool,
 }
 
@@ -84,21 +100,37 @@ impl Args {
     }
 
     async fn print(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {
-        let status: Status = client.get("status").await?;
         let mut output = context.output();
+        if let Some(plugin) = &self.plugin {
+            let name = utf8_percent_encode(plugin, NON_ALPHANUMERIC);
+            let details: PluginDetails = client.get(&format!("plugins/{name}")).await?;
+            self.show(&details, &mut output, |output| plugin::print(&details, output))
+        } else {
+            let status: Status = client.get("status").await?;
+            self.show(&status, &mut output, |output| print(&status, self.wide, output))
+        }
+    }
+
+    /// Prints an answer as JSON, or as `print` does.
+    fn show(
+        &self,
+        answer: &impl Serialize,
+        output: &mut Output<'_>,
+        print: impl FnOnce(&mut Output<'_>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
         if self.json {
-            output.json(&status)?;
+            output.json(answer)?;
         } else {
             if self.watch && output.destination() == Destination::Terminal {
                 output.line(CLEAR)?;
             }
-            print(&status, &mut output)?;
+            print(output)?;
         }
         Ok(output.flush()?)
     }
 }
 
-fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
+fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     let Status { version, pid, uptime_seconds, generation, plugins, sessions, watched, log, .. } = status;
     let uptime = humantime::format_duration(Duration::from_secs(*uptime_seconds));
     let readiness = if status.ready { "ready" } else { "not ready" };
@@ -119,8 +151,11 @@ fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
         let [filter, until, by] = [filter, until, by].map(|text| escape::line(text));
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
     }
-    let mut table = Table::new(HEADER);
-    table.print(plugins.items.iter().map(row).collect(), output)?;
+    if is_wide {
+        Table::new(WIDE_HEADER).print(plugins.items.iter().map(wide_row).collect(), output)?;
+    } else {
+        Table::new(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
+    }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     if plugins.items.len() < plugins.total {
         output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
@@ -133,26 +168,56 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-fn row(plugin: &PluginStatus) -> [Cell; 10] {
-    let recent = plugin.recent.as_ref();
-    let duration = |of: fn(&RecentCalls) -> Option<u64>| Cell::optional(recent.and_then(of).map(duration).as_deref());
-    let memory = plugin.memory.as_ref().map(|memory| {
-        let percent = memory.used.saturating_mul(100).checked_div(memory.limit).unwrap_or_default();
-        format!("{percent} % of {}", ByteSize(memory.limit).display().iec())
-    });
-    let faults = plugin.faults.values().copied().fold(0, u64::saturating_add);
+fn row(plugin: &PluginStatus) -> [Cell; 7] {
+    let memory = plugin.memory.as_ref().map(|memory| format!("{} %", percent(memory)));
+    [
+        Cell::text(&plugin.name),
+        state(&plugin.state),
+        Cell::optional(plugin.recent.as_ref().map(rate).as_deref()),
+        duration_cell(plugin, |recent| recent.p99_us),
+        Cell::optional(memory.as_deref()),
+        faults(plugin),
+        Cell::text(&plugin.watched.to_string()),
+    ]
+}
+
+fn wide_row(plugin: &PluginStatus) -> [Cell; 10] {
     [
         Cell::text(&plugin.name),
         Cell::verbatim(&plugin.mount),
         state(&plugin.state),
-        Cell::optional(recent.map(rate).as_deref()),
-        duration(|recent| recent.p50_us),
-        duration(|recent| recent.p99_us),
-        Cell::optional(memory.as_deref()),
-        if faults == 0 { Cell::text("0") } else { Cell::warning(&faults.to_string()) },
+        Cell::optional(plugin.recent.as_ref().map(rate).as_deref()),
+        duration_cell(plugin, |recent| recent.p50_us),
+        duration_cell(plugin, |recent| recent.p99_us),
+        Cell::optional(plugin.memory.as_ref().map(of_limit).as_deref()),
+        faults(plugin),
         Cell::optional(hits(&plugin.cache).as_deref()),
         Cell::text(&plugin.watched.to_string()),
     ]
+}
+
+fn duration_cell(plugin: &PluginStatus, of: fn(&RecentCalls) -> Option<u64>) -> Cell {
+    Cell::optional(plugin.recent.as_ref().and_then(of).map(duration).as_deref())
+}
+
+fn faults(plugin: &PluginStatus) -> Cell {
+    match plugin.faults.values().copied().fold(0, u64::saturating_add) {
+        0 => Cell::text("0"),
+        faults => Cell::warning(&faults.to_string()),
+    }
+}
+
+fn percent(memory: &Memory) -> u64 {
+    memory.used.saturating_mul(100).checked_div(memory.limit).unwrap_or_default()
+}
+
+fn of_limit(memory: &Memory) -> String {
+    format!("{} % of {}", percent(memory), size(memory.limit))
+}
+
+/// A size as people write it.
+pub(super) fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
 }
 
 /// The calls of a second.
@@ -172,7 +237,7 @@ fn duration(microseconds: u64) -> String {
 }
 
 /// The part of lookups that found a response; none without lookups.
-fn hits(cache: &CacheStatus) -> Option<String> {
+pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
     let lookups = cache.hits.saturating_add(cache.misses);
     let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
     Some(format!("{percent} %"))

@@ -9,9 +9,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::Config;
 use super::declare::{table, written_as};
 use super::error::Diagnostic;
-use super::http::{HttpAddress, Tls};
+use super::http::{HttpAddress, HttpAddressError, Tls};
 use super::paths::SocketPath;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::secret::{Secret, SecretSource};
@@ -19,6 +20,9 @@ use super::token::TokenDigest;
 
 /// The beginning of the address of a Unix socket.
 const UNIX: &str = "unix:";
+
+/// The port that is suggested.
+const EXAMPLE_PORT: u16 = 9464;
 
 /// The minimum length of a token, in characters: 128 bits in hexadecimal digits.
 const MIN_TOKEN_LEN: usize = 32;
@@ -74,7 +78,44 @@ impl FromNode for AdminAddress {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.string::<Self>()?.strip_prefix(UNIX) {
             Some(path) => SocketPath::read(node, path).map(|SocketPath(path)| Self::Unix(path)),
-            None => HttpAddress::from_node(node).map(Self::Tcp),
+            None => {
+                let written = node.string::<Self>()?;
+                let address: Result<HttpAddress, HttpAddressError> = written.parse();
+                address
+                    .map(Self::Tcp)
+                    .inspect_err(|error| node.report_error(error.to_string(), suggestion(node, error)))
+                    .ok()
+            }
+        }
+    }
+}
+
+/// Returns what to write instead of a text that is no address: a socket in place of a path, else an address with the port of the example.
+fn suggestion(node: &Node<'_>, error: &HttpAddressError) -> String {
+    let written = node.string::<AdminAddress>().unwrap_or_default();
+    let path = written.strip_prefix("unix").unwrap_or(written).trim_start_matches(':');
+    let is_path = path.starts_with(['/', '.']) || path.ends_with(".sock");
+    let meant = if is_path { format!("{UNIX}{path}") } else { error.nearest(EXAMPLE_PORT).to_string() };
+    format!("write {}", node.assignment_hint(&format!("{meant:?}")))
+}
+
+impl Config {
+    /// Reports an administration listener at the address of the listener of clients: only one of them could listen.
+    pub(super) fn report_admin_address(&self, table: &Table<'_>) {
+        let listen = self.admin.as_ref().map(|admin| &admin.listen);
+        if let (Some(AdminAddress::Tcp(listen)), Some(http)) = (listen, self.server.http)
+            && listen.conflicts_with(http)
+        {
+            let free =
+                if http.socket_addr().port() == EXAMPLE_PORT { EXAMPLE_PORT.saturating_add(1) } else { EXAMPLE_PORT };
+            let mut other = listen.socket_addr();
+            other.set_port(free);
+            let message =
+                format!("`admin.listen` is an address of the listener of clients, `server.http = \"{http}\"`");
+            let help = format!(
+                "write another port, `listen = \"{other}\"`, or a Unix socket: `listen = \"{UNIX}/run/mcp-host/admin.sock\"`"
+            );
+            table.report(Diagnostic::new(message, help).at(table.nested_span("admin", "listen")));
         }
     }
 }

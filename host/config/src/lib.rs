@@ -374,6 +374,7 @@ impl Config {
         config.report_tools(table);
         config.report_embeddings(table);
         config.report_exposure(table);
+        config.report_admin_address(table);
         config
     }
 

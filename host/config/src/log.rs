@@ -9,6 +9,11 @@ use super::declare::{from_text, named_enum, table};
 use super::error::{Suggest, quote};
 use super::reader::Schema;
 
+/// The maximum number of levels of a filter.
+const MAX_DIRECTIVES: usize = 64;
+/// The maximum length of a filter, in bytes.
+const MAX_LEN: usize = 4096;
+
 /// The levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -39,10 +44,20 @@ named_enum! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// A text is not a filter: this is no level.
+/// Why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not a level", quote(.0))]
-pub struct LogFilterError(String);
+#[non_exhaustive]
+pub enum LogFilterError {
+    /// This is no level.
+    #[error("{} is not a level", quote(.0))]
+    NotALevel(String),
+    /// It has that many levels: each is compared with the target of each line.
+    #[error("a filter has at most {MAX_DIRECTIVES} levels, and this one has {0}")]
+    TooManyLevels(usize),
+    /// It has that many bytes.
+    #[error("a filter has at most {MAX_LEN} bytes, and this one has {0}")]
+    TooLong(usize),
+}
 
 impl LogFilter {
     /// The filter as it was written.
@@ -65,9 +80,16 @@ fn directives(text: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
 
 impl LogFilterError {
     /// Returns what to write instead.
-    pub fn help() -> &'static str {
-        "write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, separated by commas: \
-         `info,mcp_host::guest=debug`"
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::NotALevel(_) => {
+                "write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, separated by commas: \
+                 `info,mcp_host::guest=debug`"
+            }
+            Self::TooManyLevels(_) | Self::TooLong(_) => {
+                "write a level for everything, and one for each part that differs: `info,mcp_host::guest=debug`"
+            }
+        }
     }
 }
 
@@ -75,9 +97,16 @@ impl FromStr for LogFilter {
     type Err = LogFilterError;
 
     fn from_str(text: &str) -> Result<Self, LogFilterError> {
+        if text.len() > MAX_LEN {
+            return Err(LogFilterError::TooLong(text.len()));
+        }
+        let count = directives(text).count();
+        if count > MAX_DIRECTIVES {
+            return Err(LogFilterError::TooManyLevels(count));
+        }
         let is_level = |name: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(name));
         match directives(text).find(|(_, level)| !is_level(level)) {
-            Some((_, other)) => Err(LogFilterError(other.to_owned())),
+            Some((_, other)) => Err(LogFilterError::NotALevel(other.to_owned())),
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -91,7 +120,7 @@ impl fmt::Display for LogFilter {
 
 impl Suggest for LogFilterError {
     fn suggestion(&self, _: &str) -> String {
-        Self::help().to_owned()
+        self.help().to_owned()
     }
 }
 
@@ -122,7 +151,11 @@ mod tests {
             ("info,", ""),
             ("mcp_host", "mcp_host"),
         ] {
-            assert_eq!(text.parse::<LogFilter>(), Err(LogFilterError(wrong.to_owned())), "{text}");
+            assert_eq!(text.parse::<LogFilter>(), Err(LogFilterError::NotALevel(wrong.to_owned())), "{text}");
         }
+        let targets = |count| (0..count).map(|number| format!("target{number}=info")).collect::<Vec<_>>().join(",");
+        assert!(targets(64).parse::<LogFilter>().is_ok());
+        assert_eq!(targets(65).parse::<LogFilter>(), Err(LogFilterError::TooManyLevels(65)));
+        assert_eq!(format!("{}=info", "x".repeat(4092)).parse::<LogFilter>(), Err(LogFilterError::TooLong(4097)));
     }
 }

@@ -78,7 +78,7 @@ pub use self::context::RequestContext;
 pub use self::context::RequestId;
 pub use self::context::SessionHash;
 pub use self::follow::{AuditFollower, FollowedAudit};
-pub(crate) use self::line::{Facts, Line};
+pub(crate) use self::line::{Facts, Line, Subject};
 
 /// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -84,7 +84,7 @@ use crate::catalog::{Catalog, Entries, Templates};
 use crate::metrics::HostCounters;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
-pub use self::administration::{AdminAction, AdminError, Disabled};
+pub use self::administration::{AdminAction, AdminError, AdminSubject, Disabled};
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadOutcome, ReloadTrigger};

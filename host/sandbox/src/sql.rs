@@ -210,7 +210,8 @@ impl SqlDatabases {
         let began = Instant::now();
         let result = match self.prepare(name, sql, parameters, max_rows, caller) {
             Ok((database, query)) => {
-                // Without its parameters.
+                // The text of a saved query only: a client may have written any other one, or a part of it.
+                let text = self.saved_queries.contains(name, &query.sql).then(|| prefix(&query.sql, MAX_ATTRIBUTE));
                 let span = info_span!(
                     target: trace::TARGET,
                     "sql",
@@ -218,7 +219,7 @@ impl SqlDatabases {
                     "otel.status_code" = Empty,
                     "db.system.name" = if database.backend.is_on_a_server() { "postgresql" } else { "sqlite" },
                     "db.namespace" = name,
-                    "db.query.text" = prefix(&query.sql, MAX_ATTRIBUTE),
+                    "db.query.text" = text,
                 );
                 let result = database.query(query).instrument(span.clone()).await;
                 if result.is_err() {

@@ -30,6 +30,7 @@
 pub(crate) mod admin;
 mod authentication;
 mod endpoint;
+mod handshake_signatures;
 mod head;
 mod layers;
 mod listener;

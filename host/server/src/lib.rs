@@ -41,6 +41,7 @@ mod method;
 #[cfg(feature = "search")]
 mod non_interference;
 mod params;
+mod rejected;
 mod request;
 mod respond;
 mod revision;

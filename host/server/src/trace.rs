@@ -34,11 +34,13 @@ pub(super) struct RequestTrace {
 
 /// What the span of a request says of it.
 pub(super) struct TracedRequest<'a> {
-    pub(super) id: &'a RequestId,
+    /// None if it has none that can be read.
+    pub(super) id: Option<&'a RequestId>,
     pub(super) method: Option<&'static Method>,
     /// None if its parameters are malformed.
     pub(super) request: Option<&'a Request>,
-    pub(super) revision: Revision,
+    /// None if it was rejected before that was known.
+    pub(super) revision: Option<Revision>,
     pub(super) session: Option<SessionHash>,
     pub(super) transport: Transport,
     /// The address of the client; of an IPv6 address that of its network.
@@ -81,12 +83,19 @@ impl RequestTrace {
 
     /// Records that the answer is an error.
     pub(super) fn fail(&self, error: &RpcError) {
-        if self.span.is_disabled() {
-            return;
-        }
-        self.span.record("otel.status_code", "ERROR");
-        self.span.record("error.type", error.outcome().name());
+        self.fail_with(error.outcome());
         self.span.record("rpc.response.status_code", display(error.code));
+    }
+
+    /// Records that the answer is no message, but an error with that outcome.
+    pub(super) fn fail_with(&self, outcome: Outcome) {
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("error.type", outcome.name());
+    }
+
+    /// Records the session that the request has opened.
+    pub(super) fn opened(&self, session: SessionHash) {
+        self.span.record("mcp.session.id", display(session));
     }
 
     /// Records the outcome of a request that has begun to be answered.
@@ -118,7 +127,7 @@ impl TracedRequest<'_> {
         }
         // The host has no prompts, so the name of one is not a part of the name of the span.
         let name = tool.map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
-        let id = id.to_string();
+        let id = id.map(ToString::to_string);
         info_span!(
             target: trace::TARGET,
             parent: None,
@@ -127,13 +136,13 @@ impl TracedRequest<'_> {
             "otel.kind" = "server",
             "otel.status_code" = Empty,
             "mcp.method.name" = method,
-            "mcp.protocol.version" = revision.name(),
+            "mcp.protocol.version" = revision.map(Revision::name),
             "mcp.session.id" = session.map(display),
             "mcp.resource.uri" = uri,
             "gen_ai.operation.name" = tool.map(|_| "execute_tool"),
             "gen_ai.tool.name" = tool,
             "gen_ai.prompt.name" = prompt,
-            "jsonrpc.request.id" = prefix(&id, MAX_ATTRIBUTE),
+            "jsonrpc.request.id" = id.as_deref().map(|id| prefix(id, MAX_ATTRIBUTE)),
             "network.transport" = transport.network_transport(),
             "client.address" = address.map(display),
             "error.type" = Empty,

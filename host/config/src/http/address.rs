@@ -31,6 +31,17 @@ impl HttpAddress {
     pub fn is_wildcard(self) -> bool {
         self.0.ip().to_canonical().is_unspecified()
     }
+
+    /// Whether a listener at one of both addresses keeps another from the other one: they have the same port, and the same IP address,
+    /// or one that stands for the other. `[::]` stands for addresses of IPv4, too. Port 0 is another one each time.
+    pub fn conflicts_with(self, other: Self) -> bool {
+        let (one, other) = (self.0, other.0);
+        let covers = |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        let (ip, other_ip) = (one.ip(), other.ip());
+        one.port() == other.port()
+            && one.port() != 0
+            && (ip == other_ip || covers(ip, other_ip) || covers(other_ip, ip))
+    }
 }
 
 /// The port in help lines.
@@ -43,13 +54,14 @@ pub struct HttpAddressError(String);
 
 impl Suggest for HttpAddressError {
     fn suggestion(&self, key: &str) -> String {
-        format!("write `{key} = \"{}\"`", self.nearest())
+        format!("write `{key} = \"{}\"`", self.nearest(EXAMPLE_PORT))
     }
 }
 
 impl HttpAddressError {
-    /// Returns the address that was probably meant: with the written IP address and port, as far as there are any.
-    fn nearest(&self) -> SocketAddr {
+    /// Returns the address that was probably meant: with the written IP address and port, as far as there are any. `default_port` is for an
+    /// address without a port.
+    pub(crate) fn nearest(&self, default_port: u16) -> SocketAddr {
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let text = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);
         let text = text.split('/').next().unwrap_or(text);
@@ -59,7 +71,7 @@ impl HttpAddressError {
             Some((host, port)) if !is_in_brackets && address(text).is_none() => (address(host), port.parse().ok()),
             _ => (address(text), text.parse().ok()),
         };
-        SocketAddr::new(host.unwrap_or(loopback), port.unwrap_or(EXAMPLE_PORT))
+        SocketAddr::new(host.unwrap_or(loopback), port.unwrap_or(default_port))
     }
 }
 
@@ -109,6 +121,24 @@ mod tests {
         ] {
             let address: HttpAddress = text.parse().unwrap();
             assert_eq!((address.is_loopback(), address.is_wildcard()), (is_loopback, is_wildcard), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_conflicts_with_itself_and_with_one_that_stands_for_it() {
+        for (one, other, conflicts) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("[::]:1", "127.0.0.1:1", true),
+            ("[::]:1", "0.0.0.0:1", true),
+            ("0.0.0.0:1", "[::1]:1", false),
+        ] {
+            let [first, second]: [HttpAddress; 2] = [one, other].map(|text| text.parse().unwrap());
+            assert_eq!(first.conflicts_with(second), conflicts, "{one} {other}");
+            assert_eq!(second.conflicts_with(first), conflicts, "{other} {one}");
         }
     }
 

@@ -47,6 +47,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "admin_beyond_loopback",
             "admin_beyond_loopback_without_tls",
             "admin_socket_with_tls",
+            "admin_address_of_clients",
             "address_beyond_loopback_without_authentication",
             "address_beyond_loopback_without_tls",
             "bucket_twice",

@@ -24,8 +24,10 @@ const MAX_URI_END: usize = 256;
 pub(super) const MAX_RETURNED: usize = 4096;
 /// The bytes of a principal's name that a line has.
 const MAX_PRINCIPAL: usize = 256;
+/// The bytes of a filter of the log that a line has.
+const MAX_FILTER: usize = 1024;
 /// The bytes of text of foreign origin that a line has.
-const MAX_TEXT: usize = MAX_URI + MAX_URI_END + MAX_PRINCIPAL + MAX_REQUEST_ID;
+const MAX_TEXT: usize = MAX_URI + MAX_URI_END + MAX_PRINCIPAL + MAX_REQUEST_ID + MAX_FILTER;
 /// The maximum number of bytes of JSON for one byte of text: `\u001b`.
 const MAX_ESCAPE: usize = 6;
 /// The bytes of a rule's location that a line has.
@@ -51,6 +53,49 @@ struct Known {
     bytes: Option<u64>,
     returned: Returned,
     cached: bool,
+    subject: Option<Box<Subject>>,
+}
+
+/// What an action of an administrator is about, beside a URI and a plugin.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Subject {
+    /// A filter of the log; none for the configured one.
+    Log {
+        /// The filter.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filter: Option<Box<str>>,
+        /// The time for which it is used.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
+    /// An access decision.
+    Explain {
+        /// The name of the principal that it is about.
+        for_principal: Box<str>,
+        /// The name of the operation.
+        for_operation: &'static str,
+    },
+}
+
+impl Subject {
+    /// The setting of a filter of the log.
+    pub(crate) fn log(filter: Option<&str>, seconds: Option<u64>) -> Self {
+        Self::Log { filter: filter.map(|filter| text::prefix(filter, MAX_FILTER).into()), seconds }
+    }
+
+    /// The explanation of an access decision.
+    pub(crate) fn explain(principal: &str, operation: &'static str) -> Self {
+        Self::Explain { for_principal: text::prefix(principal, MAX_PRINCIPAL).into(), for_operation: operation }
+    }
+
+    /// The bytes of text of foreign origin that it has.
+    pub(crate) fn text_len(&self) -> usize {
+        match self {
+            Self::Log { filter, .. } => filter.as_ref().map_or(0, |filter| filter.len()),
+            Self::Explain { for_principal, .. } => for_principal.len(),
+        }
+    }
 }
 
 /// The URIs of what was returned, as many as a line has.
@@ -65,6 +110,11 @@ impl Facts {
     /// Records the generation that the request works with.
     pub(crate) fn set_generation(&self, number: u64) {
         self.0.lock().generation = Some(number);
+    }
+
+    /// Records what an action of an administrator is about.
+    pub(crate) fn set_subject(&self, subject: Subject) {
+        self.0.lock().subject = Some(Box::new(subject));
     }
 
     /// Records the plugin that the URI belongs to.
@@ -155,6 +205,8 @@ struct Members<'a> {
     uri: &'a str,
     #[serde(flatten)]
     truncated: Option<Truncated<'a>>,
+    #[serde(flatten)]
+    subject: Option<&'a Subject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,6 +272,7 @@ impl Line<'_> {
             operation: self.operation,
             uri: text::prefix(uri, MAX_URI),
             truncated: (uri.len() > MAX_URI).then(|| Truncated::new(uri)),
+            subject: known.subject.as_deref(),
             plugin: known.plugin.as_deref(),
             generation: known.generation,
             decision: known.decision.as_ref().map(|decision| if decision.is_allowed() { "allow" } else { "deny" }),
@@ -310,6 +363,12 @@ mod tests {
                 "outcome": "ok", "bytes": 0, "cached": true, "duration_ms": 0.0,
             })
         );
+        facts.set_subject(Subject::log(Some("debug"), Some(600)));
+        let line = value(&encode("", Duration::ZERO));
+        assert_eq!((&line["filter"], &line["seconds"]), (&json!("debug"), &json!(600)));
+        facts.set_subject(Subject::explain("ci", "read"));
+        let line = value(&encode("", Duration::ZERO));
+        assert_eq!((&line["for_principal"], &line["for_operation"]), (&json!("ci"), &json!("read")));
         assert_eq!(encode_losses(2, 0), b",\"dropped_lines\":2}\n");
         assert_eq!(encode_losses(0, 3), b",\"refused_requests\":3}\n");
     }
@@ -385,15 +444,19 @@ mod tests {
             glob in "[\u{0}-\u{1f}a]{0,300}",
             principal in "(.|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{2028}\u{202e}\u{e0001}\"\\\\]){0,300}",
             uri in "(.|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{2028}\u{202e}\u{e0001}\"\\\\]){0,2500}",
+            filter in "[\u{0}-\u{1f}a]{0,1100}",
         ) {
             let facts = Facts::default();
+            let subject = Subject::log(Some(&filter), Some(u64::MAX));
+            let text_len = principal.len() + uri.len() + subject.text_len();
+            facts.set_subject(subject);
             let location = Some(glob.as_str().into());
             facts.set_cached(true);
             let returned: Vec<_> = (0..200).map(|number| format!("files:///some/path/{number}")).collect();
             facts.set_returned(returned.iter().map(String::as_str));
             facts.set_decision(Decision::Denied(MatchedGlob { rule: 0, glob: glob.into(), location }));
             let text = String::from_utf8(line(&principal, &uri, &facts).encode(None, Duration::MAX)).unwrap();
-            proptest::prop_assert!(text.len() <= max_len(principal.len() + uri.len()) + MAX_RETURNED, "{}", text.len());
+            proptest::prop_assert!(text.len() <= max_len(text_len) + MAX_RETURNED, "{}", text.len());
             let body = text.strip_suffix('\n').unwrap();
             proptest::prop_assert!(!body.contains(escape::is_unsafe), "{body}");
             let value = value(body);

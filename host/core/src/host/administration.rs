@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mcp_host_base::log_target;
+use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 
 use super::audit::{RequestKind, RequestRecord};
 use super::generation::Generation;
 use super::{Host, PluginStatus};
 use crate::access::Principal;
-use crate::audit::{AuditFollower, Facts};
+use crate::audit::{AuditFollower, Facts, Subject};
 use crate::catalog::NotLoaded;
 use crate::metrics::ReloadFailure;
 use crate::watch::ListingSnapshot;
@@ -36,6 +37,29 @@ pub enum AdminAction {
     Enable,
     /// Closes the circuit breaker of a plugin, and drops what is cached of it.
     Reset,
+}
+
+/// What an action of an administrator is about, for its line in the audit log.
+#[derive(Clone, Copy, Debug)]
+pub enum AdminSubject<'a> {
+    /// The server as a whole.
+    Nothing,
+    /// The filter of the log.
+    Log {
+        /// The filter; none for the configured one.
+        filter: Option<&'a str>,
+        /// The time for which it is used.
+        seconds: Option<u64>,
+    },
+    /// An access decision.
+    Decision {
+        /// The URI.
+        uri: &'a str,
+        /// The name of the principal.
+        principal: &'a str,
+        /// The operation.
+        operation: Operation,
+    },
 }
 
 /// That a plugin is disabled: since when, and by whom.
@@ -104,8 +128,8 @@ impl Host {
         self.audit.follow()
     }
 
-    /// Runs an action of an administrator that another part of the program carries out, and records it. `uri` is the URI that it is
-    /// about; empty if there is none. `kind_of_error` has the outcome of an action that fails, in a word or two.
+    /// Runs an action of an administrator that another part of the program carries out, and records it. `kind_of_error` has the outcome
+    /// of an action that fails, in a word or two.
     ///
     /// # Errors
     ///
@@ -114,13 +138,24 @@ impl Host {
         &self,
         administrator: &Principal,
         action: AdminAction,
-        uri: &str,
+        about: AdminSubject<'_>,
         run: impl Future<Output = Result<T, E>>,
         kind_of_error: impl FnOnce(&E) -> &'static str,
     ) -> Result<Result<T, E>, Error> {
         let facts = Facts::default();
         facts.set_generation(self.generation());
-        let mut record = self.begin_record(administrator, action, uri, &facts)?;
+        let (uri, subject) = match about {
+            AdminSubject::Nothing => ("", None),
+            AdminSubject::Log { filter, seconds } => ("", Some(Subject::log(filter, seconds))),
+            AdminSubject::Decision { uri, principal, operation } => {
+                (uri, Some(Subject::explain(principal, operation.name())))
+            }
+        };
+        let text_len = subject.as_ref().map_or(0, Subject::text_len);
+        let mut record = self.begin_record_about(administrator, action, uri, &facts, text_len)?;
+        if let Some(subject) = subject {
+            facts.set_subject(subject);
+        }
         let result = run.await;
         record.set_outcome(result.as_ref().map_or_else(kind_of_error, |_| "ok"));
         drop(record);

@@ -80,9 +80,25 @@ impl Host {
         uri: &'a str,
         facts: &'a Facts,
     ) -> Result<RequestRecord<'a>, Error> {
+        self.begin_record_about(principal, kind, uri, facts, 0)
+    }
+
+    /// Begins the record of a request with so many bytes of text beside the principal and the URI.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin_record`](Self::begin_record).
+    pub(super) fn begin_record_about<'a>(
+        &'a self,
+        principal: &'a Principal,
+        kind: impl Into<RequestKind>,
+        uri: &'a str,
+        facts: &'a Facts,
+        more_text: usize,
+    ) -> Result<RequestRecord<'a>, Error> {
         let RequestKind { name: operation, returns_uris } = kind.into();
         // A normal form has at most three bytes for each byte: what is not ASCII is percent-encoded.
-        let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3));
+        let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3)).saturating_add(more_text);
         let entry = self.audit.begin(text_len, returns_uris);
         let entry = entry.map_err(|_| match self.requests.is_closed() {
             true => Error::ShuttingDown,

@@ -51,6 +51,11 @@ impl SavedQueries {
         });
         Self { database, queries: queries.collect() }
     }
+
+    /// Whether a statement on that database is one of them.
+    pub(super) fn contains(&self, database: &str, sql: &str) -> bool {
+        self.database == database && self.queries.iter().any(|query| query.sql == sql)
+    }
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
+use crate::rejected::{Arrival, Rejected};
 use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
 use crate::revision::Revision;
@@ -117,10 +118,14 @@ impl Endpoint {
         self.authorize(&received, caller, operations).await?;
         let in_flight = self.begin_request().map_err(|closed| *closed)?;
         let response = match received {
-            Ok(Incoming::Single(message)) => self.answer(message, &headers, caller).await,
+            Ok(Incoming::Single(message)) => {
+                let rejected = Rejected::of(Some(&message));
+                let answer = self.answer(message, &headers, caller).await;
+                answer.inspect_err(|rejection| self.record_rejection(rejected, rejection, &headers, caller))
+            }
             Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, caller)).await,
             Err(rejection) => {
-                self.metrics.count_request(Transport::Http, None, None, rejection.error.outcome());
+                self.record_rejection(Rejected::of(None), &rejection, &headers, caller);
                 Err(rejection)
             }
         };
@@ -192,7 +197,7 @@ impl Endpoint {
             Dispatch::Request(id, call) => Ok(self.call(id, call, traceparent, &exchange)?.respond().await),
             // Boxed, as they are rare (`Endpoint::handle`).
             Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, traceparent, &exchange)).await,
-            Dispatch::Initialize(id, params) => Ok(self.initialize(id, &params, caller)),
+            Dispatch::Initialize(id, params) => Ok(self.initialize(id, &params, traceparent, &exchange)),
             one_way => {
                 exchange.accept(&one_way);
                 Ok(StatusCode::ACCEPTED.into_response())
@@ -211,15 +216,27 @@ impl Endpoint {
         let first = messages.iter().flatten().next().and_then(|message| message.request_id().cloned());
         let session = match self.session_of(headers, caller) {
             Ok(Some(session)) => Some(session),
-            Ok(None) => return Err(Rejection::new(first, preflight::no_session())),
-            Err(()) => return Err(sessions::not_found(first)),
+            without => {
+                let rejection = match without {
+                    Ok(_) => Rejection::new(first, preflight::no_session()),
+                    Err(()) => sessions::not_found(first),
+                };
+                for message in &messages {
+                    self.record_rejection(Rejected::of(message.as_ref().ok()), &rejection, headers, caller);
+                }
+                return Err(rejection);
+            }
         };
         let exchange = Exchange { headers, caller, session };
         let (mut rejected, mut streams) = (Vec::new(), Vec::new());
         for message in messages {
+            let of_message = Rejected::of(message.as_ref().ok());
             match self.answer_in_batch(message, &exchange).await {
                 Ok(stream) => streams.extend(stream),
-                Err(rejection) => rejected.push(rejection.into_response()),
+                Err(rejection) => {
+                    self.record_rejection(of_message, &rejection, headers, caller);
+                    rejected.push(rejection.into_response());
+                }
             }
         }
         if streams.is_empty() {
@@ -268,12 +285,14 @@ impl Endpoint {
 
     fn dispatch(&self, message: Message, exchange: &Exchange<'_>) -> Result<Dispatch, Rejection> {
         let session = exchange.session.as_ref().map(|session| &**session.session());
-        let (method, is_request) = message.counted_as();
-        let dispatched = dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers));
-        if let (Err(rejection), true) = (&dispatched, is_request) {
-            self.metrics.count_request(Transport::Http, method, None, rejection.error.outcome());
-        }
-        dispatched
+        dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers))
+    }
+
+    /// Counts and traces a message that is rejected.
+    fn record_rejection(&self, rejected: Rejected, rejection: &Rejection, headers: &HeaderMap, caller: &Caller) {
+        let (http, address) = (traceparent_of(headers), caller.peer.account.client().address());
+        let arrival = Arrival { config: &caller.config, transport: Transport::Http, http, address };
+        rejected.record(&self.metrics, &arrival, rejection);
     }
 
     /// Prepares a request that is answered once.
@@ -343,16 +362,26 @@ impl Endpoint {
     }
 
     /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
-    fn initialize(&self, id: RequestId, params: &InitializeParams, caller: &Caller) -> Response {
+    fn initialize(
+        &self,
+        id: RequestId,
+        params: &InitializeParams,
+        traceparent: Option<TraceParent>,
+        exchange: &Exchange<'_>,
+    ) -> Response {
+        let caller = exchange.caller;
         let (agreement, result) = server_info::initialize(&self.host, &caller.config, &params.version);
         let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
+        let trace = exchange.trace(&id, method, None, agreement.revision, traceparent);
         let session = match self.sessions.open(caller, agreement) {
             Ok(session) => session,
             Err(rejected) => {
                 self.metrics.count_request(Transport::Http, method, revision, Outcome::Unavailable);
+                trace.fail_with(Outcome::Unavailable);
                 return *rejected;
             }
         };
+        trace.opened(session.hash());
         self.metrics.count_request(Transport::Http, method, revision, Outcome::Ok);
         let mut response = sse_response(event(&jsonrpc::Response::new(id, Ok(result))).into());
         // The characters of an id are hexadecimal digits.
@@ -403,19 +432,36 @@ impl Exchange<'_> {
         let claim =
             self.session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
         let claim = claim.transpose()?;
-        let Caller { peer, config, .. } = self.caller;
-        let in_header = self.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()?.parse().ok());
-        let (session, transport) = (self.session.as_ref().map(SessionGuard::hash), Transport::Http);
-        let address = peer.account.client().address();
-        let traced = TracedRequest { id, method, request, revision, session, transport, address };
-        let trace = RequestTrace::begin(config, ClientContext { message: traceparent, http: in_header }, &traced);
-        let audit = audit::RequestContext::new(session, id, trace.id());
+        let trace = self.trace(id, method, request, revision, traceparent);
+        let audit = audit::RequestContext::new(self.session.as_ref().map(SessionGuard::hash), id, trace.id());
         let may_list = self.caller.authenticated.require_scopes(&[Operation::List]).is_ok();
         let audit = if may_list { audit } else { audit.without_listings() };
         let may_list_templates = self.caller.authenticated.require_scopes(&[Operation::Templates]).is_ok();
         let audit = if may_list_templates { audit } else { audit.without_templates() };
         Ok(InFlightRequest { claim, trace, audit })
     }
+
+    /// Begins the trace of a request.
+    fn trace(
+        &self,
+        id: &RequestId,
+        method: Option<&'static Method>,
+        request: Option<&Request>,
+        revision: Revision,
+        traceparent: Option<TraceParent>,
+    ) -> RequestTrace {
+        let Caller { peer, config, .. } = self.caller;
+        let (session, transport) = (self.session.as_ref().map(SessionGuard::hash), Transport::Http);
+        let (address, http) = (peer.account.client().address(), traceparent_of(self.headers));
+        let (id, revision) = (Some(id), Some(revision));
+        let traced = TracedRequest { id, method, request, revision, session, transport, address };
+        RequestTrace::begin(config, ClientContext { message: traceparent, http }, &traced)
+    }
+}
+
+/// The context of a trace that the headers have.
+fn traceparent_of(headers: &HeaderMap) -> Option<TraceParent> {
+    headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
 }
 
 impl PendingCall {

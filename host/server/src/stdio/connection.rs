@@ -34,6 +34,7 @@ use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Respon
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
+use crate::rejected::{Arrival, Rejected};
 use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
 use crate::revision::Revision;
@@ -201,7 +202,7 @@ impl Connection {
     async fn dispatch(&mut self, message: Result<Message, Rejection>, pending: Pending, config: &Arc<Config>) {
         while self.tasks.try_join_next().is_some() {}
         let traceparent = message.as_ref().ok().and_then(|message| message.meta.traceparent);
-        let (method, is_request) = message.as_ref().map_or((None, true), Message::counted_as);
+        let rejected = Rejected::of(message.as_ref().ok());
         let dispatched = message.and_then(|message| {
             self.take_request(&message, config)?;
             let dispatched = dispatch(&self.host, config, message, self.session.as_deref(), &())?;
@@ -215,6 +216,7 @@ impl Connection {
         });
         let trace = |id: &RequestId, method: Option<&'static Method>, request: Option<&Request>, revision: Revision| {
             let (session, transport, address) = (None, Transport::Stdio, None);
+            let (id, revision) = (Some(id), Some(revision));
             let traced = TracedRequest { id, method, request, revision, session, transport, address };
             RequestTrace::begin(config, ClientContext { message: traceparent, http: None }, &traced)
         };
@@ -227,7 +229,7 @@ impl Connection {
                 let trace = trace(&id, listen::method(), None, Revision::LATEST);
                 self.spawn_listen(id, params, claim, trace, pending, config);
             }
-            Ok((Dispatch::Initialize(id, params), _)) => self.initialize(id, &params, pending, config).await,
+            Ok((Dispatch::Initialize(id, params), _)) => self.initialize(id, &params, trace, pending, config).await,
             Ok((Dispatch::Cancel(id), _)) => self.in_flight.cancel(&id),
             Ok((Dispatch::Initialized, _)) => {
                 if let Some(session) = &self.session {
@@ -236,9 +238,8 @@ impl Connection {
             }
             Ok(_) => {}
             Err(rejection) => {
-                if is_request {
-                    self.metrics.count_request(Transport::Stdio, method, None, rejection.error.outcome());
-                }
+                let arrival = Arrival { config, transport: Transport::Stdio, http: None, address: None };
+                rejected.record(&self.metrics, &arrival, &rejection);
                 let answers = self.answers.clone();
                 self.tasks.spawn(async move { answers.finish_with(pending, &rejection.into_response()).await });
             }
@@ -258,9 +259,17 @@ impl Connection {
     }
 
     /// Opens the session, and begins to deliver its notifications. The answer comes before all others of the session.
-    async fn initialize(&mut self, id: RequestId, params: &InitializeParams, pending: Pending, config: &Config) {
+    async fn initialize(
+        &mut self,
+        id: RequestId,
+        params: &InitializeParams,
+        trace: impl Fn(&RequestId, Option<&'static Method>, Option<&Request>, Revision) -> RequestTrace,
+        pending: Pending,
+        config: &Config,
+    ) {
         let (agreement, result) = server_info::initialize(&self.host, config, &params.version);
         let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
+        let _trace = trace(&id, method, None, agreement.revision);
         self.metrics.count_request(Transport::Stdio, method, revision, Outcome::Ok);
         let session = Arc::new(Session::new(&self.host, &self.principal, agreement, Transport::Stdio, None));
         self.session = Some(session.clone());

@@ -124,6 +124,38 @@ async fn the_numbers_are_what_happened() {
 }
 
 #[tokio::test]
+async fn members_of_batches_and_requests_of_unknown_sessions_are_counted() {
+    let server = HttpServer::start(&sampled("")).await;
+    let line = admin_line(&server).await;
+    let session = server.raw_client(Revision::V_2025_03_26).await;
+    let id = session.session_id().unwrap().to_owned();
+    let ping = json!({ "jsonrpc": "2.0", "id": 7, "method": "ping" });
+    let read = json!({ "jsonrpc": "2.0", "id": 8, "method": "resources/read", "params": { "uri": "sample://a/x" } });
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 9 } });
+    let batch = json!([5, { "jsonrpc": "2.0" }, ping, notification]);
+    let send = async |session: &str, body: &serde_json::Value| {
+        let request = reqwest::Client::new().post(server.url()).header("Mcp-Session-Id", session);
+        let request = request.header(ACCEPT, "application/json, text/event-stream").json(body);
+        request.send().await.unwrap().text().await.unwrap()
+    };
+    send(&id, &batch).await;
+    send("0123", &read).await;
+    send("0123", &json!([ping, read, notification])).await;
+    let scrape = Scrape::of(&line).await;
+    let count = |method: &str, revision: &str, outcome: &str| {
+        let labels = format!("method=\"{method}\",revision=\"{revision}\",transport=\"http\",outcome=\"{outcome}\"");
+        scrape.value(&format!("mcp_host_requests_total{{{labels}}}"))
+    };
+    assert_eq!(count("_OTHER", "none", "invalid-request"), 2.0, "{}", scrape.0);
+    assert_eq!(count("ping", "2025-03-26", "ok"), 1.0, "{}", scrape.0);
+    assert_eq!(
+        (count("resources/read", "none", "invalid-request"), count("ping", "none", "invalid-request")),
+        (2.0, 1.0)
+    );
+    server.end().await;
+}
+
+#[tokio::test]
 async fn reloads_are_counted_by_outcome() {
     let config = sampled("");
     let server = HttpServer::start(&config).await;

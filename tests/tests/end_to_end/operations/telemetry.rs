@@ -17,6 +17,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OTHER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "00f067aa0ba902b7";
 const ALL: &str = "sample = 1";
+const SAVED: &str = "SELECT name FROM customers ORDER BY name";
 
 fn traceparent(trace: &str, flags: &str) -> String {
     format!("00-{trace}-{SPAN}-{flags}")
@@ -128,7 +129,8 @@ async fn a_request_is_a_span_and_so_is_each_thing_that_it_waits_for() {
     read(&mut client, "files://f/none").await;
     client.request("tools/call", call("drop_tables")).await;
     client.request("no/such", json!({})).await;
-    wait_until("six requests are there", || collector.spans().iter().filter(|span| span.is_server).count() >= 6).await;
+    wait_until("seven requests are there", || collector.spans().iter().filter(|span| span.is_server).count() >= 7)
+        .await;
     let spans = collector.spans();
     let failed = spans.iter().find(|span| span.is_server && span.is_error).unwrap();
     assert_eq!((failed.name.as_str(), failed.attribute("error.type")), ("resources/read", &json!("not-found")));
@@ -148,7 +150,7 @@ async fn the_parent_is_the_span_of_the_message_else_of_its_http_request_and_the_
     read_with(&mut client, Some(&message), Some(&http)).await;
     read_with(&mut client, None, Some(&http)).await;
     read_with(&mut client, Some("nonsense"), None).await;
-    let requests = || collector.spans().into_iter().filter(|span| span.is_server).collect::<Vec<_>>();
+    let requests = || collector.spans().into_iter().filter(|span| span.name == "resources/read").collect::<Vec<_>>();
     wait_until("all three are there", || requests().len() >= 3).await;
     let mut found: Vec<_> = requests().into_iter().map(|span| (span.trace, span.parent, span.links)).collect();
     found.sort();
@@ -198,10 +200,12 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
     let grant: Table =
         [("origin".to_owned(), told.origin().into()), ("trace".to_owned(), true.into())].into_iter().collect();
     let web = Plugin::new("web", &fixture("fetch"), "fetch://web/").limit("deadline", "60s");
+    let shop = Plugin::database("shop", format!("sqlite://{}", file.display()));
+    let saved: Table = toml::from_str(&format!("all = {{ sql = {SAVED:?} }}")).unwrap();
     let token = format!("headers = {{ authorization = {{ file = {:?} }} }}\n{ALL}", folder.path().join("token"));
     let config = ConfigFile::new()
         .plugin(web.http(grant.into()).origin(&other.origin()))
-        .plugin(Plugin::database("shop", format!("sqlite://{}", file.display())))
+        .plugin(shop.config("queries", saved).config("free-sql", true))
         .allow_all()
         .append(&collector.section(&token))
         .write();
@@ -220,12 +224,16 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
     let second = read(&mut client, &next).await;
     let text = second["result"]["contents"][0]["text"].as_str().unwrap();
     assert!(text.contains("hunter2-b") && !text.contains("hunter2-a"), "{second}");
+    for uri in ["db://shop/query/all", "db://shop/sql?q=SELECT%20%27hunter2-of-a-client%27"] {
+        let answer = read(&mut client, uri).await;
+        assert!(answer["result"].is_object(), "{answer}");
+    }
     let is_complete = || {
         let spans = collector.spans();
         spans.iter().filter(|span| span.name == "http").count() >= 2 && spans.iter().any(|span| span.name == "sql")
     };
     wait_until("both exchanges and a statement are there", is_complete).await;
-    wait_until("all requests are there", || collector.spans().iter().filter(|span| span.is_server).count() >= 4).await;
+    wait_until("all requests are there", || collector.spans().iter().filter(|span| span.is_server).count() >= 7).await;
     let spans = collector.spans();
     let exchange =
         |origin: &MockOrigin| spans.iter().find(|span| *span.attribute("server.port") == json!(origin.port())).unwrap();
@@ -238,11 +246,14 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
     let parent = spans.iter().find(|span| span.id == exchange.parent).unwrap();
     assert_eq!(parent.name, "guest");
     let statements: Vec<_> = spans.iter().filter(|span| span.name == "sql").collect();
-    assert!(statements.iter().any(|span| {
-        span.attribute("db.query.text").as_str().is_some_and(|sql| sql.contains("customers"))
-            && span.attribute("db.system.name") == "sqlite"
-            && span.attribute("db.namespace") == "shop"
-    }));
+    assert!(
+        statements
+            .iter()
+            .all(|span| { span.attribute("db.system.name") == "sqlite" && span.attribute("db.namespace") == "shop" })
+    );
+    // The text is that of the config, and no other: a client writes statements, too.
+    let texts: Vec<_> = statements.iter().map(|span| span.attribute("db.query.text")).collect();
+    assert!(texts.iter().any(|text| *text == SAVED) && texts.iter().all(|text| *text == SAVED || text.is_null()));
     for span in &spans {
         for (name, value) in &span.attributes {
             let may_hold_it = name == "mcp.resource.uri";
@@ -257,6 +268,40 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
 }
 
 #[tokio::test]
+async fn initialize_and_requests_that_are_rejected_are_spans() {
+    let (collector, folder) = (Collector::start().await, folder());
+    let server = HttpServer::start(&notes(&folder, &collector, ALL)).await;
+    let mut client = server.raw_client(REVISION).await;
+    let post = async |session: &str, body: String| {
+        let request = reqwest::Client::new().post(server.url()).header("Mcp-Session-Id", session);
+        let request = request.header(ACCEPT, "application/json, text/event-stream").body(body);
+        let request =
+            request.header("Content-Type", "application/json").header("traceparent", traceparent(TRACE, "01"));
+        request.send().await.unwrap();
+    };
+    let id = client.session_id().unwrap().to_owned();
+    post(&id, "no message".to_owned()).await;
+    post("0123", json!({ "jsonrpc": "2.0", "id": 8, "method": "resources/list" }).to_string()).await;
+    client.request("initialize", json!({})).await;
+    let spans = || collector.spans().into_iter().filter(|span| span.is_server).collect::<Vec<_>>();
+    wait_until("the requests are there", || spans().len() >= 4).await;
+    let spans = spans();
+    let with = |name: &str, error: Value| {
+        let found = spans.iter().find(|span| span.name == name && *span.attribute("error.type") == error);
+        found.unwrap_or_else(|| panic!("{name} {error}: {spans:#?}"))
+    };
+    let opened = with("initialize", Value::Null);
+    assert_eq!(opened.attribute("mcp.protocol.version"), "2025-11-25");
+    assert!(opened.attribute("mcp.session.id").as_str().is_some_and(|hash| hash.len() == 16), "{opened:#?}");
+    assert!(with("initialize", json!("invalid-request")).is_error);
+    let unparsed = with("_OTHER", json!("parse-error"));
+    assert_eq!((unparsed.trace.as_str(), unparsed.attribute("mcp.protocol.version")), (TRACE, &Value::Null));
+    let unknown = with("resources/list", json!("invalid-request"));
+    assert_eq!((unknown.trace.as_str(), unknown.attribute("jsonrpc.request.id")), (TRACE, &json!("8")));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn stdio_is_traced_and_spans_that_wait_are_sent_at_the_end() {
     let (collector, folder) = (Collector::start().await, folder());
     let mut wire = RawStdio::start(&notes(&folder, &collector, ALL), REVISION).await;
@@ -267,6 +312,7 @@ async fn stdio_is_traced_and_spans_that_wait_are_sent_at_the_end() {
     let request = spans.iter().find(|span| span.name == "resources/read").unwrap_or_else(|| panic!("{spans:#?}"));
     assert_eq!((request.trace.as_str(), request.parent.as_str()), (TRACE, SPAN));
     assert_eq!(request.attribute("network.transport"), "pipe");
+    assert!(spans.iter().any(|span| span.name == "initialize" && !span.is_error), "{spans:#?}");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ mod views;
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -31,10 +31,10 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::AdminError;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::timeout;
 
-use self::types::{ErrorAnswer, MAX_PAGE, Status, SubscriptionsView};
+use self::types::{ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
 use self::views::PageRequest;
 use super::connections::ConnectionSlot;
 use super::{AdminServer, Connection};
@@ -257,8 +257,30 @@ fn decoded(segment: &str) -> Result<String, Refusal> {
     decoded.map(|text| text.into_owned()).map_err(|_| Refusal::bad_request("the path is not UTF-8"))
 }
 
-/// Reads the body of a request; none if it is empty.
-async fn read_body<T: DeserializeOwned>(request: Request) -> Result<Option<T>, Refusal> {
+/// Reads the body of a request: an object with the keys of that type.
+async fn read_body<T: RequestBody>(request: Request) -> Result<T, Refusal> {
+    let keys = || format!("send a JSON object with {}", join_quoted(T::KEYS));
+    let refuse = |error: String| Refusal::new(StatusCode::BAD_REQUEST, error, Some(&keys()));
+    let body = receive_body(request).await?;
+    if body.is_empty() {
+        return Err(refuse("the request has no body".to_owned()));
+    }
+    // A list would be read as the values of the keys in their order.
+    match serde_json::from_slice::<Value>(&body) {
+        Ok(Value::Object(_)) => {}
+        Ok(_) => return Err(refuse("the body is not a JSON object".to_owned())),
+        Err(error) => return Err(refuse(format!("the body is not JSON: {error}"))),
+    }
+    serde_json::from_slice(&body).map_err(|error| refuse(format!("the body is not what this path takes: {error}")))
+}
+
+/// The names in backticks, separated by commas.
+fn join_quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Receives the body of a request.
+async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
     let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
         kind.trim().eq_ignore_ascii_case("application/json")
@@ -272,15 +294,11 @@ async fn read_body<T: DeserializeOwned>(request: Request) -> Result<Option<T>, R
         None => Refusal::bad_request("the body is not complete"),
     })?;
     let body = body.to_bytes();
-    if body.is_empty() {
-        return Ok(None);
-    }
-    if !is_json {
+    if !body.is_empty() && !is_json {
         let help = "send `Content-Type: application/json`";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", Some(help)));
     }
-    let parsed = serde_json::from_slice(&body);
-    parsed.map(Some).map_err(|error| Refusal::bad_request(format!("the body is not what this path takes: {error}")))
+    Ok(body)
 }
 
 fn ok(answer: &impl Serialize) -> Response {

@@ -19,15 +19,15 @@ use mcp_host_config::Config;
 use mcp_host_config::http::{CertificateName, ClientAuthority};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::claims::is_name;
+use crate::http::handshake_signatures::verify_handshake_signatures;
 
 /// The certificate of a connection, with those that lead to its authority.
 pub(in crate::http) struct ClientCertificate {
@@ -233,27 +233,7 @@ impl ClientCertVerifier for ClientCertificateVerifier {
         Err(last_error)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    verify_handshake_signatures!(self, self.provider.signature_verification_algorithms);
 }
 
 impl fmt::Debug for ClientCertificateVerifier {

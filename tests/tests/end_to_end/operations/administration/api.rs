@@ -13,11 +13,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
 
-const SESSIONS: Revision = Revision::V_2025_11_25;
+pub(super) const SESSIONS: Revision = Revision::V_2025_11_25;
 
 impl Administered {
     /// The status and the answer of a request with the token, and with that body.
-    async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(super) async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let body = body.map(Value::to_string).unwrap_or_default();
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         self.raw(method, path, &format!("{headers}Authorization: Bearer {TOKEN}\r\n"), &body).await
@@ -44,7 +44,7 @@ fn assert_valid(schema: &Validator, member: &str, value: &Value) {
     assert!(errors.is_empty(), "{member}: {errors:#?}\n{value:#}");
 }
 
-fn audited(config: &WrittenConfig) -> Vec<Value> {
+pub(super) fn audited(config: &WrittenConfig) -> Vec<Value> {
     let text = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["operation"].as_str().is_some_and(|name| name.starts_with("admin-"))).collect()
@@ -272,7 +272,7 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
     assert_valid(&schema, "POST /api/v1/log", &json!({ "request": request, "answer": answer }));
     admin.server.uninitialized(REVISION).request("resources/list", json!({})).await;
     admin.server.log_line("mcp_host::access").await;
-    let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": null }))).await;
+    let (_, answer) = admin.api("POST", "log", Some(&json!({ "restore": true }))).await;
     assert_eq!((&answer["until"], &answer["by"]), (&Value::Null, &Value::Null), "{answer}");
     let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": "trace", "seconds": 1 }))).await;
     assert_eq!(answer["filter"], "trace");
@@ -284,7 +284,7 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
     config.replace_text(&format!("{text}\n[log]\nfilter = \"warn\"\n"));
     admin.server.log_line(" reloaded ").await;
     assert_eq!(admin.api("GET", "status", None).await.1["log"]["filter"], "debug");
-    let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": null }))).await;
+    let (_, answer) = admin.api("POST", "log", Some(&json!({ "restore": true }))).await;
     assert_eq!(answer["filter"], "warn", "{answer}");
     admin.server.end().await;
 }
@@ -318,6 +318,22 @@ async fn the_commands_find_the_listener_in_the_config() {
         "{probe:?}"
     );
     assert_eq!(command(&["admin", "enable", "a"]).await.success().text(), "a  ready\n");
+    let wide = command(&["status", "--wide"]).await.success().text();
+    assert!(wide.contains("sample://a/"), "{wide}");
+    assert!(!command(&["status"]).await.success().text().contains("sample://a/"));
+    let one = command(&["status", "a"]).await.success().text();
+    assert!(one.starts_with("plugin     a\nstate      ready\nmount      sample://a/\n"), "{one}");
+    assert!(one.contains("\nlimits     memory ") && one.contains("\nfaults     none\n"), "{one}");
+    assert_eq!(command(&["status", "a", "--json"]).await.success().json()["status"]["name"], "a");
+    assert!(command(&["status", "absent"]).await.stderr.contains("the config has no plugin `absent`"));
+    let sessions = command(&["admin", "sessions"]).await.success().text();
+    assert!(sessions.contains("  local  2025-11-25  "), "{sessions}");
+    let listed = command(&["admin", "sessions", "--json"]).await.success().json();
+    assert_eq!((&listed["total"], &listed["items"][0]["principal"]), (&json!(1), &json!("local")));
+    let listed = command(&["admin", "subscriptions", "--json"]).await.success().json();
+    assert_eq!(listed["resources"]["items"], json!([]));
+    let cache = command(&["admin", "cache", "--limit", "1"]).await.success().text();
+    assert!(cache.starts_with("a  ") && cache.contains("\nall        "), "{cache}");
     assert_eq!(command(&["admin", "reset", "a"]).await.success().text(), "a  ready\n");
     let absent = command(&["admin", "reset", "absent"]).await;
     assert!(absent.code() == 1 && absent.stderr.contains("the config has no plugin `absent`"), "{}", absent.stderr);

@@ -8,15 +8,16 @@ use axum::response::Response;
 use mcp_host_config::{ANONYMOUS, LOCAL, Operation};
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::AdminAction;
-use serde::de::IgnoredAny;
+use mcp_resource_host::host::{AdminAction, AdminSubject};
 use tokio::time::timeout;
 
-use super::types::{ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
-use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, views};
+use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
+use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
 /// The time after which the answer to a reload says that it goes on.
 const RELOAD_WAIT: Duration = Duration::from_secs(50);
+/// What is answered after a panic.
+const PANICKED: &str = "internal error; the server's log says more";
 /// The time for which the answer to `enable` waits for the plugin.
 const ENABLE_WAIT: Duration = Duration::from_secs(5);
 
@@ -30,16 +31,17 @@ impl AdminServer {
     ) -> Result<Response, Refusal> {
         match *segments {
             ["reload"] => {
-                no_body(request).await?;
+                receive_body(request).await?;
                 self.reload(administrator).await
             }
-            ["explain"] => self.explain(body(request).await?, administrator).await,
-            ["log"] => self.set_log(body(request).await?, administrator).await,
+            ["explain"] => self.explain(read_body(request).await?, administrator).await,
+            ["log"] => self.set_log(read_body(request).await?, administrator).await,
             ["plugins", name, action] => {
-                no_body(request).await?;
+                // Whatever is there is ignored.
+                receive_body(request).await?;
                 let name = decoded(name)?;
                 match action {
-                    "disable" => self.host.disable_plugin(administrator, &name).await?,
+                    "disable" => self.disable(administrator, &name).await?,
                     "enable" => {
                         self.host.enable_plugin(administrator, &name)?;
                         // One that compiles for longer is shown as loading.
@@ -53,6 +55,15 @@ impl AdminServer {
         }
     }
 
+    /// Disables a plugin in a task of its own: an administrator who disconnects does not leave it half done.
+    async fn disable(&self, administrator: &Principal, name: &str) -> Result<(), Refusal> {
+        let (host, administrator, name) = (self.host.clone(), administrator.clone(), name.to_owned());
+        let disabling = tokio::spawn(async move { host.disable_plugin(&administrator, &name).await });
+        // It panicked, which has been logged.
+        let panicked = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, PANICKED, None);
+        Ok(disabling.await.map_err(panicked)??)
+    }
+
     async fn reload(&self, administrator: &Principal) -> Result<Response, Refusal> {
         let Some(trigger) = &self.reload else {
             let help = "restart it without `--no-reload`";
@@ -64,12 +75,12 @@ impl AdminServer {
             let reloading = async {
                 trigger.reload_and_wait().await.unwrap_or_else(|| Err("the server is shutting down".to_owned()))
             };
-            host.administer(&administrator, AdminAction::Reload, "", reloading, |_| "failed").await
+            host.administer(&administrator, AdminAction::Reload, AdminSubject::Nothing, reloading, |_| "failed").await
         });
         let outcome = match timeout(RELOAD_WAIT, reloading).await {
             Ok(Ok(outcome)) => Some(outcome?),
             // It panicked, which has been logged.
-            Ok(Err(_)) => Some(Err("internal error; the server's log says more".to_owned())),
+            Ok(Err(_)) => Some(Err(PANICKED.to_owned())),
             Err(_) => None,
         };
         match outcome {
@@ -102,7 +113,8 @@ impl AdminServer {
         };
         let asked = asked.with_groups(groups.iter().map(String::as_str));
         let explaining = async { self.host.explain(&asked, operation, &uri) };
-        let outcome = self.host.administer(administrator, AdminAction::Explain, &uri, explaining, Error::kind).await?;
+        let about = AdminSubject::Decision { uri: &uri, principal: asked.name(), operation };
+        let outcome = self.host.administer(administrator, AdminAction::Explain, about, explaining, Error::kind).await?;
         match outcome {
             Ok(found) => Ok(ok(&views::explanation(found, &principal, &name))),
             Err(error @ Error::NotFound { .. }) => {
@@ -117,37 +129,38 @@ impl AdminServer {
         let Some(log) = &self.log else {
             return Err(Refusal::new(StatusCode::CONFLICT, "the program has another log", None));
         };
-        let LogRequest { filter, seconds } = request;
-        if !(1..=MAX_LOG_SECONDS).contains(&seconds) {
-            return Err(Refusal::bad_request(format!(
-                "`seconds` is not a number from 1 to {MAX_LOG_SECONDS}: {seconds}"
-            )));
+        let refuse = |error: String| {
+            let help = "send `{ \"filter\": \"debug\", \"seconds\": 600 }`, or `{ \"restore\": true }`";
+            Err(Refusal::new(StatusCode::BAD_REQUEST, error, Some(help)))
+        };
+        let (filter, seconds) = match request {
+            LogRequest { filter: Some(filter), seconds, restore: false } => {
+                (Some(filter), Some(seconds.unwrap_or(DEFAULT_LOG_SECONDS)))
+            }
+            LogRequest { filter: None, seconds: None, restore: true } => (None, None),
+            LogRequest { filter: None, restore: false, .. } => {
+                return refuse("the request has no `filter`, and no `restore`".to_owned());
+            }
+            _ => return refuse("`restore` goes with neither `filter` nor `seconds`".to_owned()),
+        };
+        if let Some(seconds) = seconds.filter(|seconds| !(1..=MAX_LOG_SECONDS).contains(seconds)) {
+            return refuse(format!("`seconds` is not a number from 1 to {MAX_LOG_SECONDS}: {seconds}"));
         }
+        let about = AdminSubject::Log { filter: filter.as_deref(), seconds };
         let setting = async {
-            match filter {
-                Some(filter) => log.set(filter, Duration::from_secs(seconds), administrator.name()),
-                None => {
+            match (&filter, seconds) {
+                (Some(filter), Some(seconds)) => {
+                    log.set(filter.clone(), Duration::from_secs(seconds), administrator.name())
+                }
+                _ => {
                     log.restore();
                     Ok(())
                 }
             }
         };
-        let outcome = self.host.administer(administrator, AdminAction::Log, "", setting, |_| "invalid request").await?;
+        let outcome =
+            self.host.administer(administrator, AdminAction::Log, about, setting, |_| "invalid request").await?;
         outcome.map_err(Refusal::bad_request)?;
         Ok(ok(&views::log(Some(log))))
     }
-}
-
-/// Reads the body of a request that needs one.
-async fn body<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Refusal> {
-    let missing = || {
-        let help = "send a JSON object; `mcp-host schema admin` prints its schema";
-        Refusal::new(StatusCode::BAD_REQUEST, "the request has no body", Some(help))
-    };
-    read_body(request).await?.ok_or_else(missing)
-}
-
-/// Reads the body of a request that needs none: whatever JSON is there is ignored.
-async fn no_body(request: Request) -> Result<(), Refusal> {
-    read_body::<IgnoredAny>(request).await.map(drop)
 }

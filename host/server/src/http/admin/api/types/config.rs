@@ -1,0 +1,154 @@
+//! The config that is served, without secrets.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Page, api_types};
+
+api_types! {
+    /// The config of a plugin. Values of variables, credentials and the table `config` are not part of it.
+    struct PluginConfig {
+        /// Its name.
+        pub name: String,
+        /// Its title.
+        pub title: Option<String>,
+        /// Its component.
+        pub component: String,
+        /// The URI prefix that it owns.
+        pub mount: String,
+        /// Whether the server is not ready without it.
+        pub required: bool,
+        /// Whether its responses may be cached.
+        pub response_cache: bool,
+        /// The interval of polls for changes.
+        pub watch_interval_ms: u64,
+        /// The keys of its table `config`.
+        pub config_keys: Vec<String>,
+        /// Its grants.
+        pub grants: GrantsView,
+        /// Its limits.
+        pub limits: LimitsView,
+    }
+
+    /// The grants of a plugin.
+    struct GrantsView {
+        /// The directories.
+        pub dirs: Vec<DirView>,
+        /// The names of variables.
+        pub env: Vec<String>,
+        /// The HTTP origins.
+        pub http: Vec<String>,
+        /// The names of key-value buckets.
+        pub keyvalue: Vec<String>,
+        /// The names of databases.
+        pub sql: Vec<String>,
+    }
+
+    /// A directory.
+    struct DirView {
+        /// Its path on the machine.
+        pub host: String,
+        /// Its path in the guest.
+        pub guest: String,
+        /// Whether the plugin may write.
+        pub writable: bool,
+    }
+
+    /// The limits of a plugin.
+    struct LimitsView {
+        /// `memory`.
+        pub memory: u64,
+        /// `cpu`.
+        pub cpu_ms: u64,
+        /// `deadline`.
+        pub deadline_ms: u64,
+        /// `concurrency`.
+        pub concurrency: usize,
+        /// `queue`.
+        pub queue: usize,
+        /// `queue-timeout`.
+        pub queue_timeout_ms: u64,
+        /// `rate`, as the config writes it.
+        pub rate: String,
+        /// `response-size`.
+        pub response_size: u64,
+        /// `response-items`.
+        pub response_items: usize,
+    }
+
+    /// The config that is served. It has no secrets, and no values that may be some.
+    struct ConfigView {
+        /// The number of its generation.
+        pub generation: u64,
+        /// The file.
+        pub file: Option<String>,
+        /// `server`.
+        pub server: ServerView,
+        /// The address of the administration listener.
+        pub admin: Option<String>,
+        /// Where the audit log is written: a file, or `stderr`.
+        pub audit: Option<String>,
+        /// The plugins, by name.
+        pub plugins: Page<PluginConfig>,
+        /// The names of the principals with tokens.
+        pub principals: Page<String>,
+        /// The issuers of access tokens.
+        pub issuers: Page<IssuerView>,
+        /// The groups.
+        pub groups: Page<GroupView>,
+        /// The access rules, in order.
+        pub rules: Page<RuleView>,
+    }
+
+    /// The settings of the server.
+    struct ServerView {
+        /// `name`.
+        pub name: String,
+        /// `http`: the address; null over stdio.
+        pub http: Option<String>,
+        /// Whether clients are served over TLS.
+        pub tls: bool,
+        /// `page-size`.
+        pub page_size: usize,
+        /// `response-cache`.
+        pub response_cache: u64,
+        /// `confine`.
+        pub confine: bool,
+        /// `drain-delay`.
+        pub drain_delay_ms: u64,
+    }
+
+    /// An issuer of access tokens.
+    struct IssuerView {
+        /// Its name.
+        pub name: String,
+        /// Its URL.
+        pub issuer: String,
+    }
+
+    /// A group of principals.
+    struct GroupView {
+        /// Its name.
+        pub name: String,
+        /// The principals.
+        pub principals: Vec<String>,
+        /// The groups of issuers.
+        pub groups: Vec<String>,
+    }
+
+    /// An access rule.
+    struct RuleView {
+        /// Its line in the file.
+        pub line: Option<usize>,
+        /// The principals that it is about.
+        pub principals: Vec<String>,
+        /// The groups that it is about.
+        pub groups: Vec<String>,
+        /// The operations that it is about.
+        pub operations: Vec<String>,
+        /// The globs that it allows.
+        pub allow: Vec<String>,
+        /// The globs that it denies.
+        pub deny: Vec<String>,
+    }
+}
