@@ -11,6 +11,7 @@
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
+//! | `browser` | the browser of `serve --open` |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
@@ -21,6 +22,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 mod admin;
+mod browser;
 mod check;
 mod color;
 mod completions;
@@ -141,7 +143,10 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let manager = match &mut command {
-        Command::Serve(args) => args.service_manager(),
+        Command::Serve(args) => {
+            args.prepare();
+            args.service_manager()
+        }
         _ => Ok(ServiceManager::default()),
     };
     // Only `serve` needs the config so early: it is confined to what that names.

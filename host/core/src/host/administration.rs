@@ -28,6 +28,8 @@ pub enum AdminAction {
     Reload,
     /// Explains an access decision.
     Explain,
+    /// Makes a request as another principal.
+    View,
     /// Changes the filter of the log.
     Log,
     /// Disables a plugin.
@@ -65,6 +67,7 @@ impl AdminAction {
         match self {
             Self::Reload => "admin-reload",
             Self::Explain => "admin-explain",
+            Self::View => "admin-view",
             Self::Log => "admin-log",
             Self::Disable => "admin-disable",
             Self::Enable => "admin-enable",

@@ -1,6 +1,7 @@
 //! The administration listener: liveness and readiness, for whom they give reasons, and when they change.
 
 mod api;
+mod console;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -5,15 +5,16 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use mcp_host_config::{ANONYMOUS, LOCAL, Operation};
+use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::AdminAction;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
+use super::browse::named_principal;
 use super::types::{ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
-use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, views};
+use super::{AdminServer, Refusal, body, decoded, json, no_plugin, ok, read_body, views};
 
 /// The time after which the answer to a reload says that it goes on.
 const RELOAD_WAIT: Duration = Duration::from_secs(50);
@@ -94,13 +95,7 @@ impl AdminServer {
             let names = Operation::ALL.map(Operation::name).join(", ");
             return Err(Refusal::bad_request(format!("`{name}` is not an operation; write one of {names}")));
         };
-        let asked = match principal.as_str() {
-            LOCAL => Principal::LOCAL,
-            ANONYMOUS => Principal::ANONYMOUS,
-            name if self.host.config().has_principal(name) => Principal::new(name),
-            name => return Err(Refusal::bad_request(format!("the config has no principal `{name}`"))),
-        };
-        let asked = asked.with_groups(groups.iter().map(String::as_str));
+        let asked = named_principal(&self.host.config(), &principal, &groups)?;
         let explaining = async { self.host.explain(&asked, operation, &uri) };
         let outcome = self.host.administer(administrator, AdminAction::Explain, &uri, explaining, Error::kind).await?;
         match outcome {
@@ -136,15 +131,6 @@ impl AdminServer {
         outcome.map_err(Refusal::bad_request)?;
         Ok(ok(&views::log(Some(log))))
     }
-}
-
-/// Reads the body of a request that needs one.
-async fn body<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Refusal> {
-    let missing = || {
-        let help = "send a JSON object; `mcp-host schema admin` prints its schema";
-        Refusal::new(StatusCode::BAD_REQUEST, "the request has no body", Some(help))
-    };
-    read_body(request).await?.ok_or_else(missing)
 }
 
 /// Reads the body of a request that needs none: whatever JSON is there is ignored.
