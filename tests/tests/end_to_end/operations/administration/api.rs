@@ -17,7 +17,7 @@ const SESSIONS: Revision = Revision::V_2025_11_25;
 
 impl Administered {
     /// The status and the answer of a request with the token, and with that body.
-    async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(super) async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let body = body.map(Value::to_string).unwrap_or_default();
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         self.raw(method, path, &format!("{headers}Authorization: Bearer {TOKEN}\r\n"), &body).await
@@ -32,19 +32,19 @@ impl Administered {
 }
 
 /// The schema that the program prints.
-async fn schema() -> Validator {
+pub(super) async fn schema() -> Validator {
     let schema = run(["schema", "admin", "--config", "absent.toml"]).await.success().json();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     jsonschema::validator_for(&schema).unwrap()
 }
 
-fn assert_valid(schema: &Validator, member: &str, value: &Value) {
+pub(super) fn assert_valid(schema: &Validator, member: &str, value: &Value) {
     let document = json!({ member: value });
     let errors: Vec<_> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{member}: {errors:#?}\n{value:#}");
 }
 
-fn audited(config: &WrittenConfig) -> Vec<Value> {
+pub(super) fn audited(config: &WrittenConfig) -> Vec<Value> {
     let text = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["operation"].as_str().is_some_and(|name| name.starts_with("admin-"))).collect()

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::api::{assert_valid, audited, schema};
 use super::{Administered, TOKEN, broken, request, with_token};
 
 const ALICE_TOKEN: &str = "token-of-alice";
@@ -152,6 +153,67 @@ async fn open_prints_an_address_that_logs_in_once_although_the_config_has_no_adm
     let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
     browse("code", &address).await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn an_administrator_browses_as_a_principal_and_each_view_has_a_line_of_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Folder::with_files([("plan.md", "# The plan\n\nA breaker.\n"), ("secret.txt", "hidden words\n")]);
+    let config = ConfigFile::new()
+        .plugin(Plugin::files("files", files.path()).searched())
+        .rule(Rule::for_principal("local").allow(["**"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
+        .audit("file", "audit.jsonl")
+        .append(&with_token(folder.path()))
+        .write();
+    let admin = Administered::start(&config).await;
+    while !admin.is_indexed().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let schema = schema().await;
+    let uri = "files://files/secret.txt";
+    let anonymous = json!({ "principal": "anonymous", "groups": [] });
+    let template = "files://files/{+path}";
+    let requests = [
+        ("list", json!({}), json!({ "as": anonymous, "limit": 1000 })),
+        ("read", json!({ "uri": "files://files/plan.md" }), json!({ "as": anonymous, "uri": "files://files/plan.md" })),
+        ("templates", json!({}), json!({ "as": anonymous })),
+        (
+            "complete",
+            json!({ "template": template, "variable": "path", "value": "sec" }),
+            json!({ "as": anonymous, "template": template, "variable": "path", "value": "sec" }),
+        ),
+        ("search", json!({ "query": "words breaker" }), json!({ "as": anonymous, "query": "words breaker" })),
+        ("context", json!({ "budget": 500 }), json!({ "as": anonymous, "query": "words breaker", "budget": 500 })),
+    ];
+    for (what, of_local, of_anonymous) in requests {
+        let path = format!("browse/{what}");
+        for (request, sees) in [(of_local, true), (of_anonymous, false)] {
+            let (status, answer) = admin.api("POST", &path, Some(&request)).await;
+            assert_eq!(status, 200, "{what}: {answer}");
+            assert_valid(&schema, &format!("POST /api/v1/{path}"), &json!({ "request": request, "answer": answer }));
+            if !["read", "templates"].contains(&what) {
+                assert_eq!(answer.to_string().contains("secret.txt"), sees, "{what}: {answer}");
+            }
+        }
+    }
+    let (status, answer) = admin.api("POST", "browse/read", Some(&json!({ "as": anonymous, "uri": uri }))).await;
+    assert_eq!((status, answer["error"].as_str()), (404, Some(format!("there is no resource {uri}").as_str())));
+    let nobody = json!({ "as": { "principal": "nobody", "groups": [] } });
+    assert_eq!(admin.api("POST", "browse/list", Some(&nobody)).await.0, 400);
+    assert_eq!(admin.api("POST", "browse/nothing", Some(&json!({}))).await.0, 404);
+    admin.server.end().await;
+
+    let views = audited(&config);
+    assert!(views.iter().all(|line| line["principal"] == "admin/token" && line["operation"] == "admin-view"));
+    let outcomes: Vec<_> = views.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, [["ok"; 12].as_slice(), &["not found"]].concat());
+    let lines = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_denied = |line: &Value| line["uri"] == uri && line["principal"] == "anonymous";
+    let denied: Vec<_> = lines.filter(is_denied).collect();
+    assert_eq!(denied.len(), 1, "{denied:?}");
+    assert_eq!((&denied[0]["decision"], &denied[0]["request_id"]), (&json!("deny"), &json!("admin/token")));
 }
 
 /// What a client sees is what its principal may see, and not the server.
