@@ -1,4 +1,4 @@
-//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for one.
+//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for two.
 //!
 //! | package | used by the tests of |
 //! |---|---|
@@ -6,6 +6,7 @@
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
 //! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
 //! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
+//! | `chromium`, installed: it needs many libraries | the console |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
@@ -32,10 +33,16 @@ const PACKAGES: [&str; 9] = [
 /// Where Debian has the programs of PostgreSQL, by version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// Unpacks them, unless they are there, and installs PostgreSQL, unless it is.
+/// Where Debian has the browser.
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// Unpacks them, unless they are there, and installs PostgreSQL and Chromium, unless they are.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !Path::new(POSTGRESQL).is_dir() {
         apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
+    }
+    if !Path::new(CHROMIUM).is_file() {
+        apt::install(&["chromium"], "the browser for the tests of the console", progress)?;
     }
     unpack_into(&workspace.target().join("debian"), &PACKAGES, "packages of Debian for the tests", progress)
 }

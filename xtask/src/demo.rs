@@ -63,6 +63,9 @@ impl Demo {
 
         let mut serve = Command::new(&programs.host);
         serve.args(["serve", "--config", CONFIG, "--http", &self.address(progress)?]);
+        if !self.once {
+            serve.arg("--open");
+        }
         serve.current_dir(workspace.root());
         progress.print(&format!("\n$ {} {}", workspace.display(&programs.host), arguments(&serve)));
         let mut host = Host::start(serve)?;

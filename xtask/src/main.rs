@@ -10,6 +10,7 @@ mod bindings;
 mod build_times;
 mod cargo;
 mod clients;
+mod console;
 mod debian;
 mod demo;
 mod dist;
@@ -91,6 +92,8 @@ enum Task {
     SearchQuality(SearchQuality),
     /// Generate the committed bindings of the C and Go SDKs, after a change of wit/
     Bindings,
+    /// Build the committed files of the console, after a change of its sources
+    Console,
     /// Install the official clients and tools that the tests use, into target/clients
     Clients,
     /// Unpack the packages of Debian that the tests use, into target/debian
@@ -129,6 +132,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Soak(task) => task.run(&workspace, progress),
         Task::SearchQuality(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),
+        Task::Console => console::generate(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),

@@ -14,7 +14,7 @@ use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::test_times::TestTimes;
 use crate::workspace::Workspace;
-use crate::{bindings, cargo, clients, debian, languages};
+use crate::{bindings, cargo, clients, console, debian, languages};
 
 /// What [`set_up`] does beside other work.
 type SetUp<'scope> = ScopedJoinHandle<'scope, Result<()>>;
@@ -98,6 +98,7 @@ impl Test {
 /// Installs and builds what the host's tests use and cargo does not build: downloads, and programs that use one core.
 fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
     clients::install(workspace, progress)?;
+    console::check(workspace, progress)?;
     debian::install(workspace, progress)?;
     languages::build_without_host(workspace, progress)
 }

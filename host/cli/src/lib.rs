@@ -12,6 +12,7 @@
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `served_paths` | the plugins for files and directories that the command line names |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
+//! | `browser` | the browser of `serve --open` |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
@@ -22,6 +23,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 mod admin;
+mod browser;
 mod check;
 mod color;
 mod completions;
@@ -156,7 +158,10 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         command.unwrap_or_else(|| clap::Error::raw(ErrorKind::ArgumentConflict, conflict)).exit();
     }
     let manager = match &mut command {
-        Command::Serve(args) => args.service_manager(),
+        Command::Serve(args) => {
+            args.prepare();
+            args.service_manager()
+        }
         _ => Ok(ServiceManager::default()),
     };
     // Only `serve` needs the config so early: it is confined to what that names.

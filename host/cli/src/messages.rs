@@ -89,6 +89,11 @@ impl Messages {
         self.print_line(&escape::line(&format!("administration at {url}")));
     }
 
+    /// Prints the address of the console, which logs in once.
+    pub(super) fn console(&self, url: &str) {
+        self.print_line(&escape::line(&format!("console at {url} (logs in once, within 60 s)")));
+    }
+
     /// Writes escaped text and a line feed.
     pub(super) fn print_line(&self, text: &str) {
         self.stderr.write(format!("{text}\n").into_bytes());

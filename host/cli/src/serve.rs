@@ -5,6 +5,7 @@
 mod paths;
 
 use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use mcp_host_base::log_target;
 use mcp_host_config::Config;
-use mcp_host_config::admin::AdminAddress;
+use mcp_host_config::admin::{Admin, AdminAddress};
 use mcp_host_config::http::HttpAddress;
 use mcp_host_engine::confinement::Confinement;
 use mcp_host_engine::plugin::LoadError;
-use mcp_host_server::{self as server, AdminControls, AdminListener};
+use mcp_host_server::{self as server, AdminControls, AdminListener, LoginCodes};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use mcp_resource_host::response_cache::CacheCounts;
@@ -26,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::paths::PathArgs;
 pub(super) use self::paths::PathServer;
+use super::browser::Browser;
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
@@ -36,6 +38,8 @@ use super::signals::{self, Hangup};
 const START_GRACE: Duration = Duration::from_secs(2);
 /// The longest wait at the end for spans to be sent.
 const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Where the administration listener of `--open` listens without `[admin]`.
+const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// The key of the config that names the address.
 pub(super) const ADDRESS_KEY: &str = "server.http";
 
@@ -53,6 +57,7 @@ Examples:
   mcp-host serve                         as the config says
   mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host serve --http 127.0.0.1:0      at a free port, which is printed on standard error
+  mcp-host serve --open                  with the console in a browser
   mcp-host serve --stdio                 over stdio whatever the config says, as desktop clients start it";
 
 /// Serve MCP clients, over stdio or HTTP
@@ -70,9 +75,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
 
+    /// Open the console in a browser, logged in, and print its address; without `[admin]` it is at a free port of loopback
+    #[arg(long)]
+    open: bool,
+
     /// Do not reload on changes; SIGHUP then terminates the server
     #[arg(long)]
     no_reload: bool,
+
+    /// Opens the console; made before this process is confined
+    #[arg(skip)]
+    browser: Browser,
 
     /// The address of the socket that the service manager passed
     #[arg(skip)]
@@ -115,9 +128,16 @@ impl Args {
         Ok(ServedConfig { config, paths })
     }
 
+    /// Prepares what this process cannot do once it is confined.
+    pub(super) fn prepare(&mut self) {
+        if self.open {
+            self.browser = Browser::prepare();
+        }
+    }
+
     /// Serves that config, in a process that is confined.
     pub(super) async fn run(
-        self,
+        mut self,
         config: Result<ServedConfig, CliError>,
         confinement: Confinement,
         manager: ServiceManager,
@@ -153,7 +173,8 @@ impl Args {
         let drain = delay_drain(draining.clone(), shutdown.clone(), host.clone(), manager.notifier.clone());
         let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
         let trigger = ReloadTrigger::default();
-        let controls = AdminControls::new().log(context.log_filter());
+        let login_codes = LoginCodes::default();
+        let controls = AdminControls::new().log(context.log_filter()).login_codes(login_codes.clone());
         let controls = match context.telemetry() {
             Some(telemetry) => controls.metrics(telemetry.counts()),
             None => controls,
@@ -161,6 +182,9 @@ impl Args {
         let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
+            if self.open {
+                self.browser.open_console(&listener, &host, &login_codes, context);
+            }
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
         });
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
@@ -222,6 +246,9 @@ impl Args {
     /// Applies the options of the command line to a config.
     fn apply_overrides(&self, mut config: Config) -> Config {
         config.server.http = self.listen_address(config.server.http);
+        if self.open {
+            config.admin.get_or_insert_with(|| Admin::new(AdminAddress::Tcp(FREE_PORT.into())));
+        }
         config
     }
 
@@ -373,7 +400,15 @@ mod tests {
     fn a_passed_socket_wins_over_the_command_line_this_over_the_config_and_stdio_over_all() {
         let configured = Some(address("127.0.0.1:1"));
         let asked = Some(address("127.0.0.1:2"));
-        let args = |stdio, http, passed| Args { paths: PathArgs::default(), stdio, http, no_reload: false, passed };
+        let args = |stdio, http, passed| Args {
+            paths: PathArgs::default(),
+            stdio,
+            http,
+            open: false,
+            no_reload: false,
+            browser: Browser::default(),
+            passed,
+        };
         assert_eq!(args(false, None, None).listen_address(None), None);
         assert_eq!(args(false, None, None).listen_address(configured), configured);
         assert_eq!(args(false, asked, None).listen_address(configured), asked);

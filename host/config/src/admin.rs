@@ -5,6 +5,7 @@
 //! | `listen` | the address: an IP address with a port, or `unix:` and the path of a socket; required |
 //! | `token` | the bearer token of administrators; required beyond loopback |
 //! | `tls` | HTTPS instead of HTTP, with this certificate; required beyond loopback |
+//! | `users` | whether clients of `/mcp` may log in to the console, and see their own view |
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub struct Admin {
     pub token: Option<AdminToken>,
     /// The certificate for TLS. Without it: plain HTTP.
     pub tls: Option<Tls>,
+    /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see what they may see.
+    pub users: bool,
 }
 
 /// The address of the administration listener.
@@ -51,7 +54,7 @@ pub enum AdminAddress {
 impl Admin {
     /// An administration listener at that address, without a token and TLS.
     pub fn new(listen: AdminAddress) -> Self {
-        Self { listen, token: None, tls: None }
+        Self { listen, token: None, tls: None, users: false }
     }
 }
 
@@ -167,6 +170,9 @@ table! {
         token: Option<AdminToken>,
         /// The certificate for TLS. Without it: plain HTTP.
         tls: Option<Tls>,
+        /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see what they may see. `false` unless
+        /// set.
+        users: bool,
     }
 }
 
@@ -180,7 +186,7 @@ impl FromTable for Admin {
     }
 
     fn from_keys(keys: AdminKeys, table: &Table<'_>) -> Option<Self> {
-        let AdminKeys { listen, token, tls } = keys;
+        let AdminKeys { listen, token, tls, users } = keys;
         match &listen {
             AdminAddress::Tcp(address) if !address.is_loopback() => {
                 // What is there and invalid has been reported.
@@ -210,6 +216,6 @@ impl FromTable for Admin {
         }
         // What is there and could not be read has been reported. Without it this would be another listener.
         let is_whole = table.has("token") == token.is_some() && table.has("tls") == tls.is_some();
-        is_whole.then_some(Self { listen, token, tls })
+        is_whole.then_some(Self { listen, token, tls, users })
     }
 }

@@ -29,6 +29,8 @@ pub enum AdminAction {
     Reload,
     /// Explains an access decision.
     Explain,
+    /// Makes a request as another principal.
+    View,
     /// Changes the filter of the log.
     Log,
     /// Disables a plugin.
@@ -60,6 +62,11 @@ pub enum AdminSubject<'a> {
         /// The operation.
         operation: Operation,
     },
+    /// A request as another principal, which has a line of its own.
+    View {
+        /// The URI, the template or the query.
+        uri: &'a str,
+    },
 }
 
 /// That a plugin is disabled: since when, and by whom.
@@ -89,6 +96,7 @@ impl AdminAction {
         match self {
             Self::Reload => "admin-reload",
             Self::Explain => "admin-explain",
+            Self::View => "admin-view",
             Self::Log => "admin-log",
             Self::Disable => "admin-disable",
             Self::Enable => "admin-enable",
@@ -150,6 +158,7 @@ impl Host {
             AdminSubject::Decision { uri, principal, operation } => {
                 (uri, Some(Subject::explain(principal, operation.name())))
             }
+            AdminSubject::View { uri } => (uri, None),
         };
         let text_len = subject.as_ref().map_or(0, Subject::text_len);
         let mut record = self.begin_record_about(administrator, action, uri, &facts, text_len)?;

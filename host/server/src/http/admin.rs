@@ -7,8 +7,10 @@
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
 //!
-//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. The
-//! probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
+//! With the feature `console`, `/` is a page for browsers (module `console`).
+//!
+//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do, or has
+//! logged in to the console ([`authority`]). The probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
 //! nothing else so.
 //!
 //! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
@@ -18,12 +20,16 @@
 //! and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only bodies of administrators are read.
 
 pub(crate) mod api;
+mod authority;
 pub(crate) mod client;
 mod connections;
+#[cfg(feature = "console")]
+pub(crate) mod console;
 mod listener;
 mod log_filter;
 mod metrics;
 mod traffic;
+mod users;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -33,7 +39,7 @@ use std::time::SystemTime;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::http::{HeaderValue, Method, StatusCode, Version};
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use hyper::server::conn::http1;
@@ -50,13 +56,17 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::authority::Authority;
 use self::connections::{ConnectionSlot, Connections};
+#[cfg(feature = "console")]
+use self::console::{Console, LoginCodes};
 pub use self::listener::AdminListener;
 use self::listener::Stream;
 pub use self::log_filter::LogFilter;
 use self::log_filter::TemporaryFilter;
 use self::metrics::Metrics;
 use self::traffic::Traffic;
+use self::users::Users;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
@@ -74,6 +84,9 @@ pub struct AdminControls {
     pub log: Option<Arc<dyn LogFilter>>,
     /// What else the program counts, for `/metrics`.
     pub metrics: Vec<Arc<dyn Collector>>,
+    /// The codes that are exchanged for a session of the console.
+    #[cfg(feature = "console")]
+    pub login_codes: LoginCodes,
 }
 
 impl AdminControls {
@@ -93,6 +106,13 @@ impl AdminControls {
     #[must_use]
     pub fn log(self, filter: Arc<dyn LogFilter>) -> Self {
         Self { log: Some(filter), ..self }
+    }
+
+    /// Accepts those codes of the program for a session of the console.
+    #[cfg(feature = "console")]
+    #[must_use]
+    pub fn login_codes(self, login_codes: LoginCodes) -> Self {
+        Self { login_codes, ..self }
     }
 
     /// Adds metrics.
@@ -116,12 +136,30 @@ pub async fn serve_admin(
     controls: AdminControls,
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
-    let AdminControls { reload, log, metrics } = controls;
+    let authority = Authority {
+        #[cfg(feature = "console")]
+        console: Console::new(controls.login_codes.clone(), listener.port(), tls.is_some()),
+    };
+    let AdminControls { reload, log, metrics, .. } = controls;
     let (metrics, log) = (Metrics::new(&host, &draining, metrics), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
+    let users = Users::new(&host);
     let (traffic, started) = (Traffic::new(&host), SystemTime::now());
     let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
-    let server = AdminServer { host, draining, tls, started, reload, log, metrics, traffic, streams, is_loopback };
+    let server = AdminServer {
+        host,
+        draining,
+        tls,
+        authority,
+        users,
+        started,
+        reload,
+        log,
+        metrics,
+        traffic,
+        streams,
+        is_loopback,
+    };
     let server = Arc::new(server);
     tokio::select! {
         never = server.traffic.keep_sampling(&server.host) => Ok(never),
@@ -151,6 +189,8 @@ struct AdminServer {
     host: Arc<Host>,
     draining: CancellationToken,
     tls: Option<TlsAcceptor>,
+    authority: Authority,
+    users: Users,
     started: SystemTime,
     reload: Option<ReloadTrigger>,
     log: Option<TemporaryFilter>,
@@ -221,21 +261,26 @@ impl AdminServer {
         let config = self.host.config();
         let is_own_host = |host: &UrlHost| matches!(host, UrlHost::Address(_)) || config.is_own_host(host);
         if !is_probe_without_host(&request)
-            && let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host)
+            && let Err(rejected) =
+                origin_check::validate_with(&config, &request, is_own_host, |origin| self.is_own_page(origin, &request))
         {
             return rejected.into_response();
         }
-        let is_administrator = is_administrator(&config, request.headers(), from);
-        if !is_administrator && request.headers().contains_key(AUTHORIZATION) {
+        let administrator = self.authority.administrator(&config, request.method(), request.headers(), from);
+        let is_administrator = administrator.is_some();
+        let may_be_user = self.users.may_log_in(&config) && api::is_for_users(request.uri().path());
+        if !is_administrator && !may_be_user && request.headers().contains_key(AUTHORIZATION) {
             self.record_failed_login(from);
         }
         if api::has_path(request.uri().path()) {
-            return self.answer_api(request, &config, from, slot).boxed().await;
+            return self.answer_api(request, administrator, &config, from, slot).boxed().await;
+        }
+        #[cfg(feature = "console")]
+        if console::has_path(request.uri().path()) {
+            return self.answer_console(request, &config, from).boxed().await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refused;
+            return method_not_allowed();
         }
         match request.uri().path() {
             "/livez" => text(StatusCode::OK, "ok\n"),
@@ -248,6 +293,19 @@ impl AdminServer {
                 "there is nothing at this path; there are /livez, /readyz, /metrics and /api/v1/status\n",
             ),
         }
+    }
+
+    /// Returns whether the origin of a request is that of a page of this listener.
+    #[cfg(feature = "console")]
+    fn is_own_page(&self, origin: &HeaderValue, request: &Request) -> bool {
+        self.authority.console.is_own_origin(origin, request.headers())
+    }
+
+    /// Without the console there is no page.
+    #[cfg(not(feature = "console"))]
+    #[expect(clippy::unused_self, reason = "with the feature it has pages")]
+    fn is_own_page(&self, _: &HeaderValue, _: &Request) -> bool {
+        false
     }
 
     /// Records credentials that are not those of an administrator.
@@ -291,18 +349,11 @@ fn is_probe_without_host(request: &Request) -> bool {
         && matches!(request.uri().path(), "/livez" | "/readyz")
 }
 
-/// Returns whether the request is that of an administrator. Digests are compared in constant time.
-fn is_administrator(config: &Config, headers: &HeaderMap, from: Connection) -> bool {
-    let has_token = || {
-        let expected = config.admin.as_ref()?.token.as_ref()?;
-        let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        Some(scheme.eq_ignore_ascii_case("bearer") && expected.matches(token.trim()))
-    };
-    match from {
-        Connection::Owner(_) => true,
-        Connection::Tcp(_) => has_token().unwrap_or(false),
-        Connection::Unencrypted => false,
-    }
+/// The response to a request with another method than `GET`.
+fn method_not_allowed() -> Response {
+    let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refused
 }
 
 /// The response to a request without the token.
@@ -328,39 +379,32 @@ impl AdminListener {
         if config.admin.as_ref().is_some_and(|admin| admin.tls.is_some()) { "https" } else { "http" }
     }
 
+    /// The port; 0 for a Unix socket.
+    #[cfg(feature = "console")]
+    fn port(&self) -> u16 {
+        match self.address() {
+            AdminAddress::Tcp(address) => address.socket_addr().port(),
+            AdminAddress::Unix(_) => 0,
+        }
+    }
+
+    /// Returns the address of the console, where a browser of this machine reaches it; none for a Unix socket.
+    #[cfg(feature = "console")]
+    pub fn console_url(&self, config: &Config) -> Option<String> {
+        match self.address() {
+            AdminAddress::Tcp(address) => {
+                let reachable = client::reachable(address.socket_addr());
+                Some(format!("{}://{reachable}/", Self::scheme(config)))
+            }
+            AdminAddress::Unix(_) => None,
+        }
+    }
+
     /// Returns where it listens, as people write it: a URL, or `unix:` and a path.
     pub fn url(&self, config: &Config) -> String {
         match self.address() {
             AdminAddress::Tcp(address) => format!("{}://{address}", Self::scheme(config)),
             unix => unix.to_string(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mcp_host_config::admin::{Admin, AdminToken};
-
-    use super::*;
-
-    fn headers(authorization: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(authorization))])
-    }
-
-    #[test]
-    fn an_administrator_has_the_token_or_owns_the_socket() {
-        let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
-        let without = Config { admin: Some(admin.clone()), ..Config::default() };
-        admin.token = Some(AdminToken::new("right"));
-        let config = Config { admin: Some(admin), ..Config::default() };
-        assert!(is_administrator(&config, &headers("Bearer right"), Connection::Tcp(None)));
-        assert!(is_administrator(&without, &HeaderMap::new(), Connection::Owner(0)));
-        for wrong in ["Bearer wrong", "Bearer ", "Basic right", "right", ""] {
-            assert!(!is_administrator(&config, &headers(wrong), Connection::Tcp(None)), "{wrong}");
-        }
-        assert!(!is_administrator(&config, &HeaderMap::new(), Connection::Tcp(None)));
-        assert!(!is_administrator(&config, &headers("Bearer right"), Connection::Unencrypted));
-        assert!(!is_administrator(&without, &headers("Bearer right"), Connection::Tcp(None)));
-        assert!(!is_administrator(&Config::default(), &headers("Bearer right"), Connection::Tcp(None)));
     }
 }

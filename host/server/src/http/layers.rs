@@ -8,7 +8,7 @@
 //! of its responses. There are no cookies, so no credentials are allowed. Other origins get no CORS headers at all.
 
 pub(super) mod accept;
-mod compress;
+pub(super) mod compress;
 pub(super) mod origin_check;
 
 use std::convert::Infallible;

@@ -1,6 +1,7 @@
 //! The administration listener: liveness and readiness, for whom they give reasons, and when they change.
 
 mod api;
+mod console;
 mod requests;
 
 use std::fs;

@@ -4,15 +4,21 @@
 //! |---|---|
 //! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
+//! | `POST browse/…` | what a principal sees ([`browse`]) |
+//! | `GET session` | the name of the administrator |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
 //!
-//! Who is no administrator gets 401, whatever the path. A body has at most [`MAX_BODY`] bytes, is `application/json`, which a form of a
+//! Who is no administrator gets 401, whatever the path, but for [users](super::users) who browse. A body has at most [`MAX_BODY`] bytes, is `application/json`, which a form of a
 //! web page cannot send, and has arrived within [`BODY_TIMEOUT`].
 
 mod actions;
+mod browse;
+#[cfg(feature = "search")]
+mod browse_search;
+pub mod browse_types;
 pub(super) mod follow;
 pub mod types;
 mod views;
@@ -31,13 +37,16 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::AdminError;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
-use self::types::{ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
+use self::browse::Asker;
+use self::types::{ConsoleSession, ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
 use self::views::PageRequest;
 use super::connections::ConnectionSlot;
-use super::{AdminServer, Connection};
+use super::{AdminServer, Connection, users};
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
@@ -46,16 +55,23 @@ pub(super) fn has_path(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
+/// Whether users other than administrators may request a path.
+pub(super) fn is_for_users(path: &str) -> bool {
+    path.strip_prefix(PREFIX).is_some_and(|path| path == "session" || path.starts_with("browse/"))
+}
+
 /// The maximum size of the body of a request.
 const MAX_BODY: usize = 64 << 10;
 /// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// What to do about a request without a token.
+const SEND_TOKEN: &str = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
 /// The time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request has no answer but an error.
 #[derive(Debug)]
-struct Refusal {
+pub(super) struct Refusal {
     status: StatusCode,
     answer: ErrorAnswer,
     /// The methods of the path, where the request has another one.
@@ -63,7 +79,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    fn new(status: StatusCode, error: impl Into<String>, help: Option<&str>) -> Self {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>, help: Option<&str>) -> Self {
         let answer = ErrorAnswer { error: error.into(), help: help.map(str::to_owned) };
         Self { status, answer, allow: None }
     }
@@ -72,7 +88,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, error, None)
     }
 
-    fn method(allow: &'static str) -> Self {
+    pub(super) fn method(allow: &'static str) -> Self {
         let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path has {allow}"), None);
         Self { allow: Some(allow), ..refusal }
     }
@@ -82,7 +98,7 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, "the API has no such path", Some(help))
     }
 
-    fn into_response(self) -> Response {
+    pub(super) fn into_response(self) -> Response {
         let mut response = json(self.status, &self.answer);
         if let Some(allow) = self.allow {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
@@ -114,52 +130,73 @@ impl From<Error> for Refusal {
 }
 
 impl AdminServer {
-    /// Answers a request below [`PREFIX`].
-    pub(super) async fn answer_api(
+    /// Answers a request of a client of `/mcp`, for its own view; none if it is not one.
+    async fn answer_user(
         &self,
         request: Request,
         config: &Config,
         from: Connection,
         slot: &ConnectionSlot,
+    ) -> Result<Response, Refusal> {
+        let unauthorized = || unauthorized(config, request.headers(), from);
+        let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+        if !self.users.may_log_in(config) || !is_for_users(request.uri().path()) {
+            return Err(unauthorized());
+        }
+        let _permit = self.users.begin_request()?;
+        let of_session = self.user_token_of_session(&request);
+        let token = users::bearer_token(request.headers()).or(of_session.as_deref().map(String::as_str));
+        let user = self.users.authenticate(config, token.ok_or_else(unauthorized)?, from).await?;
+        slot.extend(ACTION_TIMEOUT);
+        match path.split_once('/') {
+            None if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(Refusal::method("GET")),
+            None => {
+                Ok(ok(&ConsoleSession { key: None, principal: user.principal.name().to_owned(), administrator: false }))
+            }
+            Some(_) if request.method() != Method::POST => Err(Refusal::method("POST")),
+            Some((_, what)) => {
+                let what = what.to_owned();
+                user.require_scopes(browse::operations(&what)).map_err(|error| users::refusal(&error))?;
+                self.browse(&what, request, &Asker::User(&user.principal)).await
+            }
+        }
+    }
+
+    #[cfg(feature = "console")]
+    fn user_token_of_session(&self, request: &Request) -> Option<Zeroizing<String>> {
+        self.authority.console.user_token(request.method(), request.headers())
+    }
+
+    #[cfg(not(feature = "console"))]
+    #[expect(clippy::unused_self, reason = "with the feature there are sessions")]
+    fn user_token_of_session(&self, _: &Request) -> Option<Zeroizing<String>> {
+        None
+    }
+
+    /// Answers a request below [`PREFIX`].
+    pub(super) async fn answer_api(
+        &self,
+        request: Request,
+        administrator: Option<Principal>,
+        config: &Config,
+        from: Connection,
+        slot: &ConnectionSlot,
     ) -> Response {
-        let answer = match self.authorize(config, request.headers(), from) {
-            Ok(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
+        let answer = match administrator {
+            None => self.answer_user(request, config, from, slot).await,
+            Some(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
                 slot.extend(follow::STREAM_TIMEOUT);
                 match *request.method() {
                     Method::GET => self.follow_audit(request.uri().query(), request.headers(), from),
                     _ => Err(Refusal::method("GET")),
                 }
             }
-            Ok(administrator) => {
+            Some(administrator) => {
                 slot.extend(ACTION_TIMEOUT);
                 self.route(request, &administrator).await
             }
-            Err(refusal) => Err(refusal),
         };
         answer.unwrap_or_else(Refusal::into_response)
-    }
-
-    /// Returns the administrator, by whose name actions are recorded.
-    fn authorize(&self, config: &Config, headers: &HeaderMap, from: Connection) -> Result<Principal, Refusal> {
-        let unauthorized = |error, help| Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help));
-        match from {
-            Connection::Unencrypted => Err(Refusal::new(StatusCode::FORBIDDEN, "use https", None)),
-            Connection::Owner(user) => Ok(Principal::new(format!("admin/uid:{user}"))),
-            Connection::Tcp(_) if super::is_administrator(config, headers, from) => Ok(Principal::new("admin/token")),
-            Connection::Tcp(_) => {
-                let help = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
-                Err(match config.admin.as_ref().is_some_and(|admin| admin.token.is_some()) {
-                    true if headers.contains_key(AUTHORIZATION) => {
-                        unauthorized("the token of the request is not `admin.token` of the server", help)
-                    }
-                    true => unauthorized("the request has no token", help),
-                    false => unauthorized(
-                        "the API needs a token, and `[admin]` has none",
-                        "add `token = { file = \"admin.token\" }` to `[admin]`, or listen at a Unix socket: `listen = \"unix:PATH\"`",
-                    ),
-                })
-            }
-        }
     }
 
     async fn route(&self, request: Request, administrator: &Principal) -> Result<Response, Refusal> {
@@ -167,6 +204,12 @@ impl AdminServer {
         let path = uri.path().strip_prefix(PREFIX).ok_or_else(Refusal::no_path)?;
         let segments: Vec<_> = path.split('/').collect();
         match segments.as_slice() {
+            ["browse", what] => {
+                if method != Method::POST {
+                    return Err(Refusal::method("POST"));
+                }
+                self.browse(what, request, &Asker::Administrator(administrator)).await
+            }
             ["reload" | "explain" | "log"] | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
@@ -175,7 +218,14 @@ impl AdminServer {
             }
             _ => {
                 let page = page_request(uri.query())?;
-                let answer = self.view(&segments, &page)?;
+                let answer = match segments.as_slice() {
+                    ["session"] => ok(&ConsoleSession {
+                        key: None,
+                        principal: administrator.name().to_owned(),
+                        administrator: true,
+                    }),
+                    segments => self.view(segments, &page)?,
+                };
                 match method {
                     Method::GET | Method::HEAD => Ok(answer),
                     _ => Err(Refusal::method("GET")),
@@ -225,6 +275,24 @@ impl AdminServer {
     }
 }
 
+/// Says why a request is not that of an administrator.
+fn unauthorized(config: &Config, headers: &HeaderMap, from: Connection) -> Refusal {
+    if from == Connection::Unencrypted {
+        return Refusal::new(StatusCode::FORBIDDEN, "use https", None);
+    }
+    let (error, help) = match config.admin.as_ref().is_some_and(|admin| admin.token.is_some()) {
+        true if headers.contains_key(AUTHORIZATION) => {
+            ("the token of the request is not `admin.token` of the server", SEND_TOKEN)
+        }
+        true => ("the request has no token", SEND_TOKEN),
+        false => (
+            "the API needs a token, and `[admin]` has none",
+            "add `token = { file = \"admin.token\" }` to `[admin]`, or listen at a Unix socket: `listen = \"unix:PATH\"`",
+        ),
+    };
+    Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help))
+}
+
 fn no_plugin(name: &str) -> Refusal {
     Refusal::from(AdminError::NoPlugin(name.to_owned()))
 }
@@ -259,19 +327,22 @@ fn decoded(segment: &str) -> Result<String, Refusal> {
 
 /// Reads the body of a request: an object with the keys of that type.
 async fn read_body<T: RequestBody>(request: Request) -> Result<T, Refusal> {
-    let keys = || format!("send a JSON object with {}", join_quoted(T::KEYS));
-    let refuse = |error: String| Refusal::new(StatusCode::BAD_REQUEST, error, Some(&keys()));
-    let body = receive_body(request).await?;
+    parse_object(&receive_body(request).await?, &format!("send a JSON object with {}", join_quoted(T::KEYS)))
+}
+
+/// Parses the body of a request, a JSON object. `help` says what to send.
+fn parse_object<T: DeserializeOwned>(body: &[u8], help: &str) -> Result<T, Refusal> {
+    let refuse = |error: String| Refusal::new(StatusCode::BAD_REQUEST, error, Some(help));
     if body.is_empty() {
         return Err(refuse("the request has no body".to_owned()));
     }
     // A list would be read as the values of the keys in their order.
-    match serde_json::from_slice::<Value>(&body) {
+    match serde_json::from_slice::<Value>(body) {
         Ok(Value::Object(_)) => {}
         Ok(_) => return Err(refuse("the body is not a JSON object".to_owned())),
         Err(error) => return Err(refuse(format!("the body is not JSON: {error}"))),
     }
-    serde_json::from_slice(&body).map_err(|error| refuse(format!("the body is not what this path takes: {error}")))
+    serde_json::from_slice(body).map_err(|error| refuse(format!("the body is not what this path takes: {error}")))
 }
 
 /// The names in backticks, separated by commas.
@@ -301,12 +372,17 @@ async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
     Ok(body)
 }
 
+/// Reads the body of a request of the console.
+pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Refusal> {
+    parse_object(&receive_body(request).await?, "send a JSON object; `mcp-host schema admin` prints its schema")
+}
+
 fn ok(answer: &impl Serialize) -> Response {
     json(StatusCode::OK, answer)
 }
 
 /// A response of JSON, which nothing on the way stores.
-fn json(status: StatusCode, answer: &impl Serialize) -> Response {
+pub(super) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
     // The types of the API have text keys only, so that this does not fail.
     let mut response = Response::new(Body::from(serde_json::to_vec(answer).unwrap_or_default()));
     *response.status_mut() = status;

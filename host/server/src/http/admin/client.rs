@@ -335,7 +335,7 @@ fn timed_out() -> io::Error {
 }
 
 /// The address at which a process of this machine reaches a listener: loopback, if it listens at all addresses.
-fn reachable(listening: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listening: SocketAddr) -> SocketAddr {
     let ip = match listening.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -22,17 +22,17 @@ const MIN_SIZE: u16 = 1024;
 
 /// The `Accept-Encoding` fields of a request.
 #[derive(Clone, Debug)]
-pub(super) struct AcceptedEncodings(Vec<HeaderValue>);
+pub(in crate::http) struct AcceptedEncodings(Vec<HeaderValue>);
 
 impl AcceptedEncodings {
     /// The fields among these.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(in crate::http) fn of(headers: &HeaderMap) -> Self {
         Self(headers.get_all(ACCEPT_ENCODING).into_iter().cloned().collect())
     }
 
     /// Compresses a response if the client accepts that, and it is worthwhile. Any other keeps its body: that of the layer has
     /// room for an encoder, several KiB.
-    pub(super) async fn compress(self, mut response: Response) -> Response {
+    pub(in crate::http) async fn compress(self, mut response: Response) -> Response {
         let worthwhile = SizeAbove::new(MIN_SIZE).and(NotForContentType::SSE);
         if !worthwhile.should_compress(&response) {
             return response;

@@ -39,16 +39,17 @@ pub(in crate::http) enum OriginRejection {
 
 /// Rejects requests with a `Host` or `Origin` that is not allowed, which is logged at debug level.
 pub(super) fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
-    validate_with(config, request, |host| config.is_own_host(host))
+    validate_with(config, request, |host| config.is_own_host(host), |_| false)
 }
 
-/// The same for a server that has those names.
+/// The same for a server that has those names, and those pages.
 pub(in crate::http) fn validate_with(
     config: &Config,
     request: &Request,
     is_own_host: impl Fn(&UrlHost) -> bool,
+    is_own_page: impl Fn(&HeaderValue) -> bool,
 ) -> Result<(), OriginRejection> {
-    find_rejection(config, request, is_own_host).inspect_err(|rejection| {
+    find_rejection(config, request, is_own_host, is_own_page).inspect_err(|rejection| {
         tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{rejection}");
     })
 }
@@ -62,6 +63,7 @@ fn find_rejection(
     config: &Config,
     request: &Request,
     is_own_host: impl Fn(&UrlHost) -> bool,
+    is_own_page: impl Fn(&HeaderValue) -> bool,
 ) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
     let host: UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
@@ -70,7 +72,7 @@ fn find_rejection(
     }
     let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| origin.host().is_loopback());
     let mut origins = request.headers().get_all(ORIGIN).iter();
-    if origins.all(|origin| is_local_origin(origin) || is_allowed(origin, &config.http.cors)) {
+    if origins.all(|origin| is_local_origin(origin) || is_own_page(origin) || is_allowed(origin, &config.http.cors)) {
         Ok(())
     } else {
         Err(OriginRejection::OriginNotAllowed)

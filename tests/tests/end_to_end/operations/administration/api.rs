@@ -32,13 +32,13 @@ impl Administered {
 }
 
 /// The schema that the program prints.
-async fn schema() -> Validator {
+pub(super) async fn schema() -> Validator {
     let schema = run(["schema", "admin", "--config", "absent.toml"]).await.success().json();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     jsonschema::validator_for(&schema).unwrap()
 }
 
-fn assert_valid(schema: &Validator, member: &str, value: &Value) {
+pub(super) fn assert_valid(schema: &Validator, member: &str, value: &Value) {
     let document = json!({ member: value });
     let errors: Vec<_> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{member}: {errors:#?}\n{value:#}");

@@ -5,12 +5,13 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use mcp_host_config::{ANONYMOUS, LOCAL, Operation};
+use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{AdminAction, AdminSubject};
 use tokio::time::timeout;
 
+use super::browse::named_principal;
 use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
@@ -105,13 +106,7 @@ impl AdminServer {
             let names = Operation::ALL.map(Operation::name).join(", ");
             return Err(Refusal::bad_request(format!("`{name}` is not an operation; write one of {names}")));
         };
-        let asked = match principal.as_str() {
-            LOCAL => Principal::LOCAL,
-            ANONYMOUS => Principal::ANONYMOUS,
-            name if self.host.config().has_principal(name) => Principal::new(name),
-            name => return Err(Refusal::bad_request(format!("the config has no principal `{name}`"))),
-        };
-        let asked = asked.with_groups(groups.iter().map(String::as_str));
+        let asked = named_principal(&self.host.config(), &principal, &groups)?;
         let explaining = async { self.host.explain(&asked, operation, &uri) };
         let about = AdminSubject::Decision { uri: &uri, principal: asked.name(), operation };
         let outcome = self.host.administer(administrator, AdminAction::Explain, about, explaining, Error::kind).await?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use mcp_resource_host::audit::{AuditFollower, FollowedAudit};
@@ -24,7 +24,8 @@ use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::super::{AdminServer, Connection, is_administrator};
+use super::super::authority::Authority;
+use super::super::{AdminServer, Connection};
 use super::Refusal;
 
 /// The maximum number of streams at a time.
@@ -61,6 +62,7 @@ struct Following {
     follower: AuditFollower,
     filter: Filter,
     host: Arc<Host>,
+    authority: Authority,
     headers: HeaderMap,
     from: Connection,
     _permit: OwnedSemaphorePermit,
@@ -83,8 +85,8 @@ impl AdminServer {
             let error = format!("{MAX_STREAMS} clients follow the audit log already");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error, Some("end one of them"))
         })?;
-        let (host, headers) = (self.host.clone(), headers.clone());
-        let following = Following { follower, filter, host, headers, from, _permit: permit };
+        let (host, authority, headers) = (self.host.clone(), self.authority.clone(), headers.clone());
+        let following = Following { follower, filter, host, authority, headers, from, _permit: permit };
         let events = futures::stream::unfold(following, |mut following| async {
             following.next_event().await.map(|event| (Ok::<_, Infallible>(event), following))
         });
@@ -101,9 +103,8 @@ impl Following {
     async fn next_event(&mut self) -> Option<Bytes> {
         loop {
             let followed = timeout(KEEP_ALIVE, self.follower.next()).await;
-            if !is_administrator(&self.host.config(), &self.headers, self.from) {
-                return None;
-            }
+            let config = self.host.config();
+            self.authority.administrator(&config, &Method::GET, &self.headers, self.from)?;
             match followed {
                 Err(_) => return Some(Bytes::from_static(b": \n\n")),
                 Ok(None) => return None,

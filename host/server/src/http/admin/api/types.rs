@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use self::actions::RequestBody;
+pub(super) use self::actions::local as local_principal;
 pub use self::actions::{ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload};
 pub use self::config::{
     ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
@@ -24,6 +25,7 @@ pub use self::lists::{
 pub use self::status::{
     CacheStatus, FailedReload, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, Status,
 };
+pub use super::browse_types as browse;
 
 /// The maximum number of items on a page, and the default.
 pub const MAX_PAGE: usize = 1000;
@@ -63,6 +65,8 @@ struct Api {
     /// Server-sent events: the name of an event, and its data.
     #[schemars(rename = "GET /api/v1/audit?follow")]
     audit: Option<AuditEvents>,
+    #[schemars(rename = "GET /api/v1/session")]
+    session: Option<ConsoleSession>,
     #[schemars(rename = "POST /api/v1/reload")]
     reload: Option<Reload>,
     #[schemars(rename = "POST /api/v1/explain")]
@@ -75,6 +79,18 @@ struct Api {
     enable: Option<PluginDetails>,
     #[schemars(rename = "POST /api/v1/plugins/NAME/reset")]
     reset: Option<PluginDetails>,
+    #[schemars(rename = "POST /api/v1/browse/list")]
+    browse_list: Option<Exchange<browse::BrowseList, browse::ResourceList>>,
+    #[schemars(rename = "POST /api/v1/browse/read")]
+    browse_read: Option<Exchange<browse::BrowseRead, browse::Contents>>,
+    #[schemars(rename = "POST /api/v1/browse/templates")]
+    browse_templates: Option<Exchange<browse::BrowseTemplates, browse::TemplateList>>,
+    #[schemars(rename = "POST /api/v1/browse/complete")]
+    browse_complete: Option<Exchange<browse::BrowseComplete, browse::CompletionView>>,
+    #[schemars(rename = "POST /api/v1/browse/search")]
+    browse_search: Option<Exchange<browse::BrowseSearch, browse::Found>>,
+    #[schemars(rename = "POST /api/v1/browse/context")]
+    browse_context: Option<Exchange<browse::BrowseContext, browse::ContextView>>,
     /// The answer to a request that fails.
     error: Option<ErrorAnswer>,
 }
@@ -130,6 +146,17 @@ api_types! {
         pub error: String,
         /// What to do about it.
         pub help: Option<String>,
+    }
+
+    /// Who makes the request.
+    struct ConsoleSession {
+        /// The name, by which actions are recorded.
+        pub principal: String,
+        /// Whether it is an administrator. Otherwise it is a client of `/mcp`, which may browse.
+        pub administrator: bool,
+        /// What a page sends as the header `mcp-host-console`; only in the answer to a login.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
     }
 
     /// Lines of the audit log that came faster than the client read.

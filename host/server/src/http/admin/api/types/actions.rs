@@ -125,6 +125,6 @@ fn read() -> String {
     "read".to_owned()
 }
 
-fn local() -> String {
+pub(in super::super) fn local() -> String {
     "local".to_owned()
 }

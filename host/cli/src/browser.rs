@@ -1,0 +1,73 @@
+//! The browser of `serve --open`.
+//!
+//! A process that is confined starts no other programs, so a shell is started before that, and waits for the address. The address has a
+//! code that logs in: it is passed through a pipe and a private file, as other users can read the arguments of a process. The file is
+//! removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
+
+use std::io::Write as _;
+use std::process::{ChildStdin, Command, Stdio};
+
+use mcp_host_server::{AdminListener, LoginCodes};
+use mcp_resource_host::host::Host;
+
+use super::context::Context;
+
+/// The program that opens a file with the user's application for it.
+const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+
+/// Waits in the background for a line with the address, makes a page that leads to it, and opens the page. The shell itself ends at once.
+const WAIT_AND_OPEN: &str = r#"exec 3<&0
+{
+  umask 077
+  IFS= read -r address <&3 && folder=$(mktemp -d) || exit
+  printf '<meta http-equiv="refresh" content="0;url=%s">\n' "$address" >"$folder/console.html"
+  "$0" "$folder/console.html"
+  sleep 60
+  rm -r "$folder"
+} &"#;
+
+/// The shell that waits for an address; none if there is no desktop.
+#[derive(Debug, Default)]
+pub(super) struct Browser(Option<ChildStdin>);
+
+impl Browser {
+    /// Starts the shell, if there is a desktop. If that fails, the address is only printed.
+    pub(super) fn prepare() -> Self {
+        let has_desktop = cfg!(target_os = "macos")
+            || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
+        if !(cfg!(unix) && has_desktop) {
+            return Self(None);
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", WAIT_AND_OPEN, OPENER]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let started = shell.spawn().and_then(|mut shell| {
+            let pipe = shell.stdin.take();
+            shell.wait()?;
+            Ok(pipe)
+        });
+        Self(started.unwrap_or_default())
+    }
+
+    /// Prints the address of the console with a code that logs in, and opens it.
+    pub(super) fn open_console(
+        &mut self,
+        listener: &AdminListener,
+        host: &Host,
+        codes: &LoginCodes,
+        context: &Context,
+    ) {
+        let Some(address) = listener.console_url(&host.config()) else {
+            context.messages.note(
+                "a browser does not reach a Unix socket: with `listen = \"127.0.0.1:9464\"` under `[admin]` there is a console",
+            );
+            return;
+        };
+        let Some(code) = codes.issue() else { return };
+        let address = format!("{address}#code={code}");
+        context.messages.console(&address);
+        if let Some(mut shell) = self.0.take() {
+            // It is printed.
+            let _ = writeln!(shell, "{address}");
+        }
+    }
+}

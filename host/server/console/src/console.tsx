@@ -1,0 +1,137 @@
+// The console: the login, the navigation, and one page at a time, which the hash of the address names.
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
+import { currentLanguage, setLanguage, t } from "./language";
+import { Login, takeCode } from "./login";
+import { Problem, Waiting } from "./parts";
+import { Config } from "./pages/config";
+import { Context } from "./pages/context";
+import { Live } from "./pages/live";
+import { Plugins } from "./pages/plugins";
+import { Resources } from "./pages/resources";
+import { ViewAs } from "./pages/view-as";
+
+interface View {
+  name: string;
+  title: () => string;
+  /** Whether it is for administrators only. */
+  isAdministrative?: boolean;
+  show: (parts: string[], isUser: boolean) => preact.JSX.Element;
+}
+
+const VIEWS: View[] = [
+  { name: "resources", title: () => t("Resources", "リソース"), show: ([uri], isUser) => <Resources selected={uri || null} isUser={isUser} /> },
+  { name: "context", title: () => t("Context", "コンテキスト"), show: (_, isUser) => <Context isUser={isUser} /> },
+  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, show: () => <ViewAs /> },
+  { name: "plugins", title: () => t("Plugins", "プラグイン"), isAdministrative: true, show: ([name]) => <Plugins selected={name ?? null} /> },
+  { name: "live", title: () => t("Live", "ライブ"), isAdministrative: true, show: () => <Live /> },
+  { name: "config", title: () => t("Config", "設定"), isAdministrative: true, show: () => <Config /> },
+];
+
+function parts(): string[] {
+  return location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+}
+
+function App({ code }: { code: string | null }) {
+  const [session, setSession] = useState<Session | null>(null);
+  const [isChecked, setChecked] = useState(code !== null || !hasKey());
+  const [error, setError] = useState<Error | null>(null);
+  const [at, setAt] = useState(parts());
+  const [, setShown] = useState(currentLanguage());
+  useEffect(() => {
+    whenLoggedOut(() => setSession(null));
+    const moved = () => setAt(parts());
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
+  }, []);
+  useEffect(() => {
+    if (isChecked) {
+      return;
+    }
+    let timer = 0;
+    const check = () =>
+      get<Session>("session").then(
+        (found) => {
+          setSession(found);
+          setChecked(true);
+        },
+        (error) => {
+          if (error.status === 401) {
+            setChecked(true);
+          } else {
+            setError(error);
+            timer = window.setTimeout(check, 2000);
+          }
+        },
+      );
+    check();
+    return () => clearTimeout(timer);
+  }, [isChecked]);
+  if (!isChecked) {
+    return <main class="login">{error ? <Problem error={error} /> : <Waiting />}</main>;
+  }
+  if (!session) {
+    return <Login code={code} loggedIn={setSession} />;
+  }
+  const isUser = !session.administrator;
+  const views = VIEWS.filter(({ isAdministrative }) => !(isUser && isAdministrative));
+  const view = views.find(({ name }) => name === at[0]) ?? views[0]!;
+  document.title = `${view.title()} – mcp-host`;
+  return (
+    <>
+      <header>
+        <a class="skip" href="#content" onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("content")?.focus();
+        }}>
+          {t("Skip to the content", "本文へ移動")}
+        </a>
+        <span class="brand">mcp-host</span>
+        <nav aria-label={t("Pages", "ページ")}>
+          {views.map(({ name, title }) => (
+            <a key={name} href={`#/${name}`} aria-current={name === view.name ? "page" : undefined}>
+              {title()}
+            </a>
+          ))}
+        </nav>
+        <span class="session">
+          <span class="muted principal">{session.principal}</span>
+          <label class="language">
+            <span class="hidden">{t("Language", "言語")}</span>
+            <select
+              value={currentLanguage()}
+              onChange={(event) => {
+                setLanguage(event.currentTarget.value as "en" | "ja");
+                setShown(currentLanguage());
+              }}
+            >
+              <option value="en" lang="en">English</option>
+              <option value="ja" lang="ja">日本語</option>
+            </select>
+          </label>
+          <button type="button" class="small" onClick={() => void logout()}>
+            {t("Log out", "ログアウト")}
+          </button>
+        </span>
+      </header>
+      <main id="content" tabIndex={-1}>
+        <h1>{view.title()}</h1>
+        {view.show(at.slice(1), isUser)}
+      </main>
+    </>
+  );
+}
+
+setLanguage(currentLanguage());
+render(<App code={takeCode()} />, document.getElementById("app")!);

@@ -1,0 +1,151 @@
+// A content of a resource, shown by its kind.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { type Kind, kindOf } from "./kind";
+import { number, size, t } from "./language";
+import { Waiting } from "./parts";
+import type * as Preview from "./preview";
+import type { Content } from "./types";
+
+/** The rows of a table that are shown. */
+const MAX_ROWS = 500;
+
+/** The part that is loaded on demand. */
+function usePreview(): typeof Preview | null {
+  const [preview, setPreview] = useState<typeof Preview | null>(null);
+  useEffect(() => {
+    let isGone = false;
+    import("./preview.js").then((loaded) => {
+      if (!isGone) {
+        setPreview(loaded);
+      }
+    });
+    return () => {
+      isGone = true;
+    };
+  }, []);
+  return preview;
+}
+
+function Placed({ fragment, name }: { fragment: () => DocumentFragment; name: string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => place.current?.replaceChildren(fragment()));
+  return <div ref={place} class={name} />;
+}
+
+export function ContentView({ content, open }: { content: Content; open: (uri: string) => void }) {
+  const { resource, text, blob } = content;
+  const kind = kindOf(resource.mime_type, resource.uri, text !== null);
+  const [isSource, setSource] = useState(false);
+  const preview = usePreview();
+  const hasForm = kind.show === "markdown" || kind.show === "table";
+  return (
+    <div class="content">
+      {content.cut ? (
+        <p class="problem">
+          {t(
+            `The content has ${size(content.bytes)}; only its first part is shown.`,
+            `内容は ${size(content.bytes)} あり、最初の部分だけを表示しています。`,
+          )}
+        </p>
+      ) : null}
+      {hasForm ? (
+        <button type="button" class="small" aria-pressed={isSource} onClick={() => setSource(!isSource)}>
+          {t("Source", "ソース")}
+        </button>
+      ) : null}
+      {blob !== null ? (
+        <Bytes blob={blob} kind={kind} name={resource.title ?? resource.name} isCut={content.cut} />
+      ) : preview === null ? (
+        <Waiting />
+      ) : (
+        <Text preview={preview} text={text ?? ""} kind={isSource ? { show: "source", language: null } : kind} base={resource.uri} open={open} />
+      )}
+    </div>
+  );
+}
+
+interface TextProps {
+  preview: typeof Preview;
+  text: string;
+  kind: Kind;
+  base: string;
+  open: (uri: string) => void;
+}
+
+function Text({ preview, text, kind, base, open }: TextProps) {
+  switch (kind.show) {
+    case "markdown":
+      return <Placed name="markdown" fragment={() => preview.markdown(text, base, open)} />;
+    case "table":
+      return <Table rows={preview.rows(text, MAX_ROWS + 2)} />;
+    case "json": {
+      let shown = text;
+      try {
+        shown = JSON.stringify(JSON.parse(text), null, 2);
+      } catch {
+        // It is shown as it is.
+      }
+      return <Source preview={preview} text={shown} language="json" />;
+    }
+    case "source":
+      return <Source preview={preview} text={text} language={kind.language} />;
+    default:
+      return <Source preview={preview} text={text} language={null} />;
+  }
+}
+
+function Source({ preview, text, language }: { preview: typeof Preview; text: string; language: string | null }) {
+  return (
+    <div class="scroll source" tabIndex={0} role="region" aria-label={t("Source", "ソース")}>
+      <Placed name="code" fragment={() => preview.source(text, language)} />
+    </div>
+  );
+}
+
+function Table({ rows }: { rows: string[][] }) {
+  const [head = [], ...rest] = rows;
+  const shown = rest.slice(0, MAX_ROWS);
+  return (
+    <>
+      <div class="scroll" tabIndex={0} role="region" aria-label={t("Table", "表")}>
+        <table>
+          <thead>
+            <tr>{head.map((name, at) => <th key={at} scope="col">{name}</th>)}</tr>
+          </thead>
+          <tbody>
+            {shown.map((row, at) => (
+              <tr key={at}>{row.map((field, column) => <td key={column}>{field}</td>)}</tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rest.length > shown.length ? (
+        <p class="muted">{t(`The first ${number(MAX_ROWS)} rows.`, `最初の ${number(MAX_ROWS)} 行。`)}</p>
+      ) : null}
+    </>
+  );
+}
+
+function Bytes({ blob, kind, name, isCut }: { blob: string; kind: Kind; name: string; isCut: boolean }) {
+  const [address, setAddress] = useState<string | null>(null);
+  const type = kind.show === "image" ? kind.type : "application/octet-stream";
+  useEffect(() => {
+    const bytes = Uint8Array.from(atob(blob), (character) => character.charCodeAt(0));
+    const made = URL.createObjectURL(new Blob([bytes], { type }));
+    setAddress(made);
+    return () => URL.revokeObjectURL(made);
+  }, [blob, type]);
+  if (address === null) {
+    return null;
+  }
+  if (kind.show === "image" && !isCut) {
+    return <img class="picture" src={address} alt={name} />;
+  }
+  return (
+    <p>
+      {t("This is binary.", "バイナリーです。")}{" "}
+      {isCut ? null : <a href={address} download={name}>{t("Save", "保存")}</a>}
+    </p>
+  );
+}

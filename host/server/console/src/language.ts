@@ -1,0 +1,70 @@
+// English and Japanese. A text is written in both at the place where it is shown: `t("Plugins", "プラグイン")`.
+
+export type Language = "en" | "ja";
+
+const STORED = "mcp-host-console-language";
+
+let language: Language = initial();
+
+function initial(): Language {
+  const stored = localStorage.getItem(STORED);
+  if (stored === "en" || stored === "ja") {
+    return stored;
+  }
+  return navigator.languages.find((name) => /^(en|ja)\b/.test(name))?.startsWith("ja") ? "ja" : "en";
+}
+
+export function currentLanguage(): Language {
+  return language;
+}
+
+export function setLanguage(chosen: Language): void {
+  language = chosen;
+  localStorage.setItem(STORED, chosen);
+  document.documentElement.lang = chosen;
+}
+
+export function t(english: string, japanese: string): string {
+  return language === "ja" ? japanese : english;
+}
+
+export function number(value: number, digits = 0): string {
+  return new Intl.NumberFormat(language, { maximumFractionDigits: digits }).format(value);
+}
+
+/** A size in bytes, in binary units. */
+export function size(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${number(value, value < 10 && unit > 0 ? 1 : 0)} ${units[unit]}`;
+}
+
+/** A duration in milliseconds. */
+export function duration(milliseconds: number): string {
+  if (milliseconds > 0 && milliseconds < 1) {
+    return `${number(milliseconds * 1000)} µs`;
+  }
+  if (milliseconds < 1000) {
+    return `${number(milliseconds, milliseconds < 10 ? 1 : 0)} ms`;
+  }
+  const seconds = milliseconds / 1000;
+  if (seconds < 120) {
+    return `${number(seconds, seconds < 10 ? 1 : 0)} s`;
+  }
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 120 ? `${minutes} min` : `${number(Math.floor(minutes / 60))} h ${minutes % 60} min`;
+}
+
+/** A time, in the reader's zone. */
+export function time(text: string, withDate = true): string {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) {
+    return text;
+  }
+  return new Intl.DateTimeFormat(language, withDate ? { dateStyle: "medium", timeStyle: "medium" } : { timeStyle: "medium" }).format(at);
+}

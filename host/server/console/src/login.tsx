@@ -1,0 +1,63 @@
+// The login: by the code in the address, which `mcp-host serve --open` made, or by the token.
+
+import { useEffect, useState } from "preact/hooks";
+import { login, type Session } from "./api";
+import { t } from "./language";
+import { Problem } from "./parts";
+
+/** Takes the code out of the address, so that it is in no history. */
+export function takeCode(): string | null {
+  const code = /^#code=([0-9a-f]+)$/.exec(location.hash)?.[1] ?? null;
+  if (code) {
+    history.replaceState(null, "", location.pathname);
+  }
+  return code;
+}
+
+export function Login({ code, loggedIn }: { code: string | null; loggedIn: (session: Session) => void }) {
+  const [error, setError] = useState<Error | null>(null);
+  const [isWaiting, setWaiting] = useState(code !== null);
+  const [token, setToken] = useState("");
+  const exchange = (credentials: { code: string } | { token: string }) => {
+    setWaiting(true);
+    setError(null);
+    login(credentials).then(loggedIn, (error: Error) => {
+      setError(error);
+      setWaiting(false);
+    });
+  };
+  useEffect(() => {
+    if (code) {
+      exchange({ code });
+    }
+  }, [code]);
+  return (
+    <main class="login">
+      <h1>mcp-host</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          exchange({ token });
+        }}
+      >
+        <label for="token">{t("Token of the administration listener", "管理リスナーのトークン")}</label>
+        <input
+          id="token"
+          type="password"
+          autocomplete="current-password"
+          required
+          value={token}
+          onInput={(event) => setToken(event.currentTarget.value)}
+        />
+        <p class="muted">
+          {t("It is in the file that admin.token of the config names.", "設定の admin.token が示すファイルにあります。")}{" "}
+          {t("mcp-host serve --open needs none.", "mcp-host serve --open では不要です。")}
+        </p>
+        <button type="submit" class="primary" disabled={isWaiting}>
+          {t("Log in", "ログイン")}
+        </button>
+      </form>
+      <Problem error={error} />
+    </main>
+  );
+}

@@ -1,0 +1,79 @@
+// Context: the passages that are chosen for a question within a budget of tokens.
+
+import { useState } from "preact/hooks";
+import { post } from "../api";
+import { number, t } from "../language";
+import { link, Meter, Problem } from "../parts";
+import { as, type ContextView, type Viewer } from "../types";
+import { LOCAL, ViewerChoice } from "../viewer";
+
+export function Context({ isUser }: { isUser: boolean }) {
+  const [chosen, setViewer] = useState<Viewer>(LOCAL);
+  const viewer = isUser ? null : chosen;
+  const [query, setQuery] = useState("");
+  const [budget, setBudget] = useState(4000);
+  const [found, setFound] = useState<{ view: ContextView; budget: number } | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const choose = async () => {
+    setError(null);
+    try {
+      setFound({ view: await post<ContextView>("browse/context", { ...as(viewer), query: query.trim() || null, budget }), budget });
+    } catch (error) {
+      setFound(null);
+      setError(error as Error);
+    }
+  };
+  return (
+    <>
+      {viewer ? <ViewerChoice label={t("As seen by", "表示するプリンシパル")} viewer={viewer} choose={setViewer} /> : null}
+      <form
+        class="filters"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void choose();
+        }}
+      >
+        <label class="wide">
+          {t("Question; without one, by priority", "質問（空なら優先度で選択）")}
+          <input type="search" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
+        </label>
+        <label>
+          {t("Budget in tokens", "トークンの上限")}
+          <input type="number" min={1} max={200000} required value={budget} onInput={(event) => setBudget(event.currentTarget.valueAsNumber || 1)} />
+        </label>
+        <button type="submit" class="primary">{t("Choose passages", "抜粋を選ぶ")}</button>
+      </form>
+      <Problem error={error} />
+      {found ? <Selection view={found.view} budget={found.budget} /> : null}
+    </>
+  );
+}
+
+function Selection({ view, budget }: { view: ContextView; budget: number }) {
+  return (
+    <>
+      <Meter label={t("Tokens", "トークン")} used={view.tokens} limit={budget} show={(value) => number(value)} />
+      <p class="muted" role="status">
+        {t(`${number(view.passages.length)} passages.`, `${number(view.passages.length)} 件の抜粋。`)}{" "}
+        {view.over_budget > 0 ? t(`${number(view.over_budget)} more do not fit the budget.`, `${number(view.over_budget)} 件は上限に収まりません。`) : ""}{" "}
+        {view.near_copies > 0 ? t(`${number(view.near_copies)} repeat chosen ones.`, `${number(view.near_copies)} 件は重複です。`) : ""}{" "}
+        {view.partial ? t("There may be better ones.", "より良いものがある可能性があります。") : ""}{" "}
+        {view.incomplete.length > 0 ? t(`Not completely indexed: ${view.incomplete.join(", ")}.`, `索引が未完: ${view.incomplete.join(", ")}。`) : ""}
+      </p>
+      <ol class="hits">
+        {view.passages.map(({ resource, text, lines, tokens, reason }, at) => (
+          <li key={at}>
+            <a href={link("resources", resource.uri)}>{resource.title ?? resource.name}</a>
+            <span class="muted block uri">{resource.uri} ({lines[0]}–{lines[1]})</span>
+            <span class="muted block">
+              {reason}; {t(`${number(tokens)} tokens`, `${number(tokens)} トークン`)}
+              {resource.priority === null ? "" : `; ${t("priority", "優先度")} ${number(resource.priority, 2)}`}
+              {resource.audience.length === 0 ? "" : `; ${t("for", "対象")} ${resource.audience.join(", ")}`}
+            </span>
+            <p class="snippet">{text}</p>
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}

@@ -1,0 +1,93 @@
+// View as: what two principals see, side by side, and why one may or may not do something.
+
+import { useState } from "preact/hooks";
+import { post } from "../api";
+import { Browser } from "../browser";
+import { t } from "../language";
+import { Facts, Problem } from "../parts";
+import { type Explanation, viewKey, type Viewer } from "../types";
+import { LOCAL, ViewerChoice } from "../viewer";
+
+const OPERATIONS = ["read", "list", "metadata", "templates", "complete", "subscribe"];
+
+export function ViewAs() {
+  const [one, setOne] = useState<Viewer>(LOCAL);
+  const [other, setOther] = useState<Viewer>({ principal: "anonymous", groups: [] });
+  const [selected, setSelected] = useState<string | null>(null);
+  const side = (viewer: Viewer, label: string, choose: (viewer: Viewer) => void) => (
+    <section class="side" aria-label={label}>
+      <ViewerChoice label={label} viewer={viewer} choose={choose} />
+      <Browser key={viewKey(viewer)} viewer={viewer} selected={selected} select={setSelected} />
+    </section>
+  );
+  return (
+    <>
+      <Why uri={selected ?? ""} />
+      <div class="sides">
+        {side(one, t("One principal", "一方のプリンシパル"), setOne)}
+        {side(other, t("Another principal", "他方のプリンシパル"), setOther)}
+      </div>
+    </>
+  );
+}
+
+function Why({ uri: chosen }: { uri: string }) {
+  const [written, setUri] = useState<string | null>(null);
+  const [viewer, setViewer] = useState<Viewer>({ principal: "anonymous", groups: [] });
+  const [operation, setOperation] = useState("read");
+  const [found, setFound] = useState<Explanation | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const uri = written ?? chosen;
+  const explain = async () => {
+    setError(null);
+    setFound(null);
+    try {
+      setFound(await post<Explanation>("explain", { uri, operation, principal: viewer.principal, groups: viewer.groups }));
+    } catch (error) {
+      setError(error as Error);
+    }
+  };
+  return (
+    <section aria-label={t("Why", "理由")}>
+      <h2>{t("Why can a principal do this, or not?", "なぜ許可または拒否されるのか")}</h2>
+      <ViewerChoice label={t("Principal", "プリンシパル")} viewer={viewer} choose={setViewer} />
+      <form
+        class="filters"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void explain();
+        }}
+      >
+        <label>
+          {t("Operation", "操作")}
+          <select value={operation} onChange={(event) => setOperation(event.currentTarget.value)}>
+            {OPERATIONS.map((name) => <option key={name}>{name}</option>)}
+          </select>
+        </label>
+        <label class="wide">
+          URI
+          <input required value={uri} onInput={(event) => setUri(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="primary">{t("Explain", "説明")}</button>
+      </form>
+      <Problem error={error} />
+      {found ? (
+        <div role="status">
+          <p>
+            <span class={`state ${found.allowed ? "ready" : "failed"}`}>{found.allowed ? t("allowed", "許可") : t("denied", "拒否")}</span>{" "}
+            {t(`${found.decided} of ${found.uri} by ${found.principal}`, `${found.principal} による ${found.uri} の ${found.decided}`)}
+          </p>
+          <Facts
+            of={[
+              [t("Rule", "規則"), found.rule ? `${found.rule.number}${found.rule.line === null ? "" : t(`, line ${found.rule.line}`, `（${found.rule.line} 行目）`)}` : t("none: the default", "なし（既定）")],
+              ["glob", found.rule ? `${found.rule.key} ${found.rule.glob}` : "–"],
+              [t("Plugin", "プラグイン"), found.plugin],
+              [t("Groups", "グループ"), found.groups.join(", ") || "–"],
+              [t("Scopes", "スコープ"), found.scopes.join(" ") || "–"],
+            ]}
+          />
+        </div>
+      ) : null}
+    </section>
+  );
+}

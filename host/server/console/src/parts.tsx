@@ -1,0 +1,118 @@
+// Parts that several pages have.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, get } from "./api";
+import { t } from "./language";
+
+/** The newest answer to a request that is repeated, and why the last one failed. */
+export interface Polled<T> {
+  data: T | null;
+  error: Error | null;
+  refresh: () => void;
+}
+
+/** Repeats a request while the page is visible; without a path there is none. */
+export function usePoll<T>(path: string | null, interval: number): Polled<T> {
+  const [state, setState] = useState<{ path: string | null; data: T | null; error: Error | null }>({ path, data: null, error: null });
+  const refresh = useRef(() => {});
+  useEffect(() => {
+    if (path === null) {
+      return;
+    }
+    const ending = new AbortController();
+    let timer = 0;
+    const run = async () => {
+      clearTimeout(timer);
+      if (document.visibilityState === "visible") {
+        try {
+          const data = await get<T>(path, ending.signal);
+          setState({ path, data, error: null });
+        } catch (error) {
+          if (ending.signal.aborted) {
+            return;
+          }
+          setState((now) => ({ path, data: now.path === path ? now.data : null, error: error as Error }));
+        }
+      }
+      if (!ending.signal.aborted) {
+        timer = window.setTimeout(run, interval);
+      }
+    };
+    refresh.current = run;
+    document.addEventListener("visibilitychange", run);
+    run();
+    return () => {
+      ending.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", run);
+    };
+  }, [path, interval]);
+  const isCurrent = state.path === path;
+  return { data: isCurrent ? state.data : null, error: isCurrent ? state.error : null, refresh: () => refresh.current() };
+}
+
+/** Says why something failed. */
+export function Problem({ error }: { error: Error | null }) {
+  if (!error) {
+    return null;
+  }
+  const isUnreachable = error instanceof ApiError && error.status === 0;
+  return (
+    <div class="problem" role="alert">
+      <strong>{isUnreachable ? t("The server does not answer; trying again.", "サーバーが応答しません。再試行しています。") : error.message}</strong>
+      {error instanceof ApiError && error.help ? <p>{error.help}</p> : null}
+    </div>
+  );
+}
+
+/** What stands where an answer is waited for. */
+export function Waiting() {
+  return <p class="muted" role="status">{t("Loading…", "読み込み中…")}</p>;
+}
+
+/** A part of what is allowed. */
+export function Meter({ label, used, limit, show }: { label: string; used: number; limit: number; show: (value: number) => string }) {
+  const part = limit > 0 ? Math.min(1, used / limit) : 0;
+  return (
+    <div class="meter">
+      <span>{label}</span>
+      <meter aria-label={label} min={0} max={1} high={0.8} value={part} />
+      <span class="figures">{show(used)} / {show(limit)}</span>
+    </div>
+  );
+}
+
+/** Terms with their values. */
+export function Facts({ of }: { of: [string, ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {of.map(([term, value]) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** A button that copies a text. */
+export function Copy({ text, label }: { text: string; label: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <button type="button" class="small" onClick={copy}>
+      {isCopied ? t("Copied", "コピーしました") : label}
+    </button>
+  );
+}
+
+/** The parts of the hash behind the page: `#/plugins/NAME`. */
+export function link(...parts: string[]): string {
+  return `#/${parts.map(encodeURIComponent).join("/")}`;
+}

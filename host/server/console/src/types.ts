@@ -1,0 +1,245 @@
+// The answers of the API, as far as the console shows them. `mcp-host schema admin` prints the whole schema.
+
+export interface Page<T> {
+  items: T[];
+  total: number;
+  next: string | null;
+}
+
+export type PluginState =
+  | { name: "ready" }
+  | { name: "loading" }
+  | { name: "failed"; reason: string }
+  | { name: "suspended"; retry_in_ms: number }
+  | { name: "disabled"; since: string; by: string };
+
+export interface Cache {
+  hits: number;
+  misses: number;
+  responses: number;
+  bytes: number;
+  capacity: number;
+}
+
+export interface Recent {
+  window_ms: number;
+  calls: number;
+  p50_us: number | null;
+  p99_us: number | null;
+}
+
+export interface PluginStatus {
+  name: string;
+  mount: string;
+  state: PluginState;
+  configured: boolean;
+  digest: string | null;
+  memory: { used: number; limit: number } | null;
+  faults: Record<string, number>;
+  cache: Cache;
+  recent: Recent | null;
+  watched: number;
+}
+
+export interface Limits {
+  memory: number;
+  cpu_ms: number;
+  deadline_ms: number;
+  concurrency: number;
+  queue: number;
+  queue_timeout_ms: number;
+  rate: string;
+  response_size: number;
+  response_items: number;
+}
+
+export interface Grants {
+  dirs: { host: string; guest: string; writable: boolean }[];
+  env: string[];
+  http: string[];
+  keyvalue: string[];
+  sql: string[];
+}
+
+export interface PluginConfig {
+  name: string;
+  title: string | null;
+  component: string;
+  mount: string;
+  required: boolean;
+  response_cache: boolean;
+  watch_interval_ms: number;
+  config_keys: string[];
+  grants: Grants;
+  limits: Limits;
+}
+
+export interface PluginDetails {
+  status: PluginStatus;
+  config: PluginConfig | null;
+  search: { documents: number; bytes: number; embedded: number; complete: boolean; gaps: string[] } | null;
+}
+
+export interface LogView {
+  filter: string | null;
+  until: string | null;
+  by: string | null;
+}
+
+export interface Status {
+  version: string;
+  pid: number;
+  started: string;
+  uptime_seconds: number;
+  generation: number;
+  config_file: string | null;
+  ready: boolean;
+  not_ready: string[];
+  reload_failure: { time: string; reason: string } | null;
+  plugins: Page<PluginStatus>;
+  sessions: number;
+  watched: { subscribers: number; resources: number; plugins: number };
+  log: LogView;
+}
+
+export interface Rule {
+  line: number | null;
+  principals: string[];
+  groups: string[];
+  operations: string[];
+  allow: string[];
+  deny: string[];
+}
+
+export interface ConfigView {
+  generation: number;
+  file: string | null;
+  server: {
+    name: string;
+    http: string | null;
+    tls: boolean;
+    page_size: number;
+    response_cache: number;
+    confine: boolean;
+    drain_delay_ms: number;
+  };
+  admin: string | null;
+  audit: string | null;
+  plugins: Page<PluginConfig>;
+  principals: Page<string>;
+  issuers: Page<{ name: string; issuer: string }>;
+  groups: Page<{ name: string; principals: string[]; groups: string[] }>;
+  rules: Page<Rule>;
+}
+
+export interface Reload {
+  generation: number;
+  changed: boolean;
+  plugins_added: string[];
+  plugins_changed: string[];
+  plugins_removed: string[];
+  requires_restart: string[];
+  settings_changed: string[];
+  elapsed_ms: number;
+}
+
+/** A line of the audit log. */
+export interface AuditLine {
+  time: string;
+  principal?: string;
+  operation?: string;
+  uri?: string;
+  outcome?: string;
+  plugin?: string;
+  bytes?: number;
+  duration_ms?: number;
+  [member: string]: unknown;
+}
+
+/** Whose view it is. */
+export interface Viewer {
+  principal: string;
+  groups: string[];
+}
+
+/** The member of a request that says whose view it is; a client has its own. */
+export function as(viewer: Viewer | null): { as?: Viewer } {
+  return viewer ? { as: viewer } : {};
+}
+
+/** A text that is the same for the same view. */
+export function viewKey(viewer: Viewer | null): string {
+  return viewer ? [viewer.principal, ...viewer.groups].join("\n") : "";
+}
+
+export interface Resource {
+  uri: string;
+  name: string;
+  title: string | null;
+  description: string | null;
+  mime_type: string | null;
+  size: number | null;
+  audience: string[];
+  priority: number | null;
+  modified: string | null;
+  listable: boolean;
+  subscribable: boolean;
+  notices: string[];
+}
+
+export interface Missing {
+  plugin: string;
+  reason: string;
+}
+
+export interface ResourceList {
+  items: Resource[];
+  next: string | null;
+  missing: Missing[];
+}
+
+export interface Content {
+  resource: Resource;
+  text: string | null;
+  blob: string | null;
+  bytes: number;
+  cut: boolean;
+}
+
+export interface Template {
+  template: string;
+  name: string;
+  title: string | null;
+  description: string | null;
+  mime_type: string | null;
+  variables: string[];
+}
+
+export interface Found {
+  hits: { resource: Resource; snippet: { text: string; matches: boolean }[]; lines: [number, number] | null }[];
+  total: number;
+  partial: boolean;
+  incomplete: string[];
+}
+
+export interface ContextView {
+  passages: { resource: Resource; text: string; lines: [number, number]; tokens: number; reason: string }[];
+  tokens: number;
+  over_budget: number;
+  near_copies: number;
+  partial: boolean;
+  incomplete: string[];
+}
+
+export interface Explanation {
+  allowed: boolean;
+  principal: string;
+  groups: string[];
+  operation: string;
+  decided: string;
+  scopes: string[];
+  uri: string;
+  plugin: string;
+  path: string;
+  rule: { number: number; line: number | null; key: string; glob: string } | null;
+}

@@ -1,0 +1,41 @@
+// The choice of a principal and its groups.
+
+import { useId } from "preact/hooks";
+import { t } from "./language";
+import { usePoll } from "./parts";
+import type { ConfigView, Viewer } from "./types";
+
+export const LOCAL: Viewer = { principal: "local", groups: [] };
+
+export function ViewerChoice({ label, viewer, choose }: { label: string; viewer: Viewer; choose: (viewer: Viewer) => void }) {
+  const id = useId();
+  const config = usePoll<ConfigView>("config", 30_000);
+  const principals = ["local", "anonymous", ...(config.data?.principals.items ?? [])];
+  const groups = config.data?.groups.items.map(({ name }) => name) ?? [];
+  return (
+    <div class="filters">
+      <label>
+        {label}
+        <input
+          list={`${id}-principals`}
+          value={viewer.principal}
+          onChange={(event) => choose({ ...viewer, principal: event.currentTarget.value.trim() || LOCAL.principal })}
+        />
+        <datalist id={`${id}-principals`}>
+          {principals.map((name) => <option key={name} value={name} />)}
+        </datalist>
+      </label>
+      <label>
+        {t("Groups", "グループ")}
+        <input
+          list={`${id}-groups`}
+          value={viewer.groups.join(", ")}
+          onChange={(event) => choose({ ...viewer, groups: event.currentTarget.value.split(",").map((name) => name.trim()).filter(Boolean) })}
+        />
+        <datalist id={`${id}-groups`}>
+          {groups.map((name) => <option key={name} value={name} />)}
+        </datalist>
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,227 @@
+//! `POST browse/…`: what one principal sees, by the same calls of the host as for a client of that principal.
+//!
+//! | path | call of the host |
+//! |---|---|
+//! | `list` | [`Host::list_bounded`] |
+//! | `read` | [`Host::read`] |
+//! | `templates`, `complete` | [`Host::templates`], [`Host::complete`] |
+//! | `search`, `context` | [`Host::search`], [`Host::context`], with the feature `search` |
+//!
+//! An administrator may take any view. That has a line of the audit log, `admin-view`, beside the line of the request itself, which has the
+//! administrator's name as its `request_id`.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mcp_host_base::text::prefix;
+use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation};
+use mcp_host_model::resource::{
+    Argument, Error, MissingPlugin, Notice, Resource, ResourceBody, ResourceContents, ResourceTemplate, Role,
+};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::audit::{RequestContext, RequestId};
+use mcp_resource_host::host::transport::PageBounds;
+use mcp_resource_host::host::{AdminAction, AdminSubject, CompleteRequest, Host, ListRequest};
+
+use super::browse_types::{
+    BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, ContentView, Contents, MAX_CONTENT,
+    MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
+};
+use super::{AdminServer, Refusal, body, ok};
+
+/// Who makes a request.
+pub(super) enum Asker<'a> {
+    /// An administrator, who may take any view.
+    Administrator(&'a Principal),
+    /// A client of `/mcp`, who has its own.
+    User(&'a Principal),
+}
+
+/// The approximate maximum size of the resources of a page in bytes.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
+impl AdminServer {
+    /// Answers a request below `browse/`.
+    pub(super) async fn browse(&self, what: &str, request: Request, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        match what {
+            "list" => self.browse_list(body(request).await?, asker).await,
+            "read" => self.browse_read(body(request).await?, asker).await,
+            "templates" => self.browse_templates(body(request).await?, asker).await,
+            "complete" => self.browse_complete(body(request).await?, asker).await,
+            #[cfg(feature = "search")]
+            "search" => self.browse_search(body(request).await?, asker).await,
+            #[cfg(feature = "search")]
+            "context" => self.browse_context(body(request).await?, asker).await,
+            _ => Err(Refusal::no_path()),
+        }
+    }
+
+    async fn browse_list(&self, request: BrowseList, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let BrowseList { viewer, parent, cursor, limit } = request;
+        if !(1..=MAX_RESOURCES).contains(&limit) {
+            return Err(Refusal::bad_request(format!("`limit` is not a number from 1 to {MAX_RESOURCES}: {limit}")));
+        }
+        let viewer = self.viewer(asker, viewer)?;
+        let (parent, bounds) = (parent.as_deref(), PageBounds { items: limit, bytes: MAX_PAGE_BYTES });
+        let listing = self.host.list_bounded(&viewer, ListRequest { parent, cursor: cursor.as_deref() }, bounds);
+        let listing = self.view_as(asker, parent.unwrap_or_default(), listing).await?;
+        Ok(ok(&ResourceList {
+            items: listing.items.into_iter().map(|item| resource(&self.host, &viewer, item)).collect(),
+            next: listing.next_cursor,
+            missing: missing(listing.missing),
+        }))
+    }
+
+    async fn browse_read(&self, request: BrowseRead, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let viewer = self.viewer(asker, request.viewer)?;
+        let contents = self.view_as(asker, &request.uri, self.host.read(&viewer, &request.uri)).await?;
+        let mut left = MAX_CONTENT;
+        let contents = contents.into_iter().map(|one| content(&self.host, &viewer, one, &mut left)).collect();
+        Ok(ok(&Contents { contents }))
+    }
+
+    async fn browse_templates(&self, request: BrowseTemplates, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let viewer = self.viewer(asker, request.viewer)?;
+        let listing = self.view_as(asker, "", self.host.templates(&viewer, request.cursor.as_deref())).await?;
+        Ok(ok(&TemplateList {
+            items: listing.items.into_iter().map(template).collect(),
+            next: listing.next_cursor,
+            missing: missing(listing.missing),
+        }))
+    }
+
+    async fn browse_complete(&self, request: BrowseComplete, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let viewer = self.viewer(asker, request.viewer)?;
+        let completing = CompleteRequest {
+            template: &request.template,
+            argument: Argument::new(request.variable, request.value),
+            context: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
+        };
+        let found = self.view_as(asker, &request.template, self.host.complete(&viewer, completing)).await?;
+        Ok(ok(&CompletionView { values: found.values, has_more: found.has_more }))
+    }
+
+    /// Returns the principal whose view is requested.
+    pub(super) fn viewer(&self, asker: &Asker<'_>, viewer: Option<Viewer>) -> Result<Principal, Refusal> {
+        match (asker, viewer) {
+            (Asker::User(principal), None) => Ok((*principal).clone()),
+            (Asker::User(_), Some(_)) => {
+                let help = "leave `as` out: only administrators see the views of others";
+                Err(Refusal::new(StatusCode::FORBIDDEN, "the view of a client is its own", Some(help)))
+            }
+            (Asker::Administrator(_), None) => Ok(Principal::LOCAL),
+            (Asker::Administrator(_), Some(Viewer { principal, groups })) => {
+                named_principal(&self.host.config(), &principal, &groups)
+            }
+        }
+    }
+
+    /// Runs a request: of a client for itself, or of an administrator for another principal, which is recorded.
+    pub(super) async fn view_as<T>(
+        &self,
+        asker: &Asker<'_>,
+        uri: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Refusal> {
+        let answer = match asker {
+            Asker::User(_) => request.await,
+            Asker::Administrator(administrator) => {
+                let context = RequestContext::new(None, &RequestId::Text(administrator.name().into()), None);
+                let viewing = context.scope(request);
+                let about = AdminSubject::View { uri };
+                self.host.administer(administrator, AdminAction::View, about, viewing, Error::kind).await?
+            }
+        };
+        answer.map_err(|error| {
+            let status = match &error {
+                Error::NotFound { .. } => StatusCode::NOT_FOUND,
+                Error::InvalidRequest { .. } | Error::InvalidCursor => StatusCode::BAD_REQUEST,
+                Error::Denied { .. } => StatusCode::FORBIDDEN,
+                Error::Internal { .. } => StatusCode::BAD_GATEWAY,
+                Error::Unavailable { .. } | Error::AuditUnavailable | Error::ShuttingDown => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+            };
+            Refusal::new(status, error.to_string(), None)
+        })
+    }
+}
+
+/// The operations whose scopes an access token needs to browse. A resource that is read may be one of search, which lists as well.
+pub(super) fn operations(what: &str) -> &'static [Operation] {
+    match what {
+        "list" => &[Operation::List],
+        "templates" => &[Operation::Templates],
+        "complete" => &[Operation::Complete],
+        _ => &[Operation::List, Operation::Read],
+    }
+}
+
+/// Returns a principal of the config in those groups.
+pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) -> Result<Principal, Refusal> {
+    let principal = match name {
+        LOCAL => Principal::LOCAL,
+        ANONYMOUS => Principal::ANONYMOUS,
+        name if config.has_principal(name) => Principal::new(name),
+        name => return Err(Refusal::bad_request(format!("the config has no principal `{name}`"))),
+    };
+    Ok(principal.with_groups(groups.iter().map(String::as_str)))
+}
+
+/// A resource, as a principal sees it.
+pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> ResourceView {
+    let can = host.capabilities(viewer, &resource);
+    let role = |role: Role| match role {
+        Role::User => "user".to_owned(),
+        Role::Assistant => "assistant".to_owned(),
+    };
+    ResourceView {
+        listable: can.list,
+        subscribable: can.subscribe,
+        audience: resource.annotations.audience.into_iter().map(role).collect(),
+        priority: resource.annotations.priority.map(|priority| priority.value()),
+        modified: resource.annotations.last_modified.map(|time| time.as_str().to_owned()),
+        notices: Notice::all_in(&resource.meta).iter().map(ToString::to_string).collect(),
+        uri: String::from(resource.uri),
+        name: resource.name,
+        title: resource.title,
+        description: resource.description,
+        mime_type: resource.mime_type,
+        size: resource.size,
+    }
+}
+
+/// A content, of which `left` bytes may be in the answer.
+fn content(host: &Host, viewer: &Principal, content: ResourceContents, left: &mut usize) -> ContentView {
+    let ResourceContents { entry, body } = content;
+    let bytes = body.as_bytes().len();
+    let (text, blob, shown) = match body {
+        ResourceBody::Text(text) => {
+            let shown = prefix(&text, *left);
+            (Some(shown.to_owned()), None, shown.len())
+        }
+        ResourceBody::Blob(bytes) => {
+            let shown = bytes.get(..(*left).min(bytes.len())).unwrap_or_default();
+            (None, Some(STANDARD.encode(shown)), shown.len())
+        }
+    };
+    *left = left.saturating_sub(shown);
+    ContentView { resource: resource(host, viewer, entry), text, blob, bytes, cut: shown < bytes }
+}
+
+fn template(template: ResourceTemplate) -> TemplateView {
+    TemplateView {
+        variables: template.uri_template.variables().map(str::to_owned).collect(),
+        template: template.uri_template.as_str().to_owned(),
+        name: template.name,
+        title: template.title,
+        description: template.description,
+        mime_type: template.mime_type,
+    }
+}
+
+fn missing(plugins: Vec<MissingPlugin>) -> Vec<MissingView> {
+    plugins.into_iter().map(|MissingPlugin { plugin, reason, .. }| MissingView { plugin, reason }).collect()
+}

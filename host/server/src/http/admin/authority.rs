@@ -1,0 +1,96 @@
+//! Who is an administrator.
+//!
+//! | request | administrator |
+//! |---|---|
+//! | over the Unix socket, by its owner or root | `admin/uid:` and the id of the user |
+//! | with the bearer token of `[admin]` | `admin/token` |
+//! | of a page of the console, with its cookie and its key ([`console`](super::console)) | the one who logged in |
+//!
+//! A connection without TLS to a listener with a certificate has no administrator: its credentials would be readable.
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method};
+use mcp_host_config::Config;
+use mcp_resource_host::access::Principal;
+
+use super::Connection;
+#[cfg(feature = "console")]
+use super::console::Console;
+
+/// The name of an administrator with the token.
+pub(super) const TOKEN_HOLDER: &str = "admin/token";
+
+/// Who is an administrator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Authority {
+    #[cfg(feature = "console")]
+    pub(super) console: Console,
+}
+
+impl Authority {
+    /// Returns the administrator who makes a request, by whose name actions are recorded. Digests are compared in constant time.
+    pub(super) fn administrator(
+        &self,
+        config: &Config,
+        method: &Method,
+        headers: &HeaderMap,
+        from: Connection,
+    ) -> Option<Principal> {
+        match from {
+            Connection::Owner(user) => Some(Principal::new(format!("admin/uid:{user}"))),
+            Connection::Unencrypted => None,
+            Connection::Tcp(_) if headers.contains_key(AUTHORIZATION) => {
+                has_token(config, headers).then(|| Principal::new(TOKEN_HOLDER))
+            }
+            Connection::Tcp(_) => self.page_administrator(config, method, headers),
+        }
+    }
+
+    #[cfg(feature = "console")]
+    fn page_administrator(&self, config: &Config, method: &Method, headers: &HeaderMap) -> Option<Principal> {
+        self.console.administrator(config, method, headers)
+    }
+
+    #[cfg(not(feature = "console"))]
+    #[expect(clippy::unused_self, reason = "with the feature there are sessions")]
+    fn page_administrator(&self, _: &Config, _: &Method, _: &HeaderMap) -> Option<Principal> {
+        None
+    }
+}
+
+fn has_token(config: &Config, headers: &HeaderMap) -> bool {
+    let matches = || {
+        let expected = config.admin.as_ref()?.token.as_ref()?;
+        let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+        Some(scheme.eq_ignore_ascii_case("bearer") && expected.matches(token.trim()))
+    };
+    matches().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use mcp_host_config::admin::{Admin, AdminAddress, AdminToken};
+
+    use super::*;
+
+    #[test]
+    fn an_administrator_has_the_token_or_owns_the_socket() {
+        let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
+        let without = Config { admin: Some(admin.clone()), ..Config::default() };
+        admin.token = Some(AdminToken::new("right"));
+        let config = Config { admin: Some(admin), ..Config::default() };
+        let is_administrator = |config: &Config, authorization: &'static str, from| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(authorization))]);
+            Authority::default().administrator(config, &Method::GET, &headers, from).is_some()
+        };
+        let owner = Authority::default().administrator(&without, &Method::GET, &HeaderMap::new(), Connection::Owner(7));
+        assert_eq!(owner.unwrap().name(), "admin/uid:7");
+        assert!(is_administrator(&config, "Bearer right", Connection::Tcp(None)));
+        for wrong in ["", "right", "Bearer wrong", "Basic right"] {
+            assert!(!is_administrator(&config, wrong, Connection::Tcp(None)), "{wrong}");
+        }
+        assert!(!is_administrator(&without, "Bearer right", Connection::Tcp(None)));
+        assert!(!is_administrator(&config, "Bearer right", Connection::Unencrypted));
+    }
+}

@@ -1,0 +1,161 @@
+//! Sessions of the console, and the codes that are exchanged for one.
+//!
+//! Cookies, keys and codes are kept as digests, and tokens of clients as text that is zeroized. A session ends after [`SESSION_TIME`], when
+//! it is logged out, when a reload changes the token of `[admin]`, and with the process; that of a client when `/mcp` does not accept its
+//! token any more. There are at most [`MAX_SESSIONS`]: a further one ends the oldest, first those of clients.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_host_config::TokenDigest;
+use mcp_host_config::admin::AdminToken;
+use parking_lot::Mutex;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use zeroize::Zeroizing;
+
+use super::SESSION_TIME;
+
+/// The maximum number of sessions, and of codes.
+const MAX_SESSIONS: usize = 64;
+/// The time for which a code can be exchanged.
+const CODE_TIME: Duration = Duration::from_secs(60);
+
+/// The codes that can be exchanged for a session of the console: each once, within 60 s.
+#[derive(Clone, Default)]
+pub struct LoginCodes(Arc<Mutex<Vec<(TokenDigest, Instant)>>>);
+
+impl LoginCodes {
+    /// Makes a code; none if the system supplies no randomness.
+    pub fn issue(&self) -> Option<String> {
+        let code = random()?;
+        let mut codes = self.0.lock();
+        if codes.len() >= MAX_SESSIONS {
+            codes.remove(0);
+        }
+        codes.push((TokenDigest::of(&code), Instant::now()));
+        Some(code)
+    }
+
+    /// Returns whether a text is a code, which it is no more.
+    pub(super) fn take(&self, text: &str) -> bool {
+        self.take_at(text, Instant::now())
+    }
+
+    fn take_at(&self, text: &str, now: Instant) -> bool {
+        let (digest, mut codes) = (TokenDigest::of(text), self.0.lock());
+        codes.retain(|(_, issued)| now.saturating_duration_since(*issued) < CODE_TIME);
+        let found = codes.iter().position(|(code, _)| code.matches(&digest));
+        found.map(|at| codes.remove(at)).is_some()
+    }
+}
+
+impl fmt::Debug for LoginCodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginCodes").finish_non_exhaustive()
+    }
+}
+
+/// Who has a session.
+#[derive(Clone)]
+pub(super) enum Identity {
+    /// An administrator of that name, while `[admin]` has that token.
+    Administrator(&'static str, Option<AdminToken>),
+    /// The client with that bearer token, while `/mcp` accepts it.
+    User(Zeroizing<String>),
+}
+
+/// A session.
+struct Session {
+    cookie: TokenDigest,
+    key: TokenDigest,
+    identity: Identity,
+    began: Instant,
+}
+
+/// The secrets of a session.
+pub(super) struct Login {
+    pub(super) cookie: String,
+    pub(super) key: String,
+}
+
+/// The sessions of a listener, the oldest first.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<Vec<Session>>);
+
+impl Sessions {
+    /// Begins a session; none if the system supplies no randomness, or if there are too many, all of administrators.
+    pub(super) fn begin(&self, identity: Identity) -> Option<Login> {
+        let login = Login { cookie: random()?, key: random()? };
+        let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
+        let mut sessions = self.0.lock();
+        if sessions.len() >= MAX_SESSIONS {
+            // A client ends no session of an administrator.
+            let of_user = sessions.iter().position(|session| matches!(session.identity, Identity::User(_)));
+            let oldest = of_user.or_else(|| matches!(identity, Identity::Administrator(..)).then_some(0))?;
+            sessions.remove(oldest);
+        }
+        sessions.push(Session { cookie, key, identity, began: Instant::now() });
+        Some(login)
+    }
+
+    /// Returns who has a session.
+    pub(super) fn find(&self, cookie: &str, key: &str) -> Option<Identity> {
+        let [cookie, key] = [cookie, key].map(TokenDigest::of);
+        let mut sessions = self.0.lock();
+        sessions.retain(|session| session.began.elapsed() < SESSION_TIME);
+        let session = sessions.iter().find(|session| session.cookie.matches(&cookie) && session.key.matches(&key))?;
+        Some(session.identity.clone())
+    }
+
+    /// Ends a session, if there is one.
+    pub(super) fn end(&self, cookie: &str) {
+        let cookie = TokenDigest::of(cookie);
+        self.0.lock().retain(|session| !session.cookie.matches(&cookie));
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+/// Returns 256 random bits in hexadecimal digits; none if the system supplies no randomness.
+fn random() -> Option<String> {
+    use std::fmt::Write as _;
+
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing into a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_exchanged_once_within_its_time() {
+        let codes = LoginCodes::default();
+        let (code, late) = (codes.issue().unwrap(), codes.issue().unwrap());
+        assert!(!codes.take("") && !codes.take(&format!("{code}0")));
+        assert!(codes.take(&code) && !codes.take(&code));
+        let now = Instant::now();
+        assert!(!codes.take_at(&late, now + CODE_TIME));
+        assert!(!codes.take_at(&late, now), "it was forgotten");
+    }
+
+    #[test]
+    fn the_oldest_session_ends_when_there_are_too_many() {
+        let sessions = Sessions::default();
+        let logins: Vec<_> =
+            (0..=MAX_SESSIONS).map(|_| sessions.begin(Identity::Administrator("admin/x", None)).unwrap()).collect();
+        let goes_on = |login: &Login| sessions.find(&login.cookie, &login.key).is_some();
+        assert_eq!(logins.iter().map(goes_on).collect::<Vec<_>>(), [vec![false], vec![true; MAX_SESSIONS]].concat());
+        assert!(sessions.begin(Identity::User(String::new().into())).is_none(), "all are of administrators");
+    }
+}

@@ -1,0 +1,506 @@
+// Drives the console in a browser: `node console.mjs PART ADDRESS TOKEN FOLDER`. Fails by an exit code with the reason on standard error.
+//
+// FOLDER is where pictures are written. A part is a function of `PARTS`. Every page is checked by axe, and whatever it is fed: no dialog
+// opens, no script of a text runs, and nothing is loaded from elsewhere.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+import { PAYLOADS } from "./payloads.mjs";
+
+const [part, address, token, folder] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** Other tests use the processors as well. */
+const TIMEOUT = 120_000;
+
+const browser = await chromium.launch({
+  executablePath: "/usr/bin/chromium",
+  args: [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ],
+});
+
+/** What went wrong in the browser. */
+const faults = [];
+
+async function open({ language = "en-GB", scheme = "light", width = 1280, height = 900 } = {}) {
+  const context = await browser.newContext({ locale: language, colorScheme: scheme, viewport: { width, height } });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const page = await context.newPage();
+  page.setDefaultTimeout(TIMEOUT);
+  page.on("dialog", (dialog) => {
+    faults.push(`a dialog opened: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on("pageerror", (error) => faults.push(`a script failed: ${error.stack}`));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/Failed to load resource/.test(message.text())) {
+      faults.push(`the browser reports: ${message.text()}`);
+    }
+  });
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol !== "blob:" && url.origin !== new URL(address).origin) {
+      faults.push(`something is loaded from ${url}`);
+    }
+  });
+  return page;
+}
+
+async function login(page, hash = "") {
+  await page.goto(`${address}/`);
+  await page.getByLabel("Token of the administration listener").fill(token);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("navigation").waitFor();
+  if (hash) {
+    await page.evaluate((hash) => (location.hash = hash), hash);
+  }
+}
+
+/** Checks the accessibility of what is shown: WCAG 2.2 AA. */
+async function accessible(page, where) {
+  // The policy of the page allows no script of ours but by the driver.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() =>
+    axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }),
+  );
+  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join(" | ")}`);
+  assert.deepEqual(found, [], where);
+}
+
+async function picture(page, name) {
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+}
+
+/** Checks that nothing of a text became an element that loads, runs or leads elsewhere. */
+async function unharmed(page, where) {
+  const found = await page.evaluate(() =>
+    [...document.querySelectorAll("*")]
+      .filter((element) => {
+        const names = element.getAttributeNames();
+        const address = element.getAttribute("href") ?? element.getAttribute("src") ?? "";
+        return (
+          names.some((name) => name.startsWith("on") || name === "style" && element.tagName === "X") ||
+          /^\s*(javascript|data|vbscript):/i.test(address) ||
+          ["IFRAME", "OBJECT", "EMBED", "BASE", "VIDEO", "AUDIO", "SVG", "MATH", "STYLE"].includes(element.tagName.toUpperCase()) ||
+          (["SCRIPT", "LINK"].includes(element.tagName) && !["/console.js", "/console.css", "/icon.svg"].includes(address)) ||
+          (element.tagName === "IMG" && !address.startsWith("blob:"))
+        );
+      })
+      .map((element) => element.outerHTML.slice(0, 200)),
+  );
+  assert.deepEqual(found, [], where);
+  assert.deepEqual(faults, [], where);
+}
+
+const PARTS = {
+  /** ADDRESS has the code. */
+  async code() {
+    const page = await open();
+    await page.goto(address);
+    await page.getByRole("navigation").waitFor();
+    assert.equal(new URL(page.url()).hash.includes("code"), false, "the code is not in the history");
+    // The session lasts beyond a reload of the page; the code does not.
+    await page.reload();
+    await page.getByRole("navigation").waitFor();
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    await page.goto("about:blank");
+    await page.goto(address);
+    await page.getByText("the code has expired, or was used already").waitFor();
+  },
+
+  async login() {
+    const page = await open();
+    await page.goto(`${address}/`);
+    await accessible(page, "the login");
+    await page.getByLabel("Token of the administration listener").fill("wrong");
+    await page.keyboard.press("Enter");
+    await page.getByText("this is not the token of the server").waitFor();
+    await login(page);
+    const cookies = await page.context().cookies();
+    assert.deepEqual(
+      cookies.map(({ httpOnly, sameSite }) => ({ httpOnly, sameSite })),
+      [{ httpOnly: true, sameSite: "Strict" }],
+    );
+    assert.equal(await page.evaluate(() => document.cookie), "");
+  },
+
+  async plugins() {
+    const page = await open();
+    await login(page, "#/plugins");
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "sample", exact: true }) });
+    await row.getByText("ready").waitFor();
+    const broken = page.getByRole("row").filter({ has: page.getByRole("link", { name: "broken", exact: true }) });
+    await broken.getByText("failed").waitFor();
+    await accessible(page, "plugins");
+    await broken.getByRole("link").click();
+    await page.getByRole("heading", { name: "broken" }).waitFor();
+    await page.locator("pre.problem").waitFor();
+    await row.getByRole("link").press("Enter");
+    await page.getByRole("heading", { name: "sample" }).waitFor();
+    await page.locator(".sparkline canvas").first().waitFor();
+    await accessible(page, "a plugin");
+    await picture(page, "plugins-light");
+    await page.getByRole("button", { name: "Disable" }).press("Enter");
+    await row.getByText("disabled").waitFor();
+    await page.getByText("Disabled by admin/token").waitFor();
+    await page.getByRole("button", { name: "Enable" }).click();
+    await row.getByText("ready").waitFor();
+    await page.getByRole("button", { name: "Reset" }).click();
+    await page.getByText("Reset.").waitFor();
+    await page.getByRole("searchbox").fill("no such plugin");
+    await page.getByText("No plugin matches.").waitFor();
+  },
+
+  async live() {
+    const page = await open();
+    await login(page, "#/live");
+    await page.getByText("Following the audit log").waitFor();
+    const actor = await open();
+    await login(actor, "#/plugins/sample");
+    await actor.getByRole("button", { name: "Reset" }).click();
+    await page.getByRole("cell", { name: "admin-reset" }).first().waitFor();
+    await accessible(page, "live");
+    await picture(page, "live-light");
+    await page.getByLabel("Operation").fill("admin-disable");
+    await page.getByText("Following the audit log").waitFor();
+    await page.getByRole("button", { name: "Clear" }).click();
+    await page.getByText("No line yet.").waitFor();
+    await actor.getByRole("button", { name: "Reset" }).click();
+    await actor.getByText("Reset.").waitFor();
+    await actor.getByRole("button", { name: "Disable" }).click();
+    await page.getByRole("cell", { name: "admin-disable" }).waitFor();
+    assert.equal(await page.getByRole("cell", { name: "admin-reset" }).count(), 0);
+    await actor.getByRole("button", { name: "Enable" }).click();
+    await actor.getByText("Enabled.").waitFor();
+  },
+
+  async config() {
+    const page = await open();
+    await login(page, "#/config");
+    await page.getByRole("heading", { name: "Access rules" }).waitFor();
+    await accessible(page, "config");
+    await picture(page, "config-light");
+    await page.getByRole("button", { name: "Reload", exact: true }).click();
+    await page.getByText("Nothing has changed.").waitFor();
+    await page.getByLabel("Another filter").fill("debug");
+    await page.getByRole("button", { name: "Set" }).click();
+    await page.getByRole("button", { name: "Restore" }).click();
+    await page.getByRole("button", { name: "Restore" }).waitFor({ state: "detached" });
+  },
+
+  /** ADDRESS serves `plan.md`, `table.csv`, `data.json`, `dot.gif`, `main.rs`, and `secret.txt`, which `anonymous` may not read. */
+  async resources() {
+    const page = await open();
+    await login(page, "#/resources");
+    const tree = page.getByRole("tree");
+    await tree.getByText("plan.md").first().waitFor();
+    await accessible(page, "resources");
+    // By keyboard alone.
+    await tree.focus();
+    await page.keyboard.press("End");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: /^files:.*data\.json$/ }).waitFor();
+    await tree.getByRole("treeitem", { name: "plan.md" }).click();
+    const preview = page.getByRole("region", { name: "Preview" });
+    await preview.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    assert.equal(await preview.locator(".markdown strong").textContent(), "breaker");
+    assert.equal(await preview.locator("img").count(), 0, "images of Markdown are not loaded");
+    await accessible(page, "Markdown");
+    await picture(page, "resources-light");
+    await preview.getByRole("button", { name: "Source" }).click();
+    await preview.getByText("**breaker**").waitFor();
+    await preview.getByRole("button", { name: "Copy the URI" }).click();
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^files:.*\/plan\.md$/);
+    for (const [name, shown] of [
+      ["table.csv", "table th:has-text('city')"],
+      ["data.json", ".hljs-attr"],
+      ["dot.gif", "img.picture"],
+      ["main.rs", ".hljs-keyword"],
+    ]) {
+      await page.getByLabel("Filter by name").fill(name);
+      await tree.getByRole("treeitem", { name }).first().click();
+      await preview.locator(shown).first().waitFor();
+      await accessible(page, name);
+    }
+    await page.getByRole("button", { name: "Search", exact: true }).first().click();
+    await page.getByLabel("Words").fill("breaker");
+    await page.getByLabel("Words").press("Enter");
+    await page.locator("mark").first().waitFor();
+    await accessible(page, "search");
+    await page.getByRole("button", { name: "Templates", exact: true }).click();
+    await page.locator("form.template").first().waitFor();
+    await accessible(page, "templates");
+  },
+
+  /** TOKEN is that of a client, who may read `plan.md` and not `secret.txt`. */
+  async user() {
+    const page = await open();
+    await login(page);
+    await page.getByText("alice").waitFor();
+    const tree = page.getByRole("tree");
+    await tree.getByRole("treeitem", { name: "plan.md" }).click();
+    await page.locator(".markdown").getByText("The plan").waitFor();
+    assert.equal(await tree.getByText("secret.txt").count(), 0);
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allTextContents(), ["Resources", "Context"]);
+    await accessible(page, "a client's view");
+    await page.reload();
+    await tree.getByRole("treeitem", { name: "plan.md" }).waitFor();
+  },
+
+  async context() {
+    const page = await open();
+    await login(page, "#/context");
+    await page.getByLabel("Question").fill("breaker");
+    await page.getByRole("button", { name: "Choose passages" }).click();
+    await page.locator(".hits li").first().waitFor();
+    await accessible(page, "context");
+    await picture(page, "context-light");
+  },
+
+  async view_as() {
+    const page = await open();
+    await login(page, "#/view-as");
+    const [one, other] = [page.getByRole("region", { name: "One principal" }), page.getByRole("region", { name: "Another principal" })];
+    await one.getByText("secret.txt").waitFor();
+    await other.getByText("plan.md").waitFor();
+    assert.equal(await other.getByText("secret.txt").count(), 0);
+    const secret = one.getByRole("treeitem", { name: "secret.txt" });
+    const uri = await secret.getAttribute("title");
+    await secret.click();
+    await one.getByText("hidden words").first().waitFor();
+    await other.getByText(`there is no resource ${uri}`).waitFor();
+    await page.getByRole("button", { name: "Explain", exact: true }).click();
+    await page.getByText(`read of ${uri} by anonymous`).waitFor();
+    await page.getByText("deny **/secret*").waitFor();
+    await accessible(page, "view as");
+    await picture(page, "view-as-light");
+  },
+
+  /** A catalog of 100,000 resources: few rows are elements, and a filter finds what is on a page that was not loaded. */
+  async many() {
+    const page = await open();
+    const total = 100_000;
+    await page.route("**/api/v1/browse/list", async (route) => {
+      const { cursor, limit } = route.request().postDataJSON();
+      const from = Number(cursor ?? 0);
+      const items = Array.from({ length: Math.min(limit, total - from) }, (_, at) => ({
+        uri: `files:///${from + at}.txt`, name: `${from + at}.txt`, title: null, description: null, mime_type: "text/plain", size: at, audience: [],
+        priority: null, modified: null, listable: false, subscribable: false, notices: [],
+      }));
+      const end = from + items.length;
+      await route.fulfill({ json: { items, next: end < total ? String(end) : null, missing: [] } });
+    });
+    await login(page);
+    await page.getByRole("treeitem").first().waitFor();
+    const began = Date.now();
+    await page.reload();
+    const rows = page.getByRole("treeitem");
+    await rows.first().waitFor();
+    console.log(`many: the first rows are there after ${Date.now() - began} ms`);
+    await page.getByRole("tree").focus();
+    for (let times = 0; times < 4; times += 1) {
+      await page.keyboard.press("End");
+      await page.keyboard.press("PageUp");
+      const shown = await rows.count();
+      assert.ok(shown > 0 && shown <= 60, `${shown} rows`);
+    }
+    await page.getByLabel("Filter by name").fill("99999.txt");
+    await rows.filter({ hasText: "99999.txt" }).waitFor();
+    await page.getByText("100,000 loaded, all, 1 match").waitFor();
+    await page.getByLabel("Filter by name").fill("");
+    await rows.nth(10).waitFor();
+    assert.ok((await rows.count()) <= 60, "rows of the whole catalog");
+  },
+
+  /** Every text of every answer is hostile. */
+  async hostile() {
+    const page = await open();
+    await login(page);
+    const each = (make) => PAYLOADS.map(make);
+    const resource = (text, at) => ({
+      uri: `notes:///${at}/${text}`, name: text, title: text, description: text, mime_type: text, size: at, audience: [text],
+      priority: 0.5, modified: text, listable: at % 2 === 0, subscribable: true, notices: [text],
+    });
+    const list = (items) => ({ items, total: items.length, next: null });
+    const cache = { hits: 1, misses: 1, responses: 1, bytes: 1, capacity: 2 };
+    const plugin = (text, at) => ({
+      name: at === 0 ? "first" : `${at}${text}`, mount: text, configured: true, digest: text, memory: { used: 1, limit: 2 },
+      state: [{ name: "failed", reason: text }, { name: "disabled", since: text, by: text }, { name: "suspended", retry_in_ms: 5000 }][at % 3],
+      faults: { [text]: 3 }, cache, recent: { window_ms: 1000, calls: 3, p50_us: 3, p99_us: 9 }, watched: 1,
+    });
+    const limits = {
+      memory: 1, cpu_ms: 1, deadline_ms: 1, concurrency: 1, queue: 1, queue_timeout_ms: 1, rate: PAYLOADS[5], response_size: 1, response_items: 1,
+    };
+    const grants = {
+      dirs: each((text) => ({ host: text, guest: text, writable: true })), env: PAYLOADS, http: PAYLOADS, keyvalue: PAYLOADS, sql: PAYLOADS,
+    };
+    const config = (text, at) => ({
+      name: `${at}${text}`, title: text, component: text, mount: text, required: true, response_cache: true, watch_interval_ms: 1,
+      config_keys: PAYLOADS, grants, limits,
+    });
+    const log = { filter: PAYLOADS[5], until: PAYLOADS[6], by: PAYLOADS[7] };
+    const contents = (type) => ({
+      contents: each((text, at) => ({ resource: { ...resource(text, at), mime_type: type }, text, blob: null, bytes: text.length, cut: at % 2 === 0 })),
+    });
+    let type = "text/markdown";
+    const answers = {
+      session: { principal: PAYLOADS[5] },
+      status: {
+        version: PAYLOADS[0], pid: 1, started: PAYLOADS[1], uptime_seconds: 1, generation: 1, config_file: PAYLOADS[2], ready: false,
+        not_ready: PAYLOADS, reload_failure: { time: PAYLOADS[3], reason: PAYLOADS.join("\n") }, plugins: list(each(plugin)), sessions: 1,
+        watched: { subscribers: 1, resources: 1, plugins: 1 }, log,
+      },
+      "plugins/first": {
+        status: plugin(PAYLOADS[5], 0), config: config(PAYLOADS[5], 0),
+        search: { documents: 1, bytes: 1, embedded: 1, complete: false, gaps: PAYLOADS },
+      },
+      config: {
+        generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2],
+        server: { name: PAYLOADS[5], http: PAYLOADS[6], tls: true, page_size: 1, response_cache: 1, confine: true, drain_delay_ms: 1 },
+        plugins: list(each(config)), principals: list(PAYLOADS), issuers: list(each((text) => ({ name: text, issuer: text }))),
+        groups: list(each((text) => ({ name: text, principals: [text], groups: [text] }))),
+        rules: list(each((text) => ({ line: 1, principals: [text], groups: [text], operations: [text], allow: [text], deny: [text] }))),
+      },
+      subscriptions: { watched: { subscribers: 1, resources: 1, plugins: 1 }, resources: list(each((text, at) => ({ uri: resource(text, at).uri, subscribers: 1 }))) },
+      "browse/list": { items: each(resource), next: null, missing: each((text) => ({ plugin: text, reason: text })) },
+      "browse/templates": {
+        items: each((text) => ({ template: "notes:///{x}", name: text, title: text, description: text, mime_type: text, variables: [text] })),
+        next: null, missing: [],
+      },
+      "browse/complete": { values: PAYLOADS, has_more: false },
+      "browse/search": {
+        hits: each((text, at) => ({ resource: resource(text, at), snippet: [{ text, matches: true }, { text, matches: false }], lines: [1, 2] })),
+        total: 60, partial: true, incomplete: PAYLOADS,
+      },
+      "browse/context": {
+        passages: each((text, at) => ({ resource: resource(text, at), text, lines: [1, 2], tokens: 3, reason: text })),
+        tokens: 3, over_budget: 1, near_copies: 1, partial: true, incomplete: PAYLOADS,
+      },
+      explain: {
+        allowed: false, principal: PAYLOADS[0], groups: PAYLOADS, operation: PAYLOADS[1], decided: PAYLOADS[2], scopes: PAYLOADS, uri: PAYLOADS[5],
+        plugin: PAYLOADS[6], path: PAYLOADS[7], rule: { number: 1, line: 2, key: PAYLOADS[8], glob: PAYLOADS[9] },
+      },
+    };
+    await page.route("**/api/v1/**", async (route) => {
+      const name = new URL(route.request().url()).pathname.slice("/api/v1/".length);
+      if (name === "audit") {
+        const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, outcome: text, bytes: 1, duration_ms: 1 }));
+        await route.fulfill({ contentType: "text/event-stream", body: lines.map((line) => `event: audit\ndata: ${line}\n\n`).join("") });
+      } else if (name === "browse/read") {
+        await route.fulfill({ json: contents(type) });
+      } else if (name in answers) {
+        await route.fulfill({ json: answers[name] });
+      } else {
+        await route.fulfill({ status: 400, json: { error: PAYLOADS.join(" "), help: PAYLOADS.join(" ") } });
+      }
+    });
+    const go = async (hash, shown) => {
+      await page.evaluate((hash) => (location.hash = hash), hash);
+      await page.locator(shown).first().waitFor();
+      await unharmed(page, hash);
+    };
+    await go("#/plugins/first", ".details");
+    await page.getByRole("button", { name: "Reset" }).click();
+    await page.locator(".details .problem p").waitFor();
+    await go("#/live", "td.uri");
+    await go("#/config", "h2");
+    await go("#/context", "form");
+    await page.getByRole("button", { name: "Choose passages" }).click();
+    await page.locator(".hits li").nth(59).waitFor();
+    await unharmed(page, "context");
+    await go("#/view-as", "[role=treeitem]");
+    await page.getByLabel("URI", { exact: true }).fill("notes:///x");
+    await page.getByRole("button", { name: "Explain", exact: true }).click();
+    await page.getByText("denied").waitFor();
+    await unharmed(page, "explain");
+    for (type of ["text/markdown", "text/html", "image/svg+xml", "application/json", "text/csv", "text/plain", "text/x-rust", "text/javascript"]) {
+      await go(`#/resources/${encodeURIComponent(`notes:///${type}`)}`, ".content");
+      await page.locator(".content").nth(59).locator(".markdown, .code, table").waitFor();
+      // What is shown can be clicked.
+      for (const link of await page.locator(".markdown button.link:enabled").all()) {
+        assert.doesNotMatch(await link.getAttribute("title"), /^\s*(javascript|data|vbscript):/i);
+      }
+      await unharmed(page, type);
+    }
+    await page.getByRole("button", { name: "Templates", exact: true }).click();
+    await page.locator("form.template").nth(59).waitFor();
+    await page.locator("form.template input").first().fill("x");
+    await unharmed(page, "templates");
+    await page.getByRole("button", { name: "Search", exact: true }).first().click();
+    await page.getByLabel("Words").fill("x");
+    await page.getByLabel("Words").press("Enter");
+    await page.locator(".hits li").nth(59).waitFor();
+    await unharmed(page, "search");
+  },
+
+  /** What is not reached is said, and is there again by itself. */
+  async cut() {
+    const page = await open();
+    await login(page, "#/plugins");
+    await page.getByRole("link", { name: "sample", exact: true }).waitFor();
+    await page.context().setOffline(true);
+    await page.getByText("The server does not answer; trying again.").waitFor();
+    await page.getByRole("link", { name: "sample", exact: true }).waitFor();
+    await accessible(page, "without the server");
+    await page.context().setOffline(false);
+    await page.getByText("The server does not answer; trying again.").waitFor({ state: "detached" });
+  },
+
+  /** The same pages in Japanese, in the dark, and on a narrow and on a wide screen. */
+  async appearance() {
+    const dark = await open({ scheme: "dark" });
+    await login(dark);
+    for (const [name, ready] of [
+      ["resources", "[role=treeitem]"],
+      ["context", "form"],
+      ["view-as", "[role=treeitem]"],
+      ["plugins/sample", ".sparkline canvas"],
+      ["live", "table"],
+      ["config", "table"],
+    ]) {
+      await dark.evaluate((hash) => (location.hash = hash), `#/${name}`);
+      await dark.locator(ready).first().waitFor();
+      await accessible(dark, `${name} in the dark`);
+      await picture(dark, `${name.split("/")[0]}-dark`);
+      for (const width of [360, 2560]) {
+        await dark.setViewportSize({ width, height: 900 });
+        const overflow = await dark.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        assert.equal(overflow, 0, `${name} at ${width} px`);
+      }
+      await dark.setViewportSize({ width: 1280, height: 900 });
+    }
+    const japanese = await open({ language: "ja-JP" });
+    await japanese.goto(`${address}/`);
+    await japanese.getByLabel("管理リスナーのトークン").fill(token);
+    await japanese.getByRole("button", { name: "ログイン" }).click();
+    await japanese.getByRole("heading", { name: "リソース", level: 1 }).waitFor();
+    await japanese.getByRole("link", { name: "プラグイン" }).click();
+    await japanese.getByRole("heading", { name: "プラグイン", level: 1 }).waitFor();
+    assert.equal(await japanese.evaluate(() => document.documentElement.lang), "ja");
+    await accessible(japanese, "plugins in Japanese");
+    await japanese.getByLabel("言語").selectOption("en");
+    await japanese.getByRole("heading", { name: "Plugins", level: 1 }).waitFor();
+  },
+};
+
+try {
+  for (const name of part.split(",")) {
+    const began = Date.now();
+    await PARTS[name]();
+    assert.deepEqual(faults, [], name);
+    console.log(`${name}: ${Date.now() - began} ms`);
+  }
+} finally {
+  await browser.close();
+}

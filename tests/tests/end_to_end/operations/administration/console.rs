@@ -1,0 +1,279 @@
+//! The console: who may log in, what its files may do in a browser, and its pages in a real one.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, client_program};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::api::{assert_valid, audited, schema};
+use super::{Administered, TOKEN, broken, request, with_token};
+
+const ALICE_TOKEN: &str = "token-of-alice";
+/// `printf token-of-alice | sha256sum`
+const ALICE: &str = "\n[[principal]]\nname = \"alice\"\n\
+                     token-sha256 = \"19c28a50b1a09097592e7ceddb7e0771ff4d469747541a7536579eef857e05ce\"\n";
+
+/// A picture of one pixel.
+const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
+
+/// Where the browser's pictures are kept: `docs/console.md` has copies.
+fn pictures() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/console/pictures");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Runs parts of the browser's test, as an administrator.
+async fn browse(parts: &str, address: &str) {
+    browse_with(parts, address, TOKEN).await;
+}
+
+/// Runs parts of the browser's test with that token.
+async fn browse_with(parts: &str, address: &str, token: &str) {
+    let mut command = Command::new("node");
+    command.arg(client_program("console/console.mjs")).args([parts, address, token]).arg(pictures());
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(TIMEOUT, output).await.expect("the browser ends in time").unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+impl Administered {
+    /// Browses with the token of a client. Returns the status and the answer.
+    async fn browse_as_alice(&self, what: &str, body: &Value) -> (u16, Value) {
+        let authorization = format!("Bearer {ALICE_TOKEN}");
+        let path = format!("/api/v1/browse/{what}");
+        let (status, _, answer) = self.page_request(&path, &[("Authorization", &authorization)], body).await;
+        (status, serde_json::from_str(&answer).unwrap())
+    }
+
+    /// Whether the search index has everything.
+    async fn is_indexed(&self) -> bool {
+        let (_, search) = self.get("/api/v1/search", &format!("Authorization: Bearer {TOKEN}\r\n")).await;
+        search.contains("\"complete\":true") && !search.contains("\"complete\":false")
+    }
+
+    /// A request with those header lines and that body, as a page sends it. Returns the status, the head and the body.
+    async fn page_request(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String, String) {
+        let (body, host) = (body.to_string(), &self.address);
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_session_needs_a_page_of_this_origin_its_cookie_and_its_key_and_ends_with_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let origin = format!("http://{}", admin.address);
+    let page = [("Origin", origin.as_str()), ("Sec-Fetch-Site", "same-origin")];
+    let credentials = json!({ "token": TOKEN });
+    for wrong in [
+        &page[..1],
+        &page[1..],
+        &[page[0], ("Sec-Fetch-Site", "same-site")],
+        &[("Origin", "http://localhost:1"), page[1]],
+    ] {
+        assert_eq!(admin.page_request("/console/login", wrong, &credentials).await.0, 403, "{wrong:?}");
+    }
+    for wrong in [json!({ "token": "wrong" }), json!({ "code": "00" })] {
+        assert_eq!(admin.page_request("/console/login", &page, &wrong).await.0, 401, "{wrong}");
+    }
+    let (status, head, answer) = admin.page_request("/console/login", &page, &credentials).await;
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("; httponly; samesite=strict"), "{cookie}");
+    let (cookie, key) = (cookie.split(';').next().unwrap(), answer["key"].as_str().unwrap());
+    let session = [page[0], page[1], ("Cookie", cookie), ("Mcp-Host-Console", key)];
+    let disable = "/api/v1/plugins/sample/disable";
+    for missing in 0..session.len() {
+        let mut part = session.to_vec();
+        part.remove(missing);
+        assert_eq!(admin.page_request(disable, &part, &json!({})).await.0, 401, "{missing}");
+    }
+    assert_eq!(admin.page_request(disable, &session, &json!({})).await.0, 200);
+    let read = format!("Cookie: {cookie}\r\nMcp-Host-Console: {key}\r\nSec-Fetch-Site: same-origin\r\n");
+    let (status, found) = admin.get("/api/v1/session", &read).await;
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((status, found), (200, json!({ "principal": "admin/token", "administrator": true })));
+    // The listener of clients takes no cookies, and has no console.
+    let stream = TcpStream::connect(admin.server.url().split('/').nth(2).unwrap()).await.unwrap();
+    assert_eq!(
+        request(stream, &format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{read}\r\n")).await.0,
+        404
+    );
+
+    // Another token ends what the old one began.
+    std::fs::write(folder.path().join("admin.token"), TOKEN.replace('0', "9")).unwrap();
+    let reload = "POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n";
+    let stream = TcpStream::connect(&admin.address).await.unwrap();
+    assert_eq!(request(stream, &format!("{reload}Authorization: Bearer {TOKEN}\r\n\r\n")).await.0, 200);
+    assert_eq!(admin.get("/api/v1/session", &read).await.0, 401);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_files_are_for_everyone_with_a_policy_that_allows_only_themselves() {
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).append(super::LOOPBACK).write();
+    let admin = Administered::start(&config).await;
+    for path in ["/", "/console.js", "/console.css"] {
+        let response = reqwest::get(format!("http://{}{path}", admin.address)).await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let header = |name: &str| response.headers()[name].to_str().unwrap();
+        let policy = header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'") && policy.contains("require-trusted-types-for 'script'"));
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("referrer-policy"), "no-referrer");
+    }
+    assert_eq!(admin.get("/console.map", "").await.0, 404);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn open_prints_an_address_that_logs_in_once_although_the_config_has_no_admin() {
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).write();
+    let server = HttpServer::start_with(&config, &["--open"]).await;
+    let line = server.log_line("console at ").await;
+    let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+    browse("code", &address).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_administrator_browses_as_a_principal_and_each_view_has_a_line_of_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Folder::with_files([("plan.md", "# The plan\n\nA breaker.\n"), ("secret.txt", "hidden words\n")]);
+    let config = ConfigFile::new()
+        .plugin(Plugin::files("files", files.path()).searched())
+        .rule(Rule::for_principal("local").allow(["**"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
+        .audit("file", "audit.jsonl")
+        .append(&with_token(folder.path()))
+        .write();
+    let admin = Administered::start(&config).await;
+    while !admin.is_indexed().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let schema = schema().await;
+    let uri = "files://files/secret.txt";
+    let anonymous = json!({ "principal": "anonymous", "groups": [] });
+    let template = "files://files/{+path}";
+    let requests = [
+        ("list", json!({}), json!({ "as": anonymous, "limit": 1000 })),
+        ("read", json!({ "uri": "files://files/plan.md" }), json!({ "as": anonymous, "uri": "files://files/plan.md" })),
+        ("templates", json!({}), json!({ "as": anonymous })),
+        (
+            "complete",
+            json!({ "template": template, "variable": "path", "value": "sec" }),
+            json!({ "as": anonymous, "template": template, "variable": "path", "value": "sec" }),
+        ),
+        ("search", json!({ "query": "words breaker" }), json!({ "as": anonymous, "query": "words breaker" })),
+        ("context", json!({ "budget": 500 }), json!({ "as": anonymous, "query": "words breaker", "budget": 500 })),
+    ];
+    for (what, of_local, of_anonymous) in requests {
+        let path = format!("browse/{what}");
+        for (request, sees) in [(of_local, true), (of_anonymous, false)] {
+            let (status, answer) = admin.api("POST", &path, Some(&request)).await;
+            assert_eq!(status, 200, "{what}: {answer}");
+            assert_valid(&schema, &format!("POST /api/v1/{path}"), &json!({ "request": request, "answer": answer }));
+            if !["read", "templates"].contains(&what) {
+                assert_eq!(answer.to_string().contains("secret.txt"), sees, "{what}: {answer}");
+            }
+        }
+    }
+    let (status, answer) = admin.api("POST", "browse/read", Some(&json!({ "as": anonymous, "uri": uri }))).await;
+    assert_eq!((status, answer["error"].as_str()), (404, Some(format!("there is no resource {uri}").as_str())));
+    let nobody = json!({ "as": { "principal": "nobody", "groups": [] } });
+    assert_eq!(admin.api("POST", "browse/list", Some(&nobody)).await.0, 400);
+    assert_eq!(admin.api("POST", "browse/nothing", Some(&json!({}))).await.0, 404);
+    admin.server.end().await;
+
+    let views = audited(&config);
+    assert!(views.iter().all(|line| line["principal"] == "admin/token" && line["operation"] == "admin-view"));
+    let outcomes: Vec<_> = views.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, [["ok"; 12].as_slice(), &["not found"]].concat());
+    let lines = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_denied = |line: &Value| line["uri"] == uri && line["principal"] == "anonymous";
+    let denied: Vec<_> = lines.filter(is_denied).collect();
+    assert_eq!(denied.len(), 1, "{denied:?}");
+    assert_eq!((&denied[0]["decision"], &denied[0]["request_id"]), (&json!("deny"), &json!("admin/token")));
+}
+
+/// What a client sees is what its principal may see, and not the server.
+#[tokio::test]
+async fn users_see_what_they_may_see_with_the_token_that_they_have_for_mcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Folder::with_files([("plan.md", "# The plan\n"), ("secret.txt", "hidden words\n")]);
+    let config = |users: &str| {
+        let config = ConfigFile::new().plugin(Plugin::files("files", files.path()));
+        let rule = Rule::for_principal("alice").allow(["**"]).deny(["**/secret*"]);
+        config.rule(rule).append(&format!("{}{users}{ALICE}", with_token(folder.path())))
+    };
+    let config = (config("").write(), config("users = true\n").write());
+    let without = Administered::start(&config.0).await;
+    assert_eq!(without.browse_as_alice("list", &json!({})).await.0, 401);
+    without.server.end().await;
+
+    let admin = Administered::start(&config.1).await;
+    let (status, listed) = admin.browse_as_alice("list", &json!({})).await;
+    assert_eq!((status, listed["items"].as_array().unwrap().len()), (200, 1), "{listed}");
+    let (plan, secret) = (json!({ "uri": "files://files/plan.md" }), json!({ "uri": "files://files/secret.txt" }));
+    let (status, read) = admin.browse_as_alice("read", &plan).await;
+    assert_eq!((status, &read["contents"][0]["text"]), (200, &json!("# The plan\n")), "{read}");
+    assert_eq!(admin.browse_as_alice("read", &secret).await.0, 404);
+    let as_local = json!({ "uri": "files://files/secret.txt", "as": { "principal": "local" } });
+    assert_eq!(admin.browse_as_alice("read", &as_local).await.0, 403);
+    for path in ["status", "plugins", "config", "audit?follow", "subscriptions"] {
+        let header = format!("Authorization: Bearer {ALICE_TOKEN}\r\n");
+        assert_eq!(admin.get(&format!("/api/v1/{path}"), &header).await.0, 401, "{path}");
+    }
+    let parts = format!("http://{}", admin.address);
+    browse_with("user", &parts, ALICE_TOKEN).await;
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn administrators_see_and_change_the_server_in_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Folder::with_files([
+        ("plan.md", "# The plan\n\nA circuit **breaker** opens. ![x](https://evil.example/p.png) [data](data.json)\n"),
+        ("table.csv", "city,people\nRome,3\n"),
+        ("data.json", "{\"a\": [1, 2]}\n"),
+        ("main.rs", "fn main() {}\n"),
+        ("secret.txt", "hidden words\n"),
+    ]);
+    std::fs::write(files.path().join("dot.gif"), DOT).unwrap();
+    let config = ConfigFile::new()
+        .plugin(Plugin::sample("sample"))
+        .plugin(Plugin::files("files", files.path()).searched())
+        .plugin(broken(folder.path()))
+        .rule(Rule::for_principal("local").allow(["**"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
+        .audit("file", "audit.jsonl")
+        .append(&with_token(folder.path()))
+        .write();
+    let admin = Administered::start(&config).await;
+    while !admin.is_indexed().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let parts = "login,resources,context,view_as,plugins,live,config,cut,appearance,many,hostile";
+    browse(parts, &format!("http://{}", admin.address)).await;
+    admin.server.end().await;
+}
