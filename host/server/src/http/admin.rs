@@ -303,7 +303,6 @@ impl AdminServer {
 
     /// Without the console there is no page.
     #[cfg(not(feature = "console"))]
-    #[expect(clippy::unused_self, reason = "with the feature it has pages")]
     fn is_own_page(&self, _: &HeaderValue, _: &Request) -> bool {
         false
     }

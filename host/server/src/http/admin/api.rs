@@ -168,7 +168,6 @@ impl AdminServer {
     }
 
     #[cfg(not(feature = "console"))]
-    #[expect(clippy::unused_self, reason = "with the feature there are sessions")]
     fn user_token_of_session(&self, _: &Request) -> Option<Zeroizing<String>> {
         None
     }

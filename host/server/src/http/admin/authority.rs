@@ -52,7 +52,6 @@ impl Authority {
     }
 
     #[cfg(not(feature = "console"))]
-    #[expect(clippy::unused_self, reason = "with the feature there are sessions")]
     fn page_administrator(&self, _: &Config, _: &Method, _: &HeaderMap) -> Option<Principal> {
         None
     }
