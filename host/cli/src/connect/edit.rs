@@ -43,7 +43,11 @@ pub(crate) struct OtherEntry {
 impl OtherEntry {
     pub(super) fn named(name: &str, entry: &Json) -> Self {
         let at = ["command", "url", "httpUrl"].iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned);
-        Self { name: name.to_owned(), at }
+        // The program is the same: what it serves is in its arguments.
+        let args = entry.get("args").and_then(Json::as_array).filter(|_| starts_host(entry));
+        let args = args.into_iter().flatten().filter_map(Json::as_str).map(|arg| format!(" {arg}"));
+        let args: String = args.collect();
+        Self { name: name.to_owned(), at: at.map(|at| at + &args) }
     }
 }
 
@@ -68,11 +72,12 @@ pub(crate) fn remove(
     }
 }
 
-/// Whether an entry is one that `connect` makes, and may change: it starts `mcp-host`, or has the same URL.
+/// Whether an entry is this server already, and may be changed: it starts `mcp-host`, wherever that is, with the same arguments, or has
+/// the same URL. One that serves something else is another server.
 pub(super) fn is_own(entry: &Json, new: &Value) -> bool {
     let new = new.to_json();
     let is_same_url = ["url", "httpUrl"].iter().any(|key| new.get(key).is_some() && new.get(key) == entry.get(key));
-    is_same_url || starts_host(entry)
+    is_same_url || starts_host(entry) && entry.get("args") == new.get("args")
 }
 
 /// Whether it starts this program, wherever that is.

@@ -232,6 +232,9 @@ mod tests {
         assert!(add(text, KEY, &entry(), true).unwrap().contains("/usr/bin/mcp-host"));
         assert!(matches!(remove(text, KEY, Some("team"), false), Err(EditError::Other(_))));
         assert_eq!(remove(text, KEY, Some("team"), true).unwrap().1, "{}");
+        let elsewhere = "{\"mcpServers\": {\"team\": {\"command\": \"/old/mcp-host\", \"args\": [\"serve\", \"/b\"]}}}";
+        let error = add(elsewhere, KEY, &entry(), false).unwrap_err().to_string();
+        assert_eq!(error, "it has another server `team`, /old/mcp-host serve /b");
         let own = "{\"mcpServers\": {\"team\": {\"command\": \"/old/mcp-host\", \"args\": [\"serve\"]}}}";
         assert!(add(own, KEY, &entry(), false).unwrap().contains("/usr/bin/mcp-host"));
     }

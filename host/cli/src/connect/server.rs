@@ -93,7 +93,8 @@ impl ServerArgs {
         }
         args.extend(self.yes.then(|| "--yes".to_owned()));
         for path in paths {
-            args.push(utf8(&absolute(path)?)?);
+            // `ServedPaths` has opened it: what was looked at is what is named.
+            args.push(utf8(&path.canonicalize().with_context(|| format!("the path `{}`", path.display()))?)?);
         }
         Ok((stdio(args)?, server_name(served.name())))
     }

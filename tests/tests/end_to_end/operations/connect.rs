@@ -145,7 +145,8 @@ async fn what_is_in_a_file_stays_and_disconnecting_restores_every_byte() {
         let ended = user.run(&["disconnect", client]).await.success();
         assert!(ended.err.contains("removed the server `notes`"), "{}", ended.err);
         assert_eq!(user.read(file), text, "{client}");
-        assert_eq!(fs::read_to_string(&backup).unwrap(), changed, "{client}");
+        assert_eq!(fs::read_to_string(&backup).unwrap(), text, "{client}: the first backup stays");
+        assert_eq!(user.read(&format!("{file}.mcp-host.bak.2")), changed, "{client}");
         let ended = user.run(&["disconnect", client]).await;
         assert!(ended.code == 1 && ended.err.contains("no server that `mcp-host connect` added"), "{}", ended.err);
     }
