@@ -203,7 +203,7 @@ fn edit_help(error: &EditError) -> Option<String> {
         EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice(_) => "correct it; nothing was written",
         EditError::Other(_) => "choose another name with `--name`, or replace or remove it with `--force`",
         EditError::Several(_) => "say which with `--name`",
-        EditError::NoEntry(_) => return None,
+        EditError::NoEntry { .. } => return None,
     };
     Some(help.to_owned())
 }

@@ -256,7 +256,11 @@ async fn a_config_is_started_or_reached_and_its_token_is_never_shown() {
     );
     let ended = user.run(&["connect", "zed", "--write", "--config", file.to_str().unwrap()]).await;
     assert!(ended.code == 1 && ended.err.contains("`MCP_HOST_TOKEN` is not set"), "{}", ended.err);
-    run(&["disconnect", "zed", "--name", "team"]).await.success();
+    let ended = user.run(&["disconnect", "zed", "--name", "team"]).await;
+    assert!(ended.code == 1 && ended.err.contains("another server `team`, http://127.0.0.1:8123/mcp"), "{}", ended.err);
+    let ended = user.run(&["disconnect", "zed"]).await;
+    assert!(ended.code == 1 && ended.err.contains("its servers: team"), "{}", ended.err);
+    run(&["disconnect", "zed"]).await.success();
 }
 
 #[tokio::test]
