@@ -300,6 +300,7 @@ async fn wrong_usage_is_named_with_what_to_do() {
     let user = User::new();
     let any_port = http_config("127.0.0.1:0");
     let any_port = any_port.path();
+    fs::create_dir(user.path("${HOME}")).unwrap();
     for (arguments, said) in [
         (["connect"].as_slice(), "<CLIENT>"),
         (&["connect", "emacs"], "there is no client `emacs`"),
@@ -313,6 +314,8 @@ async fn wrong_usage_is_named_with_what_to_do() {
         (&["connect", "cursor", "--plugins", "x"], "need a PATH"),
         (&["connect", "cursor", "notes", "--config", "x.toml"], "cannot be used with '[PATH]...'"),
         (&["connect", "cursor", "notes", "--name", "my notes"], "letters, digits"),
+        (&["connect", "cursor", "${HOME}"], "expands `${` in an entry as a variable"),
+        (&["connect", "gemini-cli", "${HOME}"], "expands `$` in an entry as a variable"),
         (&["connect", "cursor", "notes", "--force"], "--write"),
         (&["connect", "cursor", "--config", any_port.to_str().unwrap()], "port 0"),
         (&["disconnect", "emacs"], "possible values"),
