@@ -154,6 +154,16 @@ pub(super) enum ConnectError {
     /// There are options of paths without a path.
     #[error("`--plugins` and `--yes` need a PATH")]
     NoPath,
+    /// The client would replace a part of a path by the value of a variable.
+    #[error("{client} expands `{mark}` in an entry as a variable, and `{text}` has it")]
+    Expanded {
+        /// The client.
+        client: &'static str,
+        /// What begins a variable.
+        mark: &'static str,
+        /// The command or argument.
+        text: String,
+    },
     /// There are paths beside a URL.
     #[error("a server at a URL serves what its own config says: name either PATH or `--url`")]
     PathAndUrl,
@@ -190,6 +200,7 @@ impl ConnectError {
             ),
             Self::NoLink { .. } => Some("`--write` writes its file".to_owned()),
             Self::NoToken { variable, .. } => Some(format!("run it again with the token in `{variable}`")),
+            Self::Expanded { .. } => Some("rename the directory or file".to_owned()),
             Self::NoProject { .. } => Some("leave out `--project`".to_owned()),
             Self::AnyPort => Some("name a port in `server.http`, or the URL with `--url`".to_owned()),
             Self::Edit { error, .. } => edit_help(error),
@@ -203,7 +214,7 @@ fn edit_help(error: &EditError) -> Option<String> {
         EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice(_) => "correct it; nothing was written",
         EditError::Other(_) => "choose another name with `--name`, or replace or remove it with `--force`",
         EditError::Several(_) => "say which with `--name`",
-        EditError::NoEntry(_) => return None,
+        EditError::NoEntry { .. } => return None,
     };
     Some(help.to_owned())
 }
@@ -224,6 +235,12 @@ impl Args {
         };
         if matches!(server, Server::Http { .. }) && !client.has_http() {
             return Err(ConnectError::NoHttp { client: client.title() }.into());
+        }
+        if let Server::Stdio { command, args } = &server
+            && let Some(mark) = client.variable_mark()
+            && let Some(text) = std::iter::once(command).chain(args).find(|text| text.contains(mark))
+        {
+            return Err(ConnectError::Expanded { client: client.title(), mark, text: text.clone() }.into());
         }
         if self.link {
             let link = link::link(client, &Entry::new(&name, &server, Some(client)));

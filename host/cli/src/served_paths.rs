@@ -11,7 +11,8 @@
 //! A work tree has files that are not to be published: build output, dependencies, secrets. Git ignores them, and so does the
 //! provider `files`; the provider `notes` would serve them.
 //!
-//! Each plugin has read access to its path, and to nothing else. All but `git` beside `files`, which has the same text, are searched. A
+//! Each plugin has read access to its path, and to nothing else: `git` of a linked worktree or a submodule also to the repository, if that
+//! [leads back](repository) to the path. All but `git` beside `files`, which has the same text, are searched. A
 //! rule denies [what must not leave the machine](denied).
 
 mod components;
@@ -101,6 +102,13 @@ impl ServedPaths {
             let content =
                 Content::of(&canonical).map_err(|source| ServedPathError::Open { path: path.clone(), source })?;
             let content = content.ok_or_else(|| ServedPathError::OtherFile { path: path.clone() })?;
+            if let Some(elsewhere) = content.granted_beside().and_then(|dir| dir.canonicalize().ok())
+                && !accepts_broad
+                && is_broad(&elsewhere, home.as_deref())
+            {
+                let is_home = home.as_ref() == Some(&elsewhere);
+                return Err(ServedPathError::Broad { path: elsewhere, is_home });
+            }
             if known.insert(canonical.clone()) {
                 contents.push((canonical, content));
             }
@@ -135,6 +143,11 @@ impl ServedPaths {
     /// The name of each plugin, the URIs that it owns, and its path.
     pub(super) fn rows(&self) -> impl Iterator<Item = (&str, &str, &Path)> {
         self.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.mount.as_str(), plugin.path.as_path()))
+    }
+
+    /// The name of each plugin that reads a repository in another directory than its path, and that directory.
+    pub(super) fn repositories_elsewhere(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.plugins.iter().filter_map(|plugin| Some((plugin.name.as_str(), plugin.repository_elsewhere()?)))
     }
 
     /// What the user should know before clients see the files.

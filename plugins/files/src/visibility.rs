@@ -1,7 +1,7 @@
 //! Which files are served.
 //!
 //! By default neither names that begin with a dot, nor files of environment variables (`.env`, `.env.local`,
-//! `prod.env`, `.envrc`), nor what is ignored: by `.ignore`, `.gitignore` and `.git/info/exclude` of the folder itself and
+//! `prod.env`, `.envrc`, and copies such as `prod.env~`, in any case), nor what is ignored: by `.ignore`, `.gitignore` and `.git/info/exclude` of the folder itself and
 //! of those above it, with git's rules, by the matcher of the crate `ignore`. What is not served is neither listed nor
 //! read. `.git` is never served.
 //!
@@ -97,7 +97,13 @@ impl Rules for Visibility {
 
 /// Returns whether a file contains environment variables, by its name.
 fn is_env_file(name: &str) -> bool {
-    name == ".envrc" || name == ".env" || name.starts_with(".env.") || name.ends_with(".env")
+    let name = name.to_ascii_lowercase();
+    let rest = name.strip_prefix(".env").map(|rest| rest.strip_prefix("rc").unwrap_or(rest));
+    // Behind the name is what says where it is for, or that it is a copy: `.env-prod`, `prod.env.bak`, `.envrc~`.
+    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+        || name.ends_with(".env")
+        || name.ends_with(".env~")
+        || name.contains(".env.")
 }
 
 /// Compiles rules. A line that is no valid pattern matches nothing, as in git.
@@ -150,7 +156,10 @@ mod tests {
 
     #[test]
     fn files_of_environment_variables_are_told_by_their_names() {
-        for name in [".env", ".env.local", ".envrc", "prod.env"] {
+        for name in [
+            ".env", ".env.local", ".envrc", "prod.env", ".ENV", ".Envrc", ".env~", ".env-prod", ".env_prod", "PROD.ENV",
+            "prod.env.local", "prod.env~", "prod.env.bak", ".envrc.bak",
+        ] {
             assert!(is_env_file(name), "{name}");
         }
         for name in ["env", "environment.md", ".environment", "dotenv.rs"] {

@@ -99,6 +99,16 @@ impl Client {
         self != Self::ClaudeDesktop
     }
 
+    /// What begins a variable in the command and the arguments of an entry. There is no way to write it as it is.
+    pub(crate) fn variable_mark(self) -> Option<&'static str> {
+        match self {
+            // `$NAME`, too.
+            Self::GeminiCli => Some("$"),
+            Self::VsCode | Self::Cursor | Self::ClaudeCode => Some("${"),
+            Self::ClaudeDesktop | Self::Codex | Self::Zed => None,
+        }
+    }
+
     /// How its file refers to a token.
     pub(crate) fn token_reference(self) -> TokenReference {
         match self {

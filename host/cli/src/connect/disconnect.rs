@@ -1,7 +1,10 @@
 //! `disconnect`: removes what `connect --write` added.
 
+use mcp_host_config::EndpointUrl;
+
 use super::client::Client;
 use super::file::ClientFile;
+use super::server::{endpoint, endpoint_of};
 use super::{PlaceArgs, edit, edit_error, server_name};
 use crate::context::Context;
 use crate::error::CliError;
@@ -10,8 +13,9 @@ const EXAMPLES: &str = "\
 All else in the file stays as it is, and a backup is written beside it.
 
 Examples:
-  mcp-host disconnect vscode                  the only server that starts mcp-host
-  mcp-host disconnect cursor --name notes     another one of several, or one at a URL
+  mcp-host disconnect vscode                  the only server of mcp-host
+  mcp-host disconnect cursor --name notes     one of several
+  mcp-host disconnect codex --url https://mcp.example.com/mcp
   mcp-host disconnect claude-code --project   in the project's own file";
 
 /// Remove a server from the file of a client
@@ -22,22 +26,31 @@ pub(crate) struct Args {
     #[arg(value_name = "CLIENT")]
     client: Client,
 
-    /// The name of the server; without it, the only one that starts `mcp-host`
+    /// The name of the server; without it, the only one that starts `mcp-host`, or is at the URL
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     name: Option<String>,
+
+    /// The URL of a server that `connect` added; by default, that of the config's server
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    url: Option<EndpointUrl>,
 
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Remove the server of that name even if it starts another program
+    /// Remove the server of that name even if it starts another program, or is at another URL
     #[arg(long, requires = "name")]
     force: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let url = match &self.url {
+            Some(url) => Some(url.as_str().to_owned()),
+            // There need not be a config.
+            None => context.config_without_secrets().ok().and_then(|config| endpoint_of(&config).ok().flatten()),
+        };
         let file = ClientFile::open(&self.place.file(self.client)?)?;
-        let removed = edit::remove(self.client, file.text(), self.name.as_deref(), self.force);
+        let removed = edit::remove(self.client, file.text(), self.name.as_deref(), url.as_deref(), self.force);
         let (name, text) = removed.map_err(|error| edit_error(&file, error))?;
         let backup = file.replace(&text)?;
         let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();

@@ -24,10 +24,19 @@ pub(crate) enum EditError {
     #[error(transparent)]
     Other(OtherEntry),
     /// It has no server of that name, or none that is ours.
-    #[error("it has no {}", .0.as_ref().map_or_else(|| "server that `mcp-host connect` added".to_owned(), |name| format!("server `{name}`")))]
-    NoEntry(Option<String>),
+    #[error(
+        "it has no {}{}",
+        .name.as_ref().map_or_else(|| "server that `mcp-host connect` added".to_owned(), |name| format!("server `{name}`")),
+        if .known.is_empty() { String::new() } else { format!("; its servers: {}", .known.join(", ")) }
+    )]
+    NoEntry {
+        /// The name that was given.
+        name: Option<String>,
+        /// The names of the servers that it has.
+        known: Vec<String>,
+    },
     /// It has several that are ours.
-    #[error("it has several servers that start `mcp-host`: {}", .0.join(", "))]
+    #[error("it has several servers of `mcp-host`: {}", .0.join(", "))]
     Several(Vec<String>),
 }
 
@@ -43,7 +52,11 @@ pub(crate) struct OtherEntry {
 impl OtherEntry {
     pub(super) fn named(name: &str, entry: &Json) -> Self {
         let at = ["command", "url", "httpUrl"].iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned);
-        Self { name: name.to_owned(), at }
+        // The program is the same: what it serves is in its arguments.
+        let args = entry.get("args").and_then(Json::as_array).filter(|_| starts_host(entry));
+        let args = args.into_iter().flatten().filter_map(Json::as_str).map(|arg| format!(" {arg}"));
+        let args: String = args.collect();
+        Self { name: name.to_owned(), at: at.map(|at| at + &args) }
     }
 }
 
@@ -60,19 +73,21 @@ pub(crate) fn remove(
     client: Client,
     text: &str,
     name: Option<&str>,
+    url: Option<&str>,
     force: bool,
 ) -> Result<(String, String), EditError> {
     match client.syntax() {
-        Syntax::Json => json_file::remove(text, client.servers_key(), name, force),
-        Syntax::Toml => toml_file::remove(text, client.servers_key(), name, force),
+        Syntax::Json => json_file::remove(text, client.servers_key(), name, url, force),
+        Syntax::Toml => toml_file::remove(text, client.servers_key(), name, url, force),
     }
 }
 
-/// Whether an entry is one that `connect` makes, and may change: it starts `mcp-host`, or has the same URL.
+/// Whether an entry is this server already, and may be changed: it starts `mcp-host`, wherever that is, with the same arguments, or has
+/// the same URL. One that serves something else is another server.
 pub(super) fn is_own(entry: &Json, new: &Value) -> bool {
     let new = new.to_json();
     let is_same_url = ["url", "httpUrl"].iter().any(|key| new.get(key).is_some() && new.get(key) == entry.get(key));
-    is_same_url || starts_host(entry)
+    is_same_url || starts_host(entry) && entry.get("args") == new.get("args")
 }
 
 /// Whether it starts this program, wherever that is.
@@ -81,25 +96,34 @@ fn starts_host(entry: &Json) -> bool {
     command.and_then(|command| Path::new(command).file_name()).is_some_and(|name| name == "mcp-host")
 }
 
-/// The name of the entry to remove: the given one, or the only one that is ours.
+/// The name of the entry to remove: the given one, or the only one that is ours. Ours starts `mcp-host`, or is at the URL of the config's
+/// server; what is at another URL says nothing of the program.
 pub(super) fn entry_to_remove(
     entries: &[(String, Json)],
     name: Option<&str>,
+    url: Option<&str>,
     force: bool,
 ) -> Result<String, EditError> {
+    let is_at_url = |entry: &Json| {
+        ["url", "httpUrl"].iter().any(|key| url.is_some() && entry.get(key).and_then(Json::as_str) == url)
+    };
+    let is_own = |entry: &Json| starts_host(entry) || is_at_url(entry);
+    let none = |name: Option<&str>| EditError::NoEntry {
+        name: name.map(str::to_owned),
+        known: entries.iter().map(|(name, _)| name.clone()).collect(),
+    };
     if let Some(name) = name {
         let Some((_, entry)) = entries.iter().find(|(known, _)| known == name) else {
-            return Err(EditError::NoEntry(Some(name.to_owned())));
+            return Err(none(Some(name)));
         };
-        // What has no command is at a URL, which says nothing of the program: the name is enough.
-        return match force || starts_host(entry) || entry.get("command").is_none() {
+        return match force || is_own(entry) {
             true => Ok(name.to_owned()),
             false => Err(EditError::Other(OtherEntry::named(name, entry))),
         };
     }
-    let own: Vec<_> = entries.iter().filter(|(_, entry)| starts_host(entry)).map(|(name, _)| name.clone()).collect();
+    let own: Vec<_> = entries.iter().filter(|(_, entry)| is_own(entry)).map(|(name, _)| name.clone()).collect();
     match own.as_slice() {
-        [] => Err(EditError::NoEntry(None)),
+        [] => Err(none(None)),
         [name] => Ok(name.clone()),
         _ => Err(EditError::Several(own)),
     }

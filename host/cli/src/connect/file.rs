@@ -124,9 +124,7 @@ impl ClientFile {
                 Err(error) => Err(FileError::Write { file: self.path.clone(), source: error.error }),
             };
         };
-        let backup = backup_path(&self.path);
-        let write_backup = || prepare(dir, before)?.persist(&backup).map_err(|error| error.error);
-        write_backup().map_err(|source| FileError::Write { file: backup.clone(), source })?;
+        let backup = back_up(&self.path, dir, before)?;
         if read(&self.path)? != *before {
             return Err(FileError::Changed { file: self.path.clone() });
         }
@@ -146,9 +144,31 @@ fn prepare(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
     Ok(new)
 }
 
-fn backup_path(path: &Path) -> PathBuf {
+/// Writes a backup of that content, and returns where it is. One of another content stays: the first has what the user wrote.
+fn back_up(path: &Path, dir: &Path, text: &str) -> Result<PathBuf, FileError> {
+    for number in 1_u32.. {
+        let backup = backup_path(path, number);
+        let write_error = |source| FileError::Write { file: backup.clone(), source };
+        match prepare(dir, text).map_err(write_error)?.persist_noclobber(&backup) {
+            Ok(_) => return Ok(backup),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                if read(&backup).is_ok_and(|before| before == text) {
+                    return Ok(backup);
+                }
+            }
+            Err(error) => return Err(write_error(error.error)),
+        }
+    }
+    Err(FileError::Write { file: path.to_owned(), source: io::ErrorKind::AlreadyExists.into() })
+}
+
+/// `FILE.mcp-host.bak`, `FILE.mcp-host.bak.2` and so on.
+fn backup_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(BACKUP);
+    if number > 1 {
+        name.push(format!(".{number}"));
+    }
     path.with_file_name(name)
 }
 
@@ -196,6 +216,19 @@ mod tests {
         assert_eq!((fs::read_to_string(&backup).unwrap().as_str(), mode(&backup)), ("before", 0o600));
         assert_eq!(backup, real.canonicalize().unwrap().with_file_name("dotfiles.json.mcp-host.bak"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no other file is left");
+    }
+
+    #[test]
+    fn a_backup_of_another_content_stays_and_one_of_the_same_is_not_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mcp.json");
+        fs::write(&path, "1").unwrap();
+        let replace = |text: &str| ClientFile::open(&path).unwrap().replace(text).unwrap().unwrap();
+        let backups: Vec<_> = ["2", "3", "1", "2", "4"].into_iter().map(replace).collect();
+        let names: Vec<_> = backups.iter().map(|backup| backup.extension().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["bak", "2", "3", "bak", "2"]);
+        let contents: Vec<_> = backups.iter().map(|backup| fs::read_to_string(backup).unwrap()).collect();
+        assert_eq!(contents, ["1", "2", "3", "1", "2"]);
     }
 
     #[test]

@@ -85,17 +85,23 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
 }
 
 /// Removes the entry of that name, or the only one that is ours, and the input of its token. Returns its name and the new text.
-pub(crate) fn remove(text: &str, key: &str, name: Option<&str>, force: bool) -> Result<(String, String), EditError> {
+pub(crate) fn remove(
+    text: &str,
+    key: &str,
+    name: Option<&str>,
+    url: Option<&str>,
+    force: bool,
+) -> Result<(String, String), EditError> {
     let file = JsonFile::parse(text)?;
     let root = file.object()?;
     let property = unique(&root, key)?;
     let servers = match &property {
-        None => return Err(EditError::NoEntry(name.map(str::to_owned))),
+        None => return Err(EditError::NoEntry { name: name.map(str::to_owned), known: Vec::new() }),
         Some(property) => property.object_value().ok_or_else(|| EditError::NotATable(Some(key.to_owned())))?,
     };
     let entries = servers.properties().into_iter();
     let entries: Vec<_> = entries.map(|entry| (entry.decoded_name().unwrap_or_default(), json(&entry))).collect();
-    let name = super::edit::entry_to_remove(&entries, name, force)?;
+    let name = super::edit::entry_to_remove(&entries, name, url, force)?;
     if let Some(entry) = unique(&servers, &name)? {
         entry.remove();
     }
@@ -191,7 +197,7 @@ mod tests {
             let changed = added(text);
             assert_eq!(changed, expected);
             assert_eq!(added(&changed), changed, "a second time changes nothing");
-            assert_eq!(remove(&changed, KEY, None, false).unwrap(), ("team".to_owned(), text.to_owned()));
+            assert_eq!(remove(&changed, KEY, None, None, false).unwrap(), ("team".to_owned(), text.to_owned()));
         }
     }
 
@@ -230,8 +236,11 @@ mod tests {
         let text = "{\"mcpServers\": {\"team\": {\"command\": \"/bin/other\"}}}";
         assert!(matches!(add(text, KEY, &entry(), false), Err(EditError::Other(_))));
         assert!(add(text, KEY, &entry(), true).unwrap().contains("/usr/bin/mcp-host"));
-        assert!(matches!(remove(text, KEY, Some("team"), false), Err(EditError::Other(_))));
-        assert_eq!(remove(text, KEY, Some("team"), true).unwrap().1, "{}");
+        assert!(matches!(remove(text, KEY, Some("team"), None, false), Err(EditError::Other(_))));
+        assert_eq!(remove(text, KEY, Some("team"), None, true).unwrap().1, "{}");
+        let elsewhere = "{\"mcpServers\": {\"team\": {\"command\": \"/old/mcp-host\", \"args\": [\"serve\", \"/b\"]}}}";
+        let error = add(elsewhere, KEY, &entry(), false).unwrap_err().to_string();
+        assert_eq!(error, "it has another server `team`, /old/mcp-host serve /b");
         let own = "{\"mcpServers\": {\"team\": {\"command\": \"/old/mcp-host\", \"args\": [\"serve\"]}}}";
         assert!(add(own, KEY, &entry(), false).unwrap().contains("/usr/bin/mcp-host"));
     }
@@ -247,9 +256,13 @@ mod tests {
         assert_eq!(value["inputs"][0]["password"], true);
         let shared =
             changed.replace("\"servers\": {", "\"servers\": {\n    \"b\": {\"url\": \"${input:team-token}\"},");
-        let (_, left) = remove(&shared, "servers", Some("team"), true).unwrap();
+        let (_, left) = remove(&shared, "servers", Some("team"), None, true).unwrap();
         assert!(left.contains("promptString"), "{left}");
-        let (_, left) = remove(&changed, "servers", Some("team"), true).unwrap();
+        assert!(matches!(remove(&changed, "servers", Some("team"), None, false), Err(EditError::Other(_))));
+        let none = remove(&changed, "servers", None, Some("http://127.0.0.1:2/mcp"), false).unwrap_err().to_string();
+        assert_eq!(none, "it has no server that `mcp-host connect` added; its servers: team");
+        let (name, left) = remove(&changed, "servers", None, Some("http://127.0.0.1:1/mcp"), false).unwrap();
+        assert_eq!(name, "team");
         assert_eq!(left, "{}\n");
     }
 }

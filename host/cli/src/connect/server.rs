@@ -44,7 +44,7 @@ pub(super) struct ServerArgs {
     yes: bool,
 }
 
-fn endpoint(text: &str) -> Result<EndpointUrl, String> {
+pub(super) fn endpoint(text: &str) -> Result<EndpointUrl, String> {
     text.parse::<EndpointUrl>()
         .map_err(|error| format!("{error}; write `https://…`, or `http://` with an address of this machine"))
 }
@@ -93,7 +93,8 @@ impl ServerArgs {
         }
         args.extend(self.yes.then(|| "--yes".to_owned()));
         for path in paths {
-            args.push(utf8(&absolute(path)?)?);
+            // `ServedPaths` has opened it: what was looked at is what is named.
+            args.push(utf8(&path.canonicalize().with_context(|| format!("the path `{}`", path.display()))?)?);
         }
         Ok((stdio(args)?, server_name(served.name())))
     }
@@ -106,7 +107,7 @@ impl ServerArgs {
 }
 
 /// The URL at which a config's server is reached from this machine; none if it speaks over stdio.
-fn endpoint_of(config: &Config) -> Result<Option<String>, ConnectError> {
+pub(super) fn endpoint_of(config: &Config) -> Result<Option<String>, ConnectError> {
     if let Some(url) = &config.http.public_url {
         return Ok(Some(url.as_str().to_owned()));
     }

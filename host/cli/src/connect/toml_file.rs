@@ -38,12 +38,20 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
 }
 
 /// Removes the entry of that name, or the only one that is ours. Returns its name and the new text.
-pub(crate) fn remove(text: &str, key: &str, name: Option<&str>, force: bool) -> Result<(String, String), EditError> {
+pub(crate) fn remove(
+    text: &str,
+    key: &str,
+    name: Option<&str>,
+    url: Option<&str>,
+    force: bool,
+) -> Result<(String, String), EditError> {
     let mut document = parse(text)?;
-    let Some(servers) = document.get_mut(key) else { return Err(EditError::NoEntry(name.map(str::to_owned))) };
+    let Some(servers) = document.get_mut(key) else {
+        return Err(EditError::NoEntry { name: name.map(str::to_owned), known: Vec::new() });
+    };
     let servers = servers.as_table_like_mut().ok_or_else(|| not_a_table(key))?;
     let entries: Vec<_> = servers.iter().map(|(name, server)| (name.to_owned(), to_json(server))).collect();
-    let name = entry_to_remove(&entries, name, force)?;
+    let name = entry_to_remove(&entries, name, url, force)?;
     servers.remove(&name);
     if servers.is_empty() {
         document.remove(key);
@@ -121,7 +129,7 @@ mod tests {
             let changed = add(text, KEY, &entry(), false).unwrap();
             assert!(changed.contains(ADDED), "{changed}");
             assert_eq!(add(&changed, KEY, &entry(), false).unwrap(), changed, "a second time changes nothing");
-            assert_eq!(remove(&changed, KEY, None, false).unwrap(), ("team".to_owned(), text.to_owned()));
+            assert_eq!(remove(&changed, KEY, None, None, false).unwrap(), ("team".to_owned(), text.to_owned()));
         }
     }
 
@@ -152,7 +160,7 @@ mod tests {
         let text = "[mcp_servers.team]\ncommand = \"/bin/other\"\n";
         assert!(matches!(add(text, KEY, &entry(), false), Err(EditError::Other(_))));
         assert_eq!(add(text, KEY, &entry(), true).unwrap(), ADDED);
-        assert!(matches!(remove(text, KEY, Some("team"), false), Err(EditError::Other(_))));
-        assert_eq!(remove(text, KEY, Some("team"), true).unwrap().1, "");
+        assert!(matches!(remove(text, KEY, Some("team"), None, false), Err(EditError::Other(_))));
+        assert_eq!(remove(text, KEY, Some("team"), None, true).unwrap().1, "");
     }
 }

@@ -89,6 +89,9 @@ impl PathServer {
         for (plugin, mount, path) in self.served.rows() {
             tracing::info!(target: log_target::PLUGIN, plugin, mount, path = %path.display(), "serving read-only, without a config");
         }
+        for (plugin, repository) in self.served.repositories_elsewhere() {
+            tracing::info!(target: log_target::PLUGIN, plugin, repository = %repository.display(), "it reads this repository, whose work tree the path is");
+        }
         for warning in self.served.warnings() {
             tracing::warn!(target: log_target::PLUGIN, "{warning}");
         }

@@ -62,6 +62,14 @@ impl Content {
         if is_notes { Self::Notes } else { Self::Folder(Folder::Plain) }
     }
 
+    /// The directory that is granted beside the path.
+    pub(super) fn granted_beside(&self) -> Option<&Path> {
+        match self {
+            Self::Repository { repository: Repository::Elsewhere(shared), .. } => Some(shared),
+            _ => None,
+        }
+    }
+
     /// The name of what is at that path, as the host of a URI.
     pub(super) fn name(&self, path: &Path) -> String {
         let name = if *self == Self::Database { path.file_stem() } else { path.file_name() };
@@ -92,7 +100,8 @@ fn find_below(dir: &Path, is_wanted: fn(&DirEntry) -> bool) -> Search {
 
 /// The same in so many levels, and among so many entries.
 fn find_within(dir: &Path, is_wanted: fn(&DirEntry) -> bool, depth: usize, left: &mut usize) -> Search {
-    let Ok(entries) = fs::read_dir(dir) else { return Search::NotFound };
+    // What cannot be looked at may have it.
+    let Ok(entries) = fs::read_dir(dir) else { return Search::LimitReached };
     let mut directories = Vec::new();
     for entry in entries.flatten() {
         if *left == 0 {
@@ -106,9 +115,18 @@ fn find_within(dir: &Path, is_wanted: fn(&DirEntry) -> bool, depth: usize, left:
             directories.push(entry.path());
         }
     }
-    let Some(depth) = depth.checked_sub(1) else { return Search::NotFound };
-    let mut below = directories.iter().map(|below| find_within(below, is_wanted, depth, left));
-    below.find(|search| *search != Search::NotFound).unwrap_or(Search::NotFound)
+    let Some(depth) = depth.checked_sub(1) else {
+        return if directories.is_empty() { Search::NotFound } else { Search::LimitReached };
+    };
+    let mut result = Search::NotFound;
+    for below in &directories {
+        match find_within(below, is_wanted, depth, left) {
+            Search::Found => return Search::Found,
+            Search::LimitReached => result = Search::LimitReached,
+            Search::NotFound => {}
+        }
+    }
+    result
 }
 
 fn is_hidden(entry: &DirEntry) -> bool {
@@ -146,7 +164,9 @@ mod tests {
         fs::write(dir.path().join("docs/guide/A.MD"), "").unwrap();
         assert!(found());
         assert_eq!(find_within(dir.path(), is_markdown, MAX_DEPTH, &mut 2), Search::LimitReached);
-        assert_eq!(find_within(dir.path(), is_markdown, 1, &mut 1000), Search::NotFound);
+        assert_eq!(find_within(dir.path(), is_markdown, 1, &mut 1000), Search::LimitReached);
+        assert_eq!(find_within(dir.path(), is_git, MAX_DEPTH, &mut 1000), Search::Found);
+        assert_eq!(find_within(&dir.path().join("docs"), is_git, MAX_DEPTH, &mut 1000), Search::NotFound);
     }
 
     #[test]
@@ -155,6 +175,10 @@ mod tests {
         assert_eq!(content(dir.path()), Content::Folder(Folder::Plain));
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::write(dir.path().join("a/n.md"), "").unwrap();
+        assert_eq!(content(dir.path()), Content::Notes);
+        fs::create_dir_all(dir.path().join("1/2/3/4/.git")).unwrap();
+        assert_eq!(content(dir.path()), Content::Folder(Folder::Plain), "one deeper than the search");
+        fs::remove_dir_all(dir.path().join("1")).unwrap();
         assert_eq!(content(dir.path()), Content::Notes);
         fs::write(dir.path().join("a/b/.git"), "gitdir: /nowhere\n").unwrap();
         assert_eq!(content(dir.path()), Content::Folder(Folder::Plain));

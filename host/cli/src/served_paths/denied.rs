@@ -1,21 +1,49 @@
-//! What no client gets of a path: the config, files of environment variables, and private keys.
+//! What no client gets of a path: the config, files of environment variables, private keys, and the insides of repositories.
 //!
 //! Globs are matched against URIs, so they hold for the files of a commit, too. Its diff has the text of all that it changed.
 
-/// Files of environment variables, which have passwords. `files` does not serve them anyway, but `notes` and `git` would.
-const ENVIRONMENT: [&str; 3] = ["**/*.env", "**/.env.*", "**/.envrc"];
+/// Files of environment variables, which have passwords. `files` does not serve most of them anyway, but `notes` and `git` would.
+const ENVIRONMENT: [&str; 4] =
+    ["**/.{env,ENV,Env}*", "**/*.{env,ENV,Env}", "**/*.{env,ENV,Env}.*", "**/*.{env,ENV,Env}~"];
 
-/// Private keys, and stores of keys, by the names that tools give them.
-const PRIVATE_KEYS: [&str; 3] = [
-    "**/*.{pem,key,p8,p12,pfx,jks,keystore,ppk,kdbx}",
-    "**/*.{PEM,KEY,P8,P12,PFX,JKS,KEYSTORE,PPK,KDBX}",
-    "**/{id_rsa,id_dsa,id_ecdsa,id_ecdsa_sk,id_ed25519,id_ed25519_sk,secring.gpg}",
-];
+/// The directories of repositories, whose config may have a password in a URL.
+const REPOSITORIES: &str = "**/*.git/**";
+
+/// The extensions of private keys and of stores of keys.
+const KEY_EXTENSIONS: [&str; 9] = ["pem", "key", "p8", "p12", "pfx", "jks", "keystore", "ppk", "kdbx"];
+
+/// The names that tools give private keys and stores of keys. What follows them is not `.pub`, but what marks a copy.
+const KEY_NAMES: [&str; 7] =
+    ["id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "secring.gpg"];
+
+/// What marks a copy of a file, behind its name.
+const COPY: &str = "{~,.bak,.BAK,.old,.OLD,.orig,.ORIG}";
 
 /// The globs of the rule that denies them.
 pub(super) fn globs(config_path: Option<&str>) -> Vec<String> {
     let config = config_path.map(|path| format!("**/{}", literal_glob(path)));
-    config.into_iter().chain(ENVIRONMENT.into_iter().chain(PRIVATE_KEYS).map(str::to_owned)).collect()
+    let fixed = ENVIRONMENT.into_iter().chain([REPOSITORIES]).map(str::to_owned);
+    let keys = [format!("**/*.{}", spellings(&KEY_EXTENSIONS)), format!("**/{}", spellings(&KEY_NAMES))];
+    let keys = keys.into_iter().flat_map(|glob| [format!("{glob}{COPY}"), glob]);
+    config.into_iter().chain(fixed).chain(keys).collect()
+}
+
+/// A glob that matches each of these words as it is, in upper case, and capitalised. A glob has no classes of characters, and one
+/// alternative for each letter would be read by nobody.
+fn spellings(words: &[&str]) -> String {
+    let of_word = |word: &&str| [(*word).to_owned(), word.to_ascii_uppercase(), capitalised(word)];
+    format!("{{{}}}", words.iter().flat_map(of_word).collect::<Vec<_>>().join(","))
+}
+
+/// The words of a name, which `_` and `.` separate, each with a capital.
+fn capitalised(name: &str) -> String {
+    let mut is_first = true;
+    let capitalise = |c: char| {
+        let capitalised = if is_first { c.to_ascii_uppercase() } else { c };
+        is_first = matches!(c, '_' | '.');
+        capitalised
+    };
+    name.chars().map(capitalise).collect()
 }
 
 /// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become
@@ -47,6 +75,33 @@ mod tests {
                 assert!(is_denied(&format!("{mount}{path}")), "{mount}{path}");
             }
         }
+        for path in [
+            ".ENV",
+            ".Envrc",
+            ".env~",
+            ".env-prod",
+            ".env_prod",
+            "PROD.ENV",
+            "Prod.Env",
+            "prod.env.local",
+            "prod.env~",
+            "prod.env.bak",
+            "Server.Pem",
+            "Server.Key",
+            "Id_Rsa",
+            "ID_RSA",
+            "id_rsa.bak",
+            "id_rsa.old",
+            "id_ecdsa~",
+            "server.key.old",
+            "server.pem.bak",
+            "proj.git/config",
+            "a/proj.git/refs/heads/main",
+        ] {
+            for mount in ["notes:///", "files://a/", "git://a/blob/HEAD/deep/"] {
+                assert!(is_denied(&format!("{mount}{path}")), "{mount}{path}");
+            }
+        }
         for name in ["id_rsa", "id_ed25519_sk"] {
             assert!(is_denied(&format!("git://a/blob/HEAD/.ssh/{name}")), "{name}");
         }
@@ -54,7 +109,19 @@ mod tests {
 
     #[test]
     fn public_keys_and_files_with_similar_names_are_not() {
-        for path in ["id_rsa.pub", "environment.md", "monkey", "keys.md", "a.pem.md", "config.toml", "dotenv.rs"] {
+        for path in [
+            "id_rsa.pub",
+            "environment.md",
+            "monkey",
+            "keys.md",
+            "a.pem.md",
+            "config.toml",
+            "dotenv.rs",
+            ".github/a.md",
+            ".gitignore",
+            "git/a.md",
+            "id_rsa_notes.md",
+        ] {
             assert!(!is_denied(&format!("files:///{path}")), "{path}");
         }
     }

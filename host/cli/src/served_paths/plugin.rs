@@ -68,6 +68,14 @@ impl ServedPlugin {
         self.kind.provider()
     }
 
+    /// The directory of its repository, if that is not in its path.
+    pub(super) fn repository_elsewhere(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Git(Repository::Elsewhere(shared)) => Some(shared),
+            _ => None,
+        }
+    }
+
     /// The ignore rules of its folder, if it is one of files.
     pub(super) fn folder(&self) -> Option<Folder> {
         match self.kind {

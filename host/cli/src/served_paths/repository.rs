@@ -6,6 +6,8 @@ use mcp_host_base::regular_file;
 
 /// The maximum size of a file that names a directory, in bytes.
 const MAX_LINK_BYTES: usize = 8 * 1024;
+/// The maximum size of a repository's config, in bytes.
+const MAX_CONFIG_BYTES: usize = 256 * 1024;
 
 /// The layout of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,18 +20,21 @@ pub(super) enum Repository {
 
 impl Repository {
     /// Returns the layout of the repository in `dir`; none if there is no repository.
+    ///
+    /// A file `.git` may come with a downloaded folder, and name any repository of the user. It counts only if what it names
+    /// [leads back](leads_back) to the directory, as git writes it for worktrees and submodules.
     pub(super) fn find(dir: &Path) -> Option<Self> {
         let dot_git = dir.join(".git");
         if is_repository(&dot_git) || is_repository(dir) {
             return Some(Self::Own);
         }
-        let git_dir = dir.join(read_link_file(&dot_git, "gitdir: ")?);
+        let git_dir = lexically_normal(&dir.join(read_link_file(&dot_git, "gitdir: ")?));
         // A linked worktree has only `HEAD` and an index of its own.
         let shared = match read_link_file(&git_dir.join("commondir"), "") {
-            Some(common) => git_dir.join(common),
-            None => git_dir,
+            Some(common) => lexically_normal(&git_dir.join(common)),
+            None => git_dir.clone(),
         };
-        is_repository(&shared).then(|| Self::Elsewhere(lexically_normal(&shared)))
+        (is_repository(&shared) && leads_back(dir, &git_dir, &shared)).then_some(Self::Elsewhere(shared))
     }
 
     /// Whether `dir` lies in the work tree of a repository whose root is a directory above.
@@ -46,6 +51,43 @@ pub(super) fn has_work_tree(dir: &Path) -> bool {
 /// Whether it has the objects and the references of a repository.
 fn is_repository(dir: &Path) -> bool {
     dir.join("HEAD").symlink_metadata().is_ok() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
+}
+
+/// Whether the directory that a file `.git` in `dir` names is that of a worktree or a submodule in `dir`:
+///
+/// - a linked worktree's is in `worktrees` of the repository, and its file `gitdir` names `DIR/.git`;
+/// - a submodule's has a config with `core.worktree`, which is `dir`.
+fn leads_back(dir: &Path, git_dir: &Path, shared: &Path) -> bool {
+    let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if git_dir == shared {
+        return work_tree_of(&git_dir.join("config")).is_some_and(|tree| same(&git_dir.join(tree), dir));
+    }
+    let Some(dot_git) = read_link_file(&git_dir.join("gitdir"), "").map(|path| git_dir.join(path)) else {
+        return false;
+    };
+    let is_of_dir = dot_git.ends_with(".git") && dot_git.parent().is_some_and(|tree| same(tree, dir));
+    // The file `commondir` of a made-up worktree could name another repository: that one has no such worktree.
+    let worktrees = git_dir.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned));
+    is_of_dir && worktrees.is_some_and(|worktrees| same(&worktrees, &shared.join("worktrees")))
+}
+
+/// `core.worktree` of a config as git writes it: one section, one key on a line.
+fn work_tree_of(config: &Path) -> Option<PathBuf> {
+    let bytes = regular_file::read(config, MAX_CONFIG_BYTES).ok().filter(|bytes| bytes.len() <= MAX_CONFIG_BYTES)?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (mut is_core, mut tree) = (false, None);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_core = line.eq_ignore_ascii_case("[core]");
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_core)
+            && key.trim().eq_ignore_ascii_case("worktree")
+        {
+            // Quoted where the path has a character that begins a comment.
+            let value = value.trim();
+            tree = Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value).into());
+        }
+    }
+    tree
 }
 
 /// Reads a file that consists of a path after a prefix.
@@ -110,14 +152,37 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("commondir"), "../..\n").unwrap();
         fs::create_dir(&linked).unwrap();
+        assert_eq!(Repository::find(&linked), None, "no file yet");
+        fs::write(own.join("gitdir"), format!("{}\n", linked.join(".git").display())).unwrap();
         for written in [own.to_str().unwrap(), "../main/.git/worktrees/linked"] {
             fs::write(linked.join(".git"), format!("gitdir: {written}\n")).unwrap();
             assert_eq!(Repository::find(&linked), Some(Repository::Elsewhere(main.clone())));
         }
         let module = main.join("modules/part");
         repository(&module);
+        fs::write(module.join("config"), "[core]\n\tbare = false\n\tworktree = ../../../../linked\n").unwrap();
         fs::write(linked.join(".git"), "gitdir: ../main/.git/modules/part\n").unwrap();
         assert_eq!(Repository::find(&linked), Some(Repository::Elsewhere(module)));
+    }
+
+    #[test]
+    fn a_file_that_names_a_repository_of_another_directory_is_none() {
+        let parent = tempfile::tempdir().unwrap();
+        let (private, folder) = (parent.path().join("private/.git"), parent.path().join("downloaded"));
+        repository(&private);
+        let made_up = folder.join("fake");
+        fs::create_dir_all(&made_up).unwrap();
+        fs::create_dir_all(private.join("worktrees/other")).unwrap();
+        fs::write(private.join("worktrees/other/gitdir"), "/elsewhere/.git\n").unwrap();
+        fs::write(private.join("worktrees/other/commondir"), "../..\n").unwrap();
+        fs::write(private.join("config"), "[core]\n\tworktree = ../../private\n[x]\n\tworktree = ../../downloaded\n")
+            .unwrap();
+        fs::write(made_up.join("gitdir"), format!("{}\n", folder.join(".git").display())).unwrap();
+        fs::write(made_up.join("commondir"), "../../private/.git\n").unwrap();
+        for written in ["../private/.git", "../private/.git/worktrees/other", "fake"] {
+            fs::write(folder.join(".git"), format!("gitdir: {written}\n")).unwrap();
+            assert_eq!(Repository::find(&folder), None, "{written}");
+        }
     }
 
     #[test]

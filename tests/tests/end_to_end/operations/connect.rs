@@ -145,7 +145,8 @@ async fn what_is_in_a_file_stays_and_disconnecting_restores_every_byte() {
         let ended = user.run(&["disconnect", client]).await.success();
         assert!(ended.err.contains("removed the server `notes`"), "{}", ended.err);
         assert_eq!(user.read(file), text, "{client}");
-        assert_eq!(fs::read_to_string(&backup).unwrap(), changed, "{client}");
+        assert_eq!(fs::read_to_string(&backup).unwrap(), text, "{client}: the first backup stays");
+        assert_eq!(user.read(&format!("{file}.mcp-host.bak.2")), changed, "{client}");
         let ended = user.run(&["disconnect", client]).await;
         assert!(ended.code == 1 && ended.err.contains("no server that `mcp-host connect` added"), "{}", ended.err);
     }
@@ -255,7 +256,11 @@ async fn a_config_is_started_or_reached_and_its_token_is_never_shown() {
     );
     let ended = user.run(&["connect", "zed", "--write", "--config", file.to_str().unwrap()]).await;
     assert!(ended.code == 1 && ended.err.contains("`MCP_HOST_TOKEN` is not set"), "{}", ended.err);
-    run(&["disconnect", "zed", "--name", "team"]).await.success();
+    let ended = user.run(&["disconnect", "zed", "--name", "team"]).await;
+    assert!(ended.code == 1 && ended.err.contains("another server `team`, http://127.0.0.1:8123/mcp"), "{}", ended.err);
+    let ended = user.run(&["disconnect", "zed"]).await;
+    assert!(ended.code == 1 && ended.err.contains("its servers: team"), "{}", ended.err);
+    run(&["disconnect", "zed"]).await.success();
 }
 
 #[tokio::test]
@@ -295,6 +300,7 @@ async fn wrong_usage_is_named_with_what_to_do() {
     let user = User::new();
     let any_port = http_config("127.0.0.1:0");
     let any_port = any_port.path();
+    fs::create_dir(user.path("${HOME}")).unwrap();
     for (arguments, said) in [
         (["connect"].as_slice(), "<CLIENT>"),
         (&["connect", "emacs"], "there is no client `emacs`"),
@@ -308,6 +314,8 @@ async fn wrong_usage_is_named_with_what_to_do() {
         (&["connect", "cursor", "--plugins", "x"], "need a PATH"),
         (&["connect", "cursor", "notes", "--config", "x.toml"], "cannot be used with '[PATH]...'"),
         (&["connect", "cursor", "notes", "--name", "my notes"], "letters, digits"),
+        (&["connect", "cursor", "${HOME}"], "expands `${` in an entry as a variable"),
+        (&["connect", "gemini-cli", "${HOME}"], "expands `$` in an entry as a variable"),
         (&["connect", "cursor", "notes", "--force"], "--write"),
         (&["connect", "cursor", "--config", any_port.to_str().unwrap()], "port 0"),
         (&["disconnect", "emacs"], "possible values"),
