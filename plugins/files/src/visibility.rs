@@ -157,8 +157,20 @@ mod tests {
     #[test]
     fn files_of_environment_variables_are_told_by_their_names() {
         for name in [
-            ".env", ".env.local", ".envrc", "prod.env", ".ENV", ".Envrc", ".env~", ".env-prod", ".env_prod", "PROD.ENV",
-            "prod.env.local", "prod.env~", "prod.env.bak", ".envrc.bak",
+            ".env",
+            ".env.local",
+            ".envrc",
+            "prod.env",
+            ".ENV",
+            ".Envrc",
+            ".env~",
+            ".env-prod",
+            ".env_prod",
+            "PROD.ENV",
+            "prod.env.local",
+            "prod.env~",
+            "prod.env.bak",
+            ".envrc.bak",
         ] {
             assert!(is_env_file(name), "{name}");
         }
