@@ -149,10 +149,10 @@ function Changes({ reload }: { reload: Reload }) {
 function LogFilter({ log, changed }: { log: LogView; changed: () => void }) {
   const [filter, setFilter] = useState("");
   const [failure, setFailure] = useState<Error | null>(null);
-  const set = async (wanted: string | null) => {
+  const set = async (wanted: { filter: string } | { restore: true }) => {
     setFailure(null);
     try {
-      await post("log", { filter: wanted });
+      await post("log", wanted);
     } catch (error) {
       setFailure(error as Error);
     }
@@ -174,7 +174,7 @@ function LogFilter({ log, changed }: { log: LogView; changed: () => void }) {
         class="filters"
         onSubmit={(event) => {
           event.preventDefault();
-          void set(filter);
+          void set({ filter });
         }}
       >
         <label>
@@ -182,7 +182,7 @@ function LogFilter({ log, changed }: { log: LogView; changed: () => void }) {
           <input required value={filter} placeholder="debug" onInput={(event) => setFilter(event.currentTarget.value)} />
         </label>
         <button type="submit">{t("Set", "設定")}</button>
-        {log.until ? <button type="button" onClick={() => set(null)}>{t("Restore", "元に戻す")}</button> : null}
+        {log.until ? <button type="button" onClick={() => set({ restore: true })}>{t("Restore", "元に戻す")}</button> : null}
       </form>
       <Problem error={failure} />
     </section>
