@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,6 +79,17 @@ impl GitRepo {
         let mut command = self.command_in(&self.dir);
         command.args(arguments);
         run(command)
+    }
+
+    /// Makes commits without files on a branch of their own: more than `commit` could in the time.
+    pub fn import_empty_commits(&self, branch: &str, count: usize) {
+        let commit = |n| format!("commit refs/heads/{branch}\ncommitter A <a@example.com> {n} +0000\ndata 0\n\n");
+        let mut stream = tempfile::tempfile().expect("a file can be made");
+        stream.write_all((0..count).map(commit).collect::<String>().as_bytes()).expect("it can be written");
+        stream.rewind().expect("it is a file");
+        let mut command = self.command_in(&self.dir);
+        command.args(["fast-import", "--quiet"]).stdin(stream);
+        run(command);
     }
 
     /// Runs `git` and returns its standard output as one line of text.
