@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::circuit_breaker::CircuitBreaker;
+use mcp_host_config::UriGlob;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
@@ -116,6 +117,8 @@ pub struct Plugin {
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
     search: Option<Arc<SearchSource>>,
+    /// The directories that are skills if they have a manifest.
+    skills: Arc<[UriGlob]>,
     /// The provider, if it is a built-in one.
     built_in: Option<Arc<dyn BuiltIn>>,
 }
@@ -159,6 +162,11 @@ impl Plugin {
     /// What is indexed of it; none if it is not searched.
     pub fn search_source(&self) -> Option<&Arc<SearchSource>> {
         self.search.as_ref()
+    }
+
+    /// The directories that are skills if they have a `SKILL.md`, by their URIs.
+    pub fn skills(&self) -> &Arc<[UriGlob]> {
+        &self.skills
     }
 
     /// The provider, if it is a built-in one.

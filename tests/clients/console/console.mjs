@@ -395,7 +395,7 @@ const PARTS = {
     await page.route("**/api/v1/**", async (route) => {
       const name = new URL(route.request().url()).pathname.slice("/api/v1/".length);
       if (name === "audit") {
-        const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, outcome: text, bytes: 1, duration_ms: 1 }));
+        const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, decision: text, rule: text, glob: text, outcome: text, bytes: 1, duration_ms: 1 }));
         await route.fulfill({ contentType: "text/event-stream", body: lines.map((line) => `event: audit\ndata: ${line}\n\n`).join("") });
       } else if (name === "browse/read") {
         await route.fulfill({ json: contents(type) });

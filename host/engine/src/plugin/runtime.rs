@@ -181,6 +181,7 @@ impl PluginRuntime {
             requirements: Requirements::new(imports, config),
             caches_responses: config.response_cache,
             search: SearchSource::of_component(config).map(Arc::new),
+            skills: config.skills.iter().cloned().collect(),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
         }
     }
@@ -202,6 +203,7 @@ impl PluginRuntime {
             title,
             caches_responses: *response_cache,
             search: SearchSource::of_native(native).map(Arc::new),
+            skills: native.skills.iter().cloned().collect(),
             built_in: native.built_in.clone(),
             ..plugin
         })
@@ -250,6 +252,7 @@ impl PluginRuntime {
             name,
             caches_responses: true,
             search: None,
+            skills: Arc::default(),
             built_in: None,
         }
     }

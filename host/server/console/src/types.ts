@@ -149,6 +149,9 @@ export interface AuditLine {
   principal?: string;
   operation?: string;
   uri?: string;
+  decision?: string;
+  rule?: string;
+  glob?: string;
   outcome?: string;
   plugin?: string;
   bytes?: number;
