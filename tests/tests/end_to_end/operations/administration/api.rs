@@ -227,7 +227,7 @@ async fn a_plugin_that_is_disabled_stays_so_across_reloads_until_it_is_enabled()
             line("admin-reload", Value::Null, "ok"),
             line("admin-enable", json!("a"), "ok"),
             line("admin-reset", json!("a"), "ok"),
-            line("admin-reset", Value::Null, "not found"),
+            line("admin-reset", json!("absent"), "not found"),
         ]
     );
     admin.server.end().await;
