@@ -1,19 +1,17 @@
 //! The bundle for clients that install a server by a double click: a zip file with a manifest of version 0.3, the program, and the
-//! providers beside it. The tool `mcpb` validates the manifest. zip(1) packs it, as `mcpb pack` writes the time of the run.
+//! providers beside it. The tool `mcpb` validates the manifest. A program of ours packs it, as
+//! `mcpb pack` writes the time of the run.
 
-use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::platforms::Platform;
 use super::publication::{AUTHOR, DESCRIPTION, KEYWORDS, Publication};
 use super::{Packaging, copy, recreate, set, tree, write};
-use crate::cargo;
+use crate::{cargo, install};
 
 /// The file name of the bundle.
 pub(super) fn file(version: &str, platform: &Platform) -> String {
@@ -33,9 +31,12 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     write(&work.join("manifest.json"), format!("{manifest:#}\n").as_bytes())?;
     step.at("mcpb validate");
     cargo::capture(tools.mcpb().arg("validate").arg(work.join("manifest.json")))?;
-    step.at("zip");
+    step.at("zip file");
     let file = file(&version.number, &platform);
-    zip(tools.zip(), &work, &out.join(&file), version.epoch)?;
+    let pack = sources.root().join("packaging/mcpb/pack.py");
+    let mut python = Command::new(install::venv_program(tools.python(), "python"));
+    python.arg(pack).arg(&work).arg(out.join(&file)).arg(version.epoch.to_string());
+    cargo::capture(&mut python)?;
     step.done(&format!("wrote {file}"));
     Ok(())
 }
@@ -78,22 +79,4 @@ fn manifest(version: &str, platform: &Platform, publication: &Publication) -> Va
         set(&mut manifest, "homepage", json!(repository));
     }
     manifest
-}
-
-/// Writes a zip file of a directory, with one time for all files, and in the order of their names.
-fn zip(mut zip: Command, directory: &Path, archive: &Path, epoch: u64) -> Result<()> {
-    let files = super::files(directory)?;
-    let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(epoch)).context("the time of all files")?;
-    let mut names = String::new();
-    for file in &files {
-        fs::File::options().append(true).open(directory.join(file))?.set_modified(modified)?;
-        names.push_str(&format!("{}\n", file.display()));
-    }
-    zip.args(["-9", "--no-extra", "--no-dir-entries", "--quiet", "--names-stdin"]).arg(archive);
-    zip.current_dir(directory).env("TZ", "UTC").env_remove("ZIPOPT").stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut child = zip.spawn().context("cannot run zip")?;
-    child.stdin.take().context("zip has no standard input")?.write_all(names.as_bytes())?;
-    let status = child.wait()?;
-    ensure!(status.success(), "zip failed ({status})");
-    Ok(())
 }

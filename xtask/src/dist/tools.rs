@@ -14,8 +14,8 @@ const CARGO_DEB: &str = "3.8.0";
 const CARGO_CYCLONEDX: &str = "0.5.9";
 const CARGO_GENERATE_RPM: &str = "0.21.1";
 
-/// The packages of Debian: the tools for images and bundles, and what an image has beside our programs.
-const DEBIAN: [&str; 7] = ["umoci", "runc", "libc6", "libgcc-s1", "ca-certificates", "libseccomp2", "zip"];
+/// The packages of Debian: the tools for images, and what an image has beside our programs.
+const DEBIAN: [&str; 6] = ["umoci", "runc", "libc6", "libgcc-s1", "ca-certificates", "libseccomp2"];
 
 /// The installed tools.
 #[derive(Debug)]
@@ -79,11 +79,6 @@ impl Tools {
         let mut command = Command::new("node");
         command.arg(self.mcpb.join("node_modules/@anthropic-ai/mcpb/dist/cli/cli.js"));
         command
-    }
-
-    /// `zip`.
-    pub(super) fn zip(&self) -> Command {
-        Command::new(self.debian.join("usr/bin/zip"))
     }
 
     /// `umoci`.

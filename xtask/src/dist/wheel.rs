@@ -20,7 +20,7 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let step = progress.step("writing the wheel");
     let work = sources.target().join("wheel");
     recreate(&work)?;
-    for file in ["pyproject.toml", "platform_tag.py", "README.md"] {
+    for file in ["pyproject.toml", "program.py", "README.md"] {
         copy(&sources.root().join("packaging/python").join(file), &work.join(file))?;
     }
     copy(&sources.root().join("LICENSE"), &work.join("LICENSE"))?;

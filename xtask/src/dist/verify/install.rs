@@ -31,7 +31,8 @@ pub(in crate::dist) fn install(
 ) -> Result<()> {
     let work = super::super::work(workspace).join("install");
     recreate(&work)?;
-    let reader = Reader::new(workspace, &work, progress)?;
+    let program = super::super::work(workspace).join("sources/target/package/bin/mcp-host");
+    let reader = Reader::new(workspace, &work, &program, progress)?;
     let providers = Plugins::included(workspace)?.into_keys().map(|name| format!("{name}.wasm")).collect();
     let verified = Verified { out, version, tools, work: &work, reader: &reader, providers };
     type Verify<'a> = fn(&Verified<'a>, &Progress) -> Result<()>;

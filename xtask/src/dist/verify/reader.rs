@@ -23,14 +23,32 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Installs the client, and writes the folder below `work`, beside a home directory for the servers.
-    pub(super) fn new(workspace: &Workspace, work: &Path, progress: &Progress) -> Result<Self> {
+    /// Installs the client, and writes the folder below `work`, beside a home directory for the servers. The packed program compiles the
+    /// component that serves the folder, so that no server is still compiling it when the client asks.
+    pub(super) fn new(workspace: &Workspace, work: &Path, program: &Path, progress: &Progress) -> Result<Self> {
         clients::install_typescript(workspace, progress)?;
         let folder = work.join("notes");
         super::super::write(&folder.join(FILE), TEXT.as_bytes())?;
         let home = work.join("home");
         fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-        Ok(Self { client: workspace.target().join("clients/typescript/walk.mjs"), folder, home })
+        let reader = Self { client: workspace.target().join("clients/typescript/walk.mjs"), folder, home };
+        let config = work.join("mcp-host.toml");
+        let run = |arguments: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(arguments).arg("--config").arg(&config);
+            cargo::capture(reader.at_home(&mut command).current_dir(work))
+        };
+        run(&["init", &reader.folder()])?;
+        run(&["check", "--strict"])?;
+        Ok(reader)
+    }
+
+    /// Sets the home directory of a command, and nothing of this machine's user.
+    fn at_home<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        for variable in ["XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "MCP_HOST_CONFIG"] {
+            command.env_remove(variable);
+        }
+        command.env("HOME", &self.home).current_dir(&self.home)
     }
 
     /// The folder.
@@ -46,19 +64,17 @@ impl Reader {
     /// The same, in an environment that is configured.
     pub(super) fn reads_with(&self, words: &[&str], configure: impl FnOnce(&mut Command)) -> Result<()> {
         let mut client = Command::new("node");
-        client.arg(&self.client).arg("stdio").args(words).env("HOME", &self.home).current_dir(&self.home);
-        for variable in ["XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
-            client.env_remove(variable);
-        }
-        configure(&mut client);
+        client.arg(&self.client).arg("stdio").args(words);
+        configure(self.at_home(&mut client));
         let said = cargo::capture(&mut client)?;
         let walk: Value = serde_json::from_str(&said).context("the client printed no JSON")?;
-        let uri = format!("notes:///{FILE}");
-        let listed = walk.get("resources").and_then(Value::as_array).into_iter().flatten();
-        let is_listed = listed.into_iter().any(|listed| *listed == *uri);
-        let is = |pointer: &str, expected: Value| walk.pointer(pointer) == Some(&expected);
-        let is_read = is("/text/uri", uri.as_str().into()) && is("/text/size", TEXT.len().into());
-        ensure!(is_listed && is_read, "expected {uri} to be listed and read, with {} bytes: {said}", TEXT.len());
+        // Served as notes, or where `target/` is a part of a repository, as files.
+        let end = format!(":///{FILE}");
+        let is_file = |uri: &Value| uri.as_str().is_some_and(|uri| uri.ends_with(&end));
+        let is_listed = walk.get("resources").and_then(Value::as_array).is_some_and(|uris| uris.iter().any(is_file));
+        let is_read = walk.pointer("/text/uri").is_some_and(is_file)
+            && walk.pointer("/text/size") == Some(&Value::from(TEXT.len()));
+        ensure!(is_listed && is_read, "expected {FILE} to be listed and read, with {} bytes: {said}", TEXT.len());
         Ok(())
     }
 }
