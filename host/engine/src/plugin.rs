@@ -52,6 +52,7 @@ use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents,
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
+use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
@@ -77,6 +78,7 @@ pub use self::search_source::SearchSource;
 #[doc(hidden)]
 pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+pub use mcp_host_sandbox::guest_log::RecentLine;
 
 /// What the calls of a plugin use at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,8 @@ pub struct Plugin {
     /// What clients request that makes the provider fail.
     input_faults: InputFaults,
     faults: Arc<FaultRecorder>,
+    /// What its guest logs; none for a native provider.
+    guest_log: Option<Arc<GuestLog>>,
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
     search: Option<Arc<SearchSource>>,
@@ -147,6 +151,14 @@ impl Plugin {
     /// The imports of its component, compared with its grants; none for a native provider.
     pub fn requirements(&self) -> &Requirements {
         &self.requirements
+    }
+
+    /// Returns what was logged of it last, oldest first: lines of its guest, and its faults.
+    pub fn recent_log(&self) -> Vec<RecentLine> {
+        let mut lines = self.faults.recent();
+        lines.extend(self.guest_log.iter().flat_map(|log| log.recent()));
+        lines.sort_by_key(|line| line.time);
+        lines
     }
 
     /// The interval of `changes` while a client watches it, unless it hints otherwise.

@@ -364,6 +364,8 @@ const PARTS = {
       "plugins/first": {
         status: plugin(PAYLOADS[5], 0), config: config(PAYLOADS[5], 0),
         search: { documents: 1, bytes: 1, embedded: 1, complete: false, gaps: PAYLOADS },
+        requirements: each((text) => ({ capability: text, status: text, granted: [text] })),
+        log: each((text) => ({ time: text, level: text, text })),
       },
       config: {
         generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2],
@@ -501,6 +503,10 @@ try {
     assert.deepEqual(faults, [], name);
     console.log(`${name}: ${Date.now() - began} ms`);
   }
+} catch (error) {
+  // They may be the cause.
+  faults.forEach((fault) => console.error(fault));
+  throw error;
 } finally {
   await browser.close();
 }
