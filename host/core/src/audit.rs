@@ -21,6 +21,7 @@
 //! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
 //! | `duration_ms` | the duration, in milliseconds |
 //! | `request_id`, `trace_id` | the id of the JSON-RPC request, and of the trace that it belongs to: that of the client (W3C Trace Context), or one that the host began |
+//! | `administrator` | the administrator who made the request as its principal |
 //!
 //! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a
 //! host has `operation` `start` with `version` and `pid`, and the last one of a graceful shutdown `stop`.

@@ -84,7 +84,6 @@ use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::metrics::HostCounters;
-use crate::skills::Digests;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::administration::{AdminAction, AdminError, AdminSubject, Disabled};
@@ -130,8 +129,6 @@ pub struct Host {
     sessions: Arc<SessionRegistry>,
     /// What is counted for metrics.
     counters: HostCounters,
-    /// Digests of the files of skills.
-    skill_digests: Digests,
     /// What the servers of protocols keep.
     transport_state: TransportState,
 }

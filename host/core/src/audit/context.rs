@@ -21,8 +21,10 @@ pub(super) const MAX_REQUEST_ID: usize = 128;
 pub struct RequestContext {
     /// The session, if the request belongs to one.
     pub(super) session: Option<SessionHash>,
-    /// The id of the JSON-RPC request.
-    pub(super) request_id: RequestId,
+    /// The id of the JSON-RPC request, if it is one.
+    pub(super) request_id: Option<RequestId>,
+    /// The administrator who makes the request as its principal.
+    pub(super) administrator: Option<Arc<str>>,
     /// The trace that it belongs to.
     pub(super) trace_id: Option<TraceId>,
     /// Whether its credentials are not for the operation `list`.
@@ -54,7 +56,23 @@ impl RequestContext {
             }
             request_id => request_id.clone(),
         };
-        Self { session, request_id, trace_id, is_without_listings: false, is_without_templates: false }
+        Self { session, request_id: Some(request_id), trace_id, ..Self::empty() }
+    }
+
+    /// The context of a request that an administrator makes as another principal.
+    pub fn of_administrator(name: &str) -> Self {
+        Self { administrator: Some(name.into()), ..Self::empty() }
+    }
+
+    fn empty() -> Self {
+        Self {
+            session: None,
+            request_id: None,
+            administrator: None,
+            trace_id: None,
+            is_without_listings: false,
+            is_without_templates: false,
+        }
     }
 
     /// The context of a request whose credentials are not for the operation `list`: an access token without its scopes.
@@ -99,10 +117,11 @@ impl RequestContext {
 
     /// The length of its text of foreign origin, in bytes.
     pub(super) fn text_len(&self) -> usize {
-        match &self.request_id {
-            RequestId::Number(_) => 0,
-            RequestId::Text(text) => text.len(),
-        }
+        let id = match &self.request_id {
+            Some(RequestId::Text(text)) => text.len(),
+            Some(RequestId::Number(_)) | None => 0,
+        };
+        id.saturating_add(self.administrator.as_ref().map_or(0, |name| name.len()))
     }
 }
 

@@ -230,6 +230,8 @@ struct Members<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a RequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    administrator: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<TraceId>,
 }
 
@@ -284,7 +286,8 @@ impl Line<'_> {
             returned_total: Some(*total).filter(|total| *total > returned.len()),
             cached: known.cached,
             duration_ms: millis(duration),
-            request_id: context.map(|context| &context.request_id),
+            request_id: context.and_then(|context| context.request_id.as_ref()),
+            administrator: context.and_then(|context| context.administrator.as_deref()),
             trace_id: context.and_then(|context| context.trace_id),
         })
     }

@@ -1,13 +1,17 @@
 //! Skills in the façade: lists of them, and single ones ([`crate::skills`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
+use mcp_host_base::text::quote;
 use mcp_host_config::{Extension, Operation};
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::{Error, Listing, MissingPlugin, ResourceContents};
 use mcp_host_model::uri::Uri;
+use mcp_host_sandbox::fair_semaphore::Permit;
+use tokio::time::timeout;
 
 use super::Host;
 use super::audit::RequestKind;
@@ -16,15 +20,17 @@ use crate::access::{Policy, Principal};
 use crate::audit::{Facts, RequestContext};
 use crate::catalog::PluginSlot;
 use crate::response_cache::CachedPlugin;
-use crate::skills::{self, Candidate, FindError, ReadFile, Skill, SkillProblem};
+use crate::skills::{self, Candidate, FindError, ReadFile, Skill, SkillProblem, SkillRule, Wanted};
 
 /// The name of a request for skills in records.
 const SKILLS: RequestKind = RequestKind { name: "skills", returns_uris: true };
 
-/// The maximum number of skills on a page.
-const PAGE_SIZE: usize = 32;
 /// The number of files on a page after which no skill is added.
 const PAGE_FILES: usize = 1024;
+/// The time after which no skill is added to a page.
+const PAGE_TIME: Duration = Duration::from_secs(10);
+/// The maximum time that a request waits for its turn.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 impl Generation {
     /// Returns whether a plugin may have skills, loaded or not.
@@ -77,19 +83,25 @@ impl Host {
     pub async fn skill(&self, principal: &Principal, uri: &str) -> Result<Skill, Error> {
         let facts = Facts::default();
         self.audited(principal, SKILLS, uri, &facts, async {
-            let no_skill = || Error::InvalidRequest { message: format!("there is no skill {uri}") };
+            let no_skill = || Error::InvalidRequest { message: format!("there is no skill {}", quote(uri)) };
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts).map_err(|_| no_skill())?;
+            // Its files are those that the principal may list, too.
+            if !(RequestContext::may_list() && target.policy.allows(Operation::List, &target.uri)) {
+                return Err(no_skill());
+            }
             let plugin = target.slot.loaded()?;
             let directory = skills::directory_of(target.uri.as_str());
             let is_named = |directory: &&str| skills::is_named(plugin.skills(), directory);
             let directory = directory.filter(is_named).ok_or_else(no_skill)?;
-            let found = skills::find(plugin, Some(directory), visibility(&target.policy)).await;
+            let _permit = walk_permit(principal, plugin).await?;
+            let found = skills::find(plugin, Wanted::Only(directory), visibility(&target.policy)).await;
             let mut found = found.map_err(|error| find_error(&error, plugin.name(), uri))?;
-            let candidate = found.remove(directory).ok_or_else(no_skill)?;
-            let skill = self.build_skill(&now, principal, plugin, directory, candidate).await;
-            let invalid = |problem| Error::InvalidRequest { message: format!("there is no skill {uri}: {problem}") };
-            let skill = skill.map_err(invalid)?;
+            let candidate = found.candidates.remove(directory).ok_or_else(no_skill)?;
+            let skill = build_skill(&now, principal, plugin, directory, candidate).await;
+            let invalid =
+                |problem| Error::InvalidRequest { message: format!("there is no skill {}: {problem}", quote(uri)) };
+            let skill = skill.map_err(invalid)?.ok_or_else(no_skill)?;
             facts.set_returned(skill.files.iter().map(|file| file.uri.as_str()));
             Ok(skill)
         })
@@ -106,15 +118,17 @@ impl Host {
         if !RequestContext::may_list() {
             return Ok(listing);
         }
+        let begun = Instant::now();
         let policy = now.access.policy(principal);
         let may_have_skills = |slot: &&PluginSlot| {
             policy.may_allow_below(Operation::List, &slot.mount) && policy.may_allow_below(Operation::Read, &slot.mount)
         };
-        let mut files: usize = 0;
         let is_before_start = |slot: &&PluginSlot| start.as_ref().is_some_and(|(plugin, _)| slot.name < *plugin);
         let slots = now.slots.iter().filter(|slot| now.has_skills_of(slot));
+        let (mut directories, mut files): (usize, usize) = (0, 0);
         for slot in slots.filter(may_have_skills).filter(|slot| !is_before_start(slot)) {
-            if listing.items.len() >= PAGE_SIZE || files >= PAGE_FILES {
+            // A plugin is begun in any case: a request makes progress.
+            if directories > 0 && (files >= PAGE_FILES || begun.elapsed() > PAGE_TIME) {
                 listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, None)?);
                 return Ok(listing);
             }
@@ -125,26 +139,42 @@ impl Host {
                     continue;
                 }
             };
+            let _permit = match walk_permit(principal, plugin).await {
+                Ok(permit) => permit,
+                Err(error) => {
+                    listing.missing.push(missing(error, &slot.name));
+                    continue;
+                }
+            };
             let after =
                 start.as_ref().filter(|(plugin, _)| *plugin == slot.name).and_then(|(_, after)| after.as_deref());
-            let candidates = match skills::find(plugin, None, visibility(&policy)).await {
-                Ok(found) => after_manifest(found, after),
+            let found = match skills::find(plugin, Wanted::After(after), visibility(&policy)).await {
+                Ok(found) => found,
                 Err(error) => {
                     listing.missing.push(missing(find_error(&error, plugin.name(), ""), &slot.name));
                     continue;
                 }
             };
-            let mut last: Option<Uri> = None;
-            for (directory, candidate) in candidates {
-                if listing.items.len() >= PAGE_SIZE || files >= PAGE_FILES {
-                    listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, last.as_ref())?);
+            let mut last = None;
+            for (directory, candidate) in found.candidates {
+                if directories > 0 && (files >= PAGE_FILES || begun.elapsed() > PAGE_TIME) {
+                    listing.next_cursor =
+                        Some(self.catalog.seal_skill(principal, &slot.name, last.as_deref().or(after))?);
                     return Ok(listing);
                 }
-                let manifest = candidate.manifest(&directory).cloned();
-                match self.build_skill(now, principal, plugin, &directory, candidate).await {
-                    Ok(skill) => {
+                directories = directories.saturating_add(1);
+                match build_skill(now, principal, plugin, &directory, candidate).await {
+                    Ok(None) => {}
+                    Ok(Some(skill)) => {
                         files = files.saturating_add(skill.files.len());
                         listing.items.push(skill);
+                    }
+                    Err(SkillProblem { rule: SkillRule::Time, .. }) => {
+                        // The others of this plugin would take as long.
+                        let reason = SkillRule::Time.to_string();
+                        listing.missing.push(MissingPlugin { plugin: slot.name.clone(), reason, retry_after: None });
+                        last = None;
+                        break;
                     }
                     Err(problem) => {
                         // Its manifest was read.
@@ -152,23 +182,40 @@ impl Host {
                         log_problem(plugin.name(), &directory, &problem);
                     }
                 }
-                last = manifest;
+                last = Some(directory);
+            }
+            if found.has_more
+                && let Some(last) = last
+            {
+                listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, Some(&last))?);
+                return Ok(listing);
             }
         }
         Ok(listing)
     }
+}
 
-    async fn build_skill(
-        &self,
-        now: &Generation,
-        principal: &Principal,
-        plugin: &CachedPlugin,
-        directory: &str,
-        candidate: Candidate,
-    ) -> Result<Skill, SkillProblem> {
-        let reader = VisibleFiles { now, principal, plugin };
-        skills::build(directory, candidate, &self.skill_digests, now.number, &reader).await
-    }
+/// Waits until the client may walk the listing of a plugin.
+async fn walk_permit(principal: &Principal, plugin: &CachedPlugin) -> Result<Permit, Error> {
+    let permit = plugin.skill_state().walks.acquire(Some(Requester::current_or(principal)));
+    let permit = timeout(MAX_WAIT, permit).await.ok().and_then(Result::ok);
+    permit.ok_or_else(|| Error::Unavailable {
+        plugin: plugin.name().to_owned(),
+        reason: "too many requests for its skills are waiting".to_owned(),
+        retry_after: Some(MAX_WAIT),
+    })
+}
+
+/// Makes a skill of a directory, as the principal sees it.
+async fn build_skill(
+    now: &Generation,
+    principal: &Principal,
+    plugin: &CachedPlugin,
+    directory: &str,
+    candidate: Candidate,
+) -> Result<Option<Skill>, SkillProblem> {
+    let reader = VisibleFiles { now, principal, plugin };
+    skills::build(directory, candidate, &plugin.skill_state().digests, &reader).await
 }
 
 /// The files of a plugin that a principal may read.
@@ -190,14 +237,6 @@ impl ReadFile for VisibleFiles<'_> {
 fn visibility(policy: &Arc<Policy>) -> impl Fn(&Uri) -> bool + Clone + Send + use<> {
     let policy = policy.clone();
     move |uri| policy.allows(Operation::List, uri) && policy.allows(Operation::Read, uri)
-}
-
-/// The candidates whose manifests come after a URI.
-fn after_manifest(found: BTreeMap<String, Candidate>, after: Option<&str>) -> BTreeMap<String, Candidate> {
-    let Some(directory) = after.and_then(skills::directory_of) else { return found };
-    let mut found = found;
-    let rest = found.split_off(directory);
-    rest.into_iter().filter(|(found, _)| found != directory).collect()
 }
 
 fn find_error(error: &FindError, plugin: &str, uri: &str) -> Error {

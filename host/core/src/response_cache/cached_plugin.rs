@@ -1,7 +1,7 @@
 //! Plugins whose responses are [cached](super).
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +14,8 @@ use super::encoded::{
     EncodedContents, EncodedPage, EncodedResources, EncodingForm, ListedResources, PageKey, ReadResponse, Validity,
     ViewId, yield_between_decisions,
 };
+use crate::skills::SkillState;
+
 use super::{CacheCounts, CacheKey, CacheUsage, Lookup, Reservation, ResponseCache, expiry};
 
 /// How many bytes of JSON a byte of text becomes at most.
@@ -23,6 +25,8 @@ const MAX_ESCAPE_FACTOR: usize = 6;
 pub(crate) struct CachedPlugin {
     plugin: Arc<Plugin>,
     responses: ResponseCache,
+    /// What is kept for its skills, if it has some.
+    skills: OnceLock<SkillState>,
 }
 
 impl Deref for CachedPlugin {
@@ -36,12 +40,17 @@ impl Deref for CachedPlugin {
 impl CachedPlugin {
     /// A plugin with a cache that has no capacity yet.
     pub(crate) fn new(plugin: Plugin) -> Self {
-        Self { plugin: Arc::new(plugin), responses: ResponseCache::new() }
+        Self { plugin: Arc::new(plugin), responses: ResponseCache::new(), skills: OnceLock::new() }
     }
 
     /// The plugin without its cache.
     pub(crate) fn uncached(&self) -> &Arc<Plugin> {
         &self.plugin
+    }
+
+    /// What is kept for its skills.
+    pub(crate) fn skill_state(&self) -> &SkillState {
+        self.skills.get_or_init(SkillState::default)
     }
 
     /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if it is there. `is_visible` decides which

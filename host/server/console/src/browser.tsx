@@ -251,13 +251,17 @@ function word(text: string): string {
 
 function Preview({ viewer, uri, open }: { viewer: Viewer | null; uri: string; open: (uri: string) => void }) {
   const [contents, setContents] = useState<Content[] | null>(null);
+  const [leftOut, setLeftOut] = useState(0);
   const [error, setError] = useState<Error | null>(null);
   const [version, setVersion] = useState(0);
   useEffect(() => {
     const ending = new AbortController();
     setError(null);
-    post<{ contents: Content[] }>("browse/read", { ...as(viewer), uri }, ending.signal).then(
-      ({ contents }) => setContents(contents),
+    post<{ contents: Content[]; left_out: number }>("browse/read", { ...as(viewer), uri }, ending.signal).then(
+      ({ contents, left_out }) => {
+        setContents(contents);
+        setLeftOut(left_out);
+      },
       (error) => {
         if (!ending.signal.aborted) {
           setContents(null);
@@ -303,6 +307,9 @@ function Preview({ viewer, uri, open }: { viewer: Viewer | null; uri: string; op
           <ContentView content={content} open={open} />
         </div>
       ))}
+      {contents && leftOut > 0 ? (
+        <p class="problem">{t(`${number(leftOut)} more contents are left out; open them by their URIs.`, `ほかに ${number(leftOut)} 件の内容があります。URI で開いてください。`)}</p>
+      ) : null}
     </>
   );
 }

@@ -241,10 +241,7 @@ impl AdminServer {
     ) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (server, slot) = (self.clone(), slot.clone());
-            async move {
-                slot.begin_request();
-                Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &slot).await)
-            }
+            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &slot).await) }
         });
         let served = http1::Builder::new()
             .keep_alive(false)
@@ -268,6 +265,9 @@ impl AdminServer {
         }
         let administrator = self.authority.administrator(&config, request.method(), request.headers(), from);
         let is_administrator = administrator.is_some();
+        if is_administrator {
+            slot.set_authenticated();
+        }
         let may_be_user = self.users.may_log_in(&config) && api::is_for_users(request.uri().path());
         if !is_administrator && !may_be_user && request.headers().contains_key(AUTHORIZATION) {
             self.record_failed_login(from);

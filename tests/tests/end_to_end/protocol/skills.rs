@@ -208,3 +208,16 @@ async fn a_directory_that_breaks_a_rule_is_left_out_and_a_check_says_why() {
         assert!(unwrapped.contains(&line), "{line}\n{said}");
     }
 }
+
+#[tokio::test]
+async fn who_may_not_list_gets_no_skill_and_the_provider_is_not_called_for_it() {
+    // Its listing traps.
+    let plugin = Plugin::misbehaving("m").config("list", "trap").set("skills", vec!["**"]);
+    let rule = Rule::for_principal("local").allow(["misbehaving://m/**"]).operations(["read"]);
+    let config = ConfigFile::new().plugin(plugin).rule(rule).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    let got = wire.request("skills/get", json!({ "uri": "misbehaving://m/x/SKILL.md" })).await;
+    assert_eq!(got.error_code(), -32602, "{:?}", got.error());
+    assert_eq!(list(&mut wire).await.len(), 0);
+    wire.end().await;
+}

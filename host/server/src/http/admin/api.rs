@@ -23,6 +23,8 @@ pub(super) mod follow;
 pub mod types;
 mod views;
 
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -30,7 +32,9 @@ use axum::extract::Request;
 use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
+use mcp_host_base::share_limiter::SharePermit;
 use mcp_host_config::Config;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
@@ -123,6 +127,32 @@ impl From<AdminError> for Refusal {
     }
 }
 
+/// A body that holds the permit of its request until it is sent.
+struct HeldBody {
+    body: Body,
+    _permit: SharePermit<String>,
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None)
@@ -143,12 +173,13 @@ impl AdminServer {
         if !self.users.may_log_in(config) || !is_for_users(request.uri().path()) {
             return Err(unauthorized());
         }
-        let _permit = self.users.begin_request()?;
         let of_session = self.user_token_of_session(&request);
         let token = users::bearer_token(request.headers()).or(of_session.as_deref().map(String::as_str));
         let user = self.users.authenticate(config, token.ok_or_else(unauthorized)?, from).await?;
+        let permit = self.users.begin_request(&user.principal)?;
+        slot.set_authenticated();
         slot.extend(ACTION_TIMEOUT);
-        match path.split_once('/') {
+        let answer = match path.split_once('/') {
             None if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(Refusal::method("GET")),
             None => {
                 Ok(ok(&ConsoleSession { key: None, principal: user.principal.name().to_owned(), administrator: false }))
@@ -159,7 +190,8 @@ impl AdminServer {
                 user.require_scopes(browse::operations(&what)).map_err(|error| users::refusal(&error))?;
                 self.browse(&what, request, &Asker::User(&user.principal)).await
             }
-        }
+        };
+        answer.map(|response| response.map(|body| Body::new(HeldBody { body, _permit: permit })))
     }
 
     #[cfg(feature = "console")]

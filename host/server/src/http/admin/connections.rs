@@ -1,7 +1,7 @@
 //! The connections of the administration listener: how many there are, and for how long.
 //!
-//! There are [`MAX_CONNECTIONS`]. A further one takes the place of the oldest whose request has not arrived, so connections that send
-//! nothing keep no probe from an answer. If each has sent its request, the next one waits.
+//! There are [`MAX_CONNECTIONS`]. A further one takes the place of the oldest whose client is not authenticated, so connections that
+//! send nothing, or a part of a request, keep no probe from an answer. If each is of an authenticated client, the next one waits.
 //!
 //! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response, and more if the request of an
 //! administrator is given more.
@@ -25,8 +25,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Connections {
     permits: Arc<Semaphore>,
-    /// Those whose request has not arrived, by number.
-    without_request: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
+    /// Those whose client is not authenticated, by number.
+    unauthenticated: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
     next: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     number: u64,
-    without_request: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
+    unauthenticated: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
     replaced: CancellationToken,
     /// The time in addition to [`CONNECTION_TIMEOUT`], in seconds.
     extension: AtomicU64,
@@ -44,7 +44,7 @@ pub(super) struct ConnectionSlot {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), without_request: Arc::default(), next: 0 }
+        Self { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), unauthenticated: Arc::default(), next: 0 }
     }
 }
 
@@ -52,23 +52,23 @@ impl Connections {
     /// Adds a connection, as soon as there is a place.
     pub(super) async fn add(&mut self) -> ConnectionSlot {
         if self.permits.available_permits() == 0
-            && let Some((_, oldest)) = self.without_request.lock().pop_first()
+            && let Some((_, oldest)) = self.unauthenticated.lock().pop_first()
         {
             oldest.cancel();
         }
         let permit = self.permits.clone().acquire_owned().await.ok();
         let (number, replaced) = (self.next, CancellationToken::new());
         self.next = number.wrapping_add(1);
-        self.without_request.lock().insert(number, replaced.clone());
-        let without_request = self.without_request.clone();
-        ConnectionSlot { number, without_request, replaced, extension: AtomicU64::new(0), _permit: permit }
+        self.unauthenticated.lock().insert(number, replaced.clone());
+        let unauthenticated = self.unauthenticated.clone();
+        ConnectionSlot { number, unauthenticated, replaced, extension: AtomicU64::new(0), _permit: permit }
     }
 }
 
 impl ConnectionSlot {
-    /// Records that the request has arrived: no other connection takes the place.
-    pub(super) fn begin_request(&self) {
-        self.without_request.lock().remove(&self.number);
+    /// Records that the client is an administrator or a user: no other connection takes the place.
+    pub(super) fn set_authenticated(&self) {
+        self.unauthenticated.lock().remove(&self.number);
     }
 
     /// Gives the connection more time.
@@ -84,14 +84,14 @@ impl ConnectionSlot {
         };
         tokio::select! {
             () = timed_out => "it timed out",
-            () = self.replaced.cancelled() => "another one took its place, as its request had not arrived",
+            () = self.replaced.cancelled() => "another one took its place, as its client was not authenticated",
         }
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.begin_request();
+        self.set_authenticated();
     }
 }
 
@@ -102,20 +102,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_further_connection_takes_the_place_of_the_oldest_without_a_request() {
+    async fn a_further_connection_takes_the_place_of_the_oldest_of_an_unauthenticated_client() {
         let mut connections = Connections::default();
         let mut slots = Vec::new();
         for _ in 0..MAX_CONNECTIONS {
             slots.push(connections.add().await);
         }
-        slots[0].begin_request();
+        slots[0].set_authenticated();
         assert!(connections.add().now_or_never().is_none(), "the place is not free yet");
         assert!(slots[0].ended().now_or_never().is_none());
         assert!(slots[1].ended().now_or_never().is_some_and(|reason| reason.contains("another one")));
         drop(slots.remove(1));
         slots.push(connections.add().now_or_never().unwrap());
-        slots.iter().for_each(ConnectionSlot::begin_request);
-        assert!(connections.add().now_or_never().is_none(), "each has its request");
+        slots.iter().for_each(ConnectionSlot::set_authenticated);
+        assert!(connections.add().now_or_never().is_none(), "each is of an authenticated client");
         drop(slots.pop());
         assert!(connections.add().now_or_never().is_some());
     }

@@ -2,8 +2,8 @@
 //! browse ([`browse`](super::api)) with it, and log in to the console. A user has the view of its own principal, and nothing else.
 //!
 //! The token is verified for each request, by the config of that moment, and needs the scopes of what it requests. Requests count for
-//! the rates of the principal, as those of `/mcp` do, and tokens that are not accepted for those of the address. [`MAX_REQUESTS`] of all users
-//! are answered at a time.
+//! the rates of the principal, as those of `/mcp` do, and tokens that are not accepted for those of the address. [`MAX_REQUESTS`] are
+//! answered at a time, with a share for each principal, until their answers are sent.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_config::Config;
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::authentication::{Authenticated, AuthenticationError, Authenticator};
@@ -23,15 +24,16 @@ use super::Connection;
 use super::api::Refusal;
 use crate::client_id::ClientId;
 
-/// The maximum number of requests of users at a time: fewer than there are connections, so that probes and administrators are answered.
-const MAX_REQUESTS: usize = 32;
+/// The maximum number of requests of users at a time, of one principal and of all: fewer than there are connections, so that probes and
+/// administrators are answered.
+const MAX_REQUESTS: ShareLimits = ShareLimits { client: 8, overall: 32 };
 
 /// Authenticates users.
 pub(super) struct Users {
     authenticator: Arc<Authenticator>,
     rate_limiter: RateLimiter,
-    /// A permit for each request.
-    requests: Semaphore,
+    /// A permit for each request, by the name of the principal.
+    requests: ShareLimiter<String>,
     _key_requests: AbortOnDropHandle<()>,
 }
 
@@ -40,12 +42,12 @@ impl Users {
         let authenticator = Arc::new(Authenticator::new(host.clone()));
         let key_requests = AbortOnDropHandle::new(tokio::spawn(authenticator.request_keys()));
         let rate_limiter = RateLimiter::new(host.clone());
-        Self { authenticator, rate_limiter, requests: Semaphore::new(MAX_REQUESTS), _key_requests: key_requests }
+        Self { authenticator, rate_limiter, requests: ShareLimiter::default(), _key_requests: key_requests }
     }
 
     /// Begins a request, which ends when the permit is dropped.
-    pub(super) fn begin_request(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        self.requests.try_acquire().map_err(|_| too_many())
+    pub(super) fn begin_request(&self, principal: &Principal) -> Result<SharePermit<String>, Refusal> {
+        self.requests.acquire(&principal.name().to_owned(), MAX_REQUESTS).map_err(|_| too_many())
     }
 
     /// Returns whether there are users.

@@ -501,7 +501,7 @@ async fn a_plugin_has_its_last_log_lines_and_what_it_imports_against_its_grants(
 
     client.read_error("misbehaving://m/panic").await;
     let (_, after) = admin.api("GET", "plugins/m", None).await;
-    assert_valid(&schema().await, "plugin", &after);
+    assert_valid(&schema().await, "GET /api/v1/plugins/NAME", &after);
     let log = after["log"].as_array().unwrap();
     let texts: Vec<_> = log.iter().map(|line| line["text"].as_str().unwrap()).collect();
     assert!(texts.iter().any(|text| text.contains("the secret is at /very/secret/place")), "{texts:?}");

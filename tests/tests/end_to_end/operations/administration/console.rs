@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, client_program};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -213,7 +214,7 @@ async fn an_administrator_browses_as_a_principal_and_each_view_has_a_line_of_the
     let is_denied = |line: &Value| line["uri"] == uri && line["principal"] == "anonymous";
     let denied: Vec<_> = lines.filter(is_denied).collect();
     assert_eq!(denied.len(), 1, "{denied:?}");
-    assert_eq!((&denied[0]["decision"], &denied[0]["request_id"]), (&json!("deny"), &json!("admin/token")));
+    assert_eq!((&denied[0]["decision"], &denied[0]["administrator"]), (&json!("deny"), &json!("admin/token")));
 }
 
 /// What a client sees is what its principal may see, and not the server.
@@ -246,6 +247,60 @@ async fn users_see_what_they_may_see_with_the_token_that_they_have_for_mcp() {
     }
     let parts = format!("http://{}", admin.address);
     browse_with("user", &parts, ALICE_TOKEN).await;
+    admin.server.end().await;
+}
+
+const BOB_TOKEN: &str = "token-of-bob";
+/// `printf token-of-bob | sha256sum`
+const BOB: &str = "\n[[principal]]\nname = \"bob\"\n\
+                   token-sha256 = \"800480042268218663feef3ea54d81ed3f976c98c38d5fd7afbe22810ec16334\"\n";
+
+/// A request of which the body does not arrive.
+async fn send_head(address: &str, path: &str, headers: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}");
+    stream.write_all(format!("{head}Content-Length: 60\r\n\r\n{{").as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn logins_that_do_not_end_keep_no_probe_from_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let headers = format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", admin.address);
+    let mut logins = Vec::new();
+    for _ in 0..200 {
+        logins.push(send_head(&admin.address, "/console/login", &headers).await);
+    }
+    assert_eq!(admin.get("/livez", "").await.0, 200);
+    // It took the place of the oldest one.
+    assert_eq!(logins[0].read(&mut [0]).await.unwrap_or(0), 0);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn a_user_whose_requests_do_not_end_leaves_others_their_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path()));
+    let config = config.append(&format!("users = true\n{ALICE}{BOB}")).write();
+    let admin = Administered::start(&config).await;
+    let bob = format!("Authorization: Bearer {BOB_TOKEN}\r\n");
+    let mut requests = Vec::new();
+    // Until he has his share.
+    let refused = loop {
+        let mut stream = send_head(&admin.address, "/api/v1/browse/list", &bob).await;
+        let mut answer = [0; 12];
+        let answered = timeout(std::time::Duration::from_millis(300), stream.read_exact(&mut answer)).await;
+        if answered.is_ok() {
+            break answer;
+        }
+        requests.push(stream);
+        assert!(requests.len() <= 8, "he has more than his share");
+    };
+    assert_eq!(&refused, b"HTTP/1.1 429");
+    assert_eq!(admin.browse_as_alice("list", &json!({})).await.0, 200);
+    assert_eq!(admin.get("/livez", "").await.0, 200);
     admin.server.end().await;
 }
 

@@ -15,13 +15,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mcp_host_base::text::prefix;
 use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation};
 use mcp_host_model::resource::{
     Argument, Error, MissingPlugin, Notice, Resource, ResourceBody, ResourceContents, ResourceTemplate, Role,
 };
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::audit::{RequestContext, RequestId};
+use mcp_resource_host::audit::RequestContext;
 use mcp_resource_host::host::transport::PageBounds;
 use mcp_resource_host::host::{AdminAction, AdminSubject, CompleteRequest, Host, ListRequest};
 
@@ -41,6 +40,11 @@ pub(super) enum Asker<'a> {
 
 /// The approximate maximum size of the resources of a page in bytes.
 const MAX_PAGE_BYTES: usize = 4 << 20;
+
+/// The maximum size of a text about a resource, as JSON.
+const MAX_TEXT: usize = 4 << 10;
+/// What the texts about a resource take of an answer.
+const RESOURCE_BYTES: usize = 1 << 10;
 
 impl AdminServer {
     /// Answers a request below `browse/`.
@@ -77,9 +81,15 @@ impl AdminServer {
     async fn browse_read(&self, request: BrowseRead, asker: &Asker<'_>) -> Result<Response, Refusal> {
         let viewer = self.viewer(asker, request.viewer)?;
         let contents = self.view_as(asker, &request.uri, self.host.read(&viewer, &request.uri)).await?;
-        let mut left = MAX_CONTENT;
-        let contents = contents.into_iter().map(|one| content(&self.host, &viewer, one, &mut left)).collect();
-        Ok(ok(&Contents { contents }))
+        let (mut left, count) = (MAX_CONTENT, contents.len());
+        let mut shown = Vec::new();
+        for one in contents {
+            shown.push(content(&self.host, &viewer, one, &mut left));
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(ok(&Contents { left_out: count.saturating_sub(shown.len()), contents: shown }))
     }
 
     async fn browse_templates(&self, request: BrowseTemplates, asker: &Asker<'_>) -> Result<Response, Refusal> {
@@ -128,7 +138,7 @@ impl AdminServer {
         let answer = match asker {
             Asker::User(_) => request.await,
             Asker::Administrator(administrator) => {
-                let context = RequestContext::new(None, &RequestId::Text(administrator.name().into()), None);
+                let context = RequestContext::of_administrator(administrator.name());
                 let viewing = context.scope(request);
                 let about = AdminSubject::View { uri };
                 self.host.administer(administrator, AdminAction::View, about, viewing, Error::kind).await?
@@ -183,14 +193,41 @@ pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> R
         audience: resource.annotations.audience.into_iter().map(role).collect(),
         priority: resource.annotations.priority.map(|priority| priority.value()),
         modified: resource.annotations.last_modified.map(|time| time.as_str().to_owned()),
-        notices: Notice::all_in(&resource.meta).iter().map(ToString::to_string).collect(),
+        notices: Notice::all_in(&resource.meta).iter().map(|notice| short(notice.to_string())).collect(),
         uri: String::from(resource.uri),
-        name: resource.name,
-        title: resource.title,
-        description: resource.description,
-        mime_type: resource.mime_type,
+        name: short(resource.name),
+        title: resource.title.map(short),
+        description: resource.description.map(short),
+        mime_type: resource.mime_type.map(short),
         size: resource.size,
     }
+}
+
+/// The beginning of a text that people read: [`MAX_TEXT`] bytes of an answer.
+fn short(text: String) -> String {
+    let (shown, _) = json_prefix(&text, MAX_TEXT);
+    if shown.len() == text.len() { text } else { format!("{shown}…") }
+}
+
+/// Returns the longest beginning of a text that takes at most that many bytes as JSON, and how many it takes.
+fn json_prefix(text: &str, max: usize) -> (&str, usize) {
+    let mut left = max;
+    let end = text.char_indices().find(|(_, c)| {
+        let bytes = match c {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..='\u{1f}' => 6,
+            c => c.len_utf8(),
+        };
+        match left.checked_sub(bytes) {
+            Some(rest) => {
+                left = rest;
+                false
+            }
+            None => true,
+        }
+    });
+    let shown = end.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
+    (shown, max.saturating_sub(left))
 }
 
 /// A content, of which `left` bytes may be in the answer.
@@ -199,15 +236,18 @@ fn content(host: &Host, viewer: &Principal, content: ResourceContents, left: &mu
     let bytes = body.as_bytes().len();
     let (text, blob, shown) = match body {
         ResourceBody::Text(text) => {
-            let shown = prefix(&text, *left);
+            let (shown, size) = json_prefix(&text, *left);
+            *left = if shown.len() < text.len() { 0 } else { left.saturating_sub(size) };
             (Some(shown.to_owned()), None, shown.len())
         }
         ResourceBody::Blob(bytes) => {
             let shown = bytes.get(..(*left).min(bytes.len())).unwrap_or_default();
+            *left = left.saturating_sub(shown.len());
             (None, Some(STANDARD.encode(shown)), shown.len())
         }
     };
-    *left = left.saturating_sub(shown);
+    // The texts about its resource are bounded one by one.
+    *left = left.saturating_sub(RESOURCE_BYTES);
     ContentView { resource: resource(host, viewer, entry), text, blob, bytes, cut: shown < bytes }
 }
 

@@ -168,6 +168,8 @@ answers! {
     struct Contents {
         /// The contents.
         pub contents: Vec<ContentView>,
+        /// The number of contents that are left out, as those before are 2 MiB.
+        pub left_out: usize,
     }
 
     /// A content.
