@@ -206,7 +206,12 @@ async fn each_run_has_another_token() {
         server.log_line("finished loading plugins").await;
         assert_token_is_needed(&server, "notes:///a.md").await;
         entries.push(client_entry(&server).await["headers"].clone());
-        server.end().await;
+        let mut stranger = server.uninitialized(REVISION);
+        let request = stranger.request_builder("resources/list", json!({})).bearer_auth("mcp_of_another_run");
+        assert_eq!(request.send().await.unwrap().status(), 401);
+        let ended = server.end().await;
+        assert!(ended.log.contains("the token is not one that this server accepts"), "{}", ended.log);
+        assert!(!ended.log.contains("[[principal]]"), "there is no config: {}", ended.log);
     }
     assert_ne!(entries[0], entries[1]);
 }
