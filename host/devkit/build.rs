@@ -7,27 +7,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The files and directories of the archive, below the repository.
-const SOURCES: &[&str] = &[
-    "LICENSE",
-    // The versions that the SDK for Rust inherits.
-    "plugins/Cargo.toml",
-    "sdk-guest/c/bindings",
-    "sdk-guest/c/include",
-    "sdk-guest/c/src",
-    "sdk-guest/go",
-    "sdk-guest/js/README.md",
-    "sdk-guest/js/bin",
-    "sdk-guest/js/package.json",
-    "sdk-guest/js/src",
-    "sdk-guest/python/README.md",
-    "sdk-guest/python/pyproject.toml",
-    "sdk-guest/python/src",
-    "sdk-guest/rust/Cargo.toml",
-    "sdk-guest/rust/src",
-    "sdk-guest/templates",
-    "wit",
-];
+/// The files and directories of the archive: links to those of the repository, by their paths there. A package of this crate has the
+/// files themselves.
+const EMBEDDED: &str = "embedded";
+
+/// What stands behind some names there: cargo packages no directory that has a `Cargo.toml`, and git follows no link called `.gitignore`.
+const SUFFIX: &str = ".in";
 
 /// What is in these directories and not for users: the tests of the SDKs, and what tools leave there.
 const EXCLUDED: &[&str] = &[
@@ -43,17 +28,13 @@ const EXCLUDED: &[&str] = &[
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     let variable = |name| env::var_os(name).map(PathBuf::from).ok_or_else(|| io::Error::other(name));
-    let repository = variable("CARGO_MANIFEST_DIR")?.join("../..");
+    let embedded = variable("CARGO_MANIFEST_DIR")?.join(EMBEDDED);
+    println!("cargo::rerun-if-changed={}", embedded.display());
     let mut files = Vec::new();
-    for source in SOURCES {
-        let source = repository.join(source);
-        println!("cargo::rerun-if-changed={}", source.display());
-        collect(&source, &mut files)?;
-    }
+    collect_embedded(&embedded, Path::new(""), &mut files)?;
     files.sort_unstable();
     let mut archive = String::from("&[\n");
-    for file in &files {
-        let path = file.strip_prefix(&repository).map_err(io::Error::other)?;
+    for (path, file) in &files {
         let file = file.canonicalize()?;
         writeln!(archive, "    ({path:?}, include_bytes!({file:?})),").map_err(io::Error::other)?;
     }
@@ -61,16 +42,48 @@ fn main() -> io::Result<()> {
     fs::write(variable("OUT_DIR")?.join("archive.rs"), archive)
 }
 
-/// Collects the regular files below a path. Links are left out: that to the contract, in the SDKs, is replaced by the contract.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    let is_excluded = path.file_name().is_some_and(|name| EXCLUDED.iter().any(|excluded| name == *excluded));
-    if kind.is_dir() && !is_excluded {
-        for entry in fs::read_dir(path)? {
-            collect(&entry?.path(), files)?;
+/// Collects what is in a directory of links, and what the links lead to: the path of each file in the archive, and the file.
+fn collect_embedded(dir: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().ok_or_else(|| io::Error::other("a name is not UTF-8"))?;
+        let path = path.join(name.strip_suffix(SUFFIX).unwrap_or(name));
+        let file = entry.path();
+        if is_excluded(&path) {
+            continue;
         }
-    } else if kind.is_file() && !is_excluded {
-        files.push(path.to_owned());
+        if entry.file_type()?.is_symlink() {
+            let target = file.canonicalize()?;
+            println!("cargo::rerun-if-changed={}", target.display());
+            collect(&target, &path, files)?;
+        } else if file.is_dir() {
+            collect_embedded(&file, &path, files)?;
+        } else {
+            files.push((path, file));
+        }
     }
     Ok(())
+}
+
+/// Collects the regular files below a file or directory. Links are left out: that to the contract, in the SDKs, is replaced by the
+/// contract.
+fn collect(file: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
+    let kind = fs::symlink_metadata(file)?.file_type();
+    if is_excluded(path) {
+        return Ok(());
+    }
+    if kind.is_dir() {
+        for entry in fs::read_dir(file)? {
+            let entry = entry?;
+            collect(&entry.path(), &path.join(entry.file_name()), files)?;
+        }
+    } else if kind.is_file() {
+        files.push((path.to_owned(), file.to_owned()));
+    }
+    Ok(())
+}
+
+fn is_excluded(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| EXCLUDED.iter().any(|excluded| name == *excluded))
 }

@@ -24,8 +24,38 @@ fn version(dependency: &Value) -> Option<&str> {
 #[test]
 fn both_workspaces_have_the_same_metadata() {
     let (host, guests) = (manifest("Cargo.toml"), manifest("plugins/Cargo.toml"));
-    assert_eq!(table_at(&host, &["workspace", "package"]), table_at(&guests, &["workspace", "package"]));
+    let of_host = table_at(&host, &["workspace", "package"]);
+    // What registries show is of the crates of the host only.
+    for (key, value) in table_at(&guests, &["workspace", "package"]) {
+        assert_eq!(of_host.get(key), Some(value), "{key}");
+    }
     assert_eq!(host["workspace"]["resolver"], guests["workspace"]["resolver"]);
+}
+
+#[test]
+fn the_crates_of_the_host_depend_on_each_other_in_this_version() {
+    let host = manifest("Cargo.toml");
+    let own = &host["workspace"]["package"]["version"];
+    let dependencies = table_at(&host, &["workspace", "dependencies"]);
+    let crates: Vec<_> = dependencies.iter().filter(|(_, dependency)| dependency.get("path").is_some()).collect();
+    assert!(!crates.is_empty());
+    for (name, dependency) in crates {
+        assert_eq!(dependency.get("version"), Some(own), "{name}: a package has no paths, so it needs the version");
+    }
+}
+
+/// The crate with the templates is packaged from links to them: each by itself where the directory has a manifest.
+#[test]
+fn every_template_is_linked_to_for_the_package_of_its_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for directory in ["sdk-guest/templates", "sdk-guest/templates/rust"] {
+        let names = |path: &Path| -> BTreeSet<String> {
+            let entries = std::fs::read_dir(path).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.map(|name| name.trim_end_matches(".in").to_owned()).collect()
+        };
+        assert_eq!(names(&root.join(directory)), names(&root.join("host/devkit/embedded").join(directory)));
+    }
 }
 
 #[test]

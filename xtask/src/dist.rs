@@ -105,9 +105,7 @@ impl Dist {
             let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);
             Packaging { sources, version, publication, tools, out, progress }.run(&programs)
         };
-        if env::var_os("SKIP").is_none() {
-            build("sources", &out)?;
-        }
+        build("sources", &out)?;
         if publication.repository().is_none() {
             progress.print(&format!(
                 "not for publishing: no `repository` in the manifest of {}, so the formula and server.json lead to {}",

@@ -9,7 +9,9 @@
 //! fixture = "traps"       # ends up as target/plugins/fixtures/traps.wasm
 //! ```
 //!
-//! All are built by one run of cargo. A component is replaced only when its bytes changed, and atomically, so that a
+//! Each provider is built by a run of cargo of its own, as cargo unifies the features of what it builds at once: so a component has the
+//! same bytes whatever else is built beside it, and no features that only others need. The fixtures, which nobody ships, are built by
+//! one run. A component is replaced only when its bytes changed, and atomically, so that a
 //! running host never reads half of one.
 
 use std::collections::BTreeMap;
@@ -60,14 +62,17 @@ impl Plugins {
 
         let names: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
         let mut step = progress.step(format!("building {}", names.join(", ")));
-        let mut command = workspace.cargo(&workspace.guests());
-        command.args(["build", "--release", "--target", TARGET]);
-        configure(&mut command)?;
-        for provider in &providers {
-            command.args(["--package", provider.package.as_str()]);
+        let mut artifacts = Vec::new();
+        for packages in runs(&providers) {
+            let mut command = workspace.cargo(&workspace.guests());
+            command.args(["build", "--release", "--target", TARGET]);
+            configure(&mut command)?;
+            for package in packages {
+                command.args(["--package", package]);
+            }
+            toolchain.configure(&mut command)?;
+            artifacts.extend(cargo::build(command, workspace, progress, &mut step)?);
         }
-        toolchain.configure(&mut command)?;
-        let artifacts = cargo::build(command, workspace, progress, &mut step)?;
 
         let mut changed = Vec::new();
         for provider in &providers {
@@ -142,6 +147,16 @@ fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
         bail!("no package of plugins/Cargo.toml has a [package.metadata.{METADATA_KEY}] with plugin = \"NAME\"");
     }
     Ok(providers.into_values().collect())
+}
+
+/// The packages of each run of cargo.
+fn runs(providers: &[Provider]) -> Vec<Vec<&str>> {
+    let (fixtures, shipped): (Vec<_>, Vec<_>) = providers.iter().partition(|provider| provider.fixture);
+    let mut runs: Vec<_> = shipped.iter().map(|provider| vec![provider.package.as_str()]).collect();
+    if !fixtures.is_empty() {
+        runs.push(fixtures.iter().map(|provider| provider.package.as_str()).collect());
+    }
+    runs
 }
 
 /// Returns the providers that are named, or all if none is named.

@@ -6,7 +6,7 @@ use wit_parser::{PackageId, Resolve, SourceMap, UnresolvedPackageGroup};
 type WitFile = (&'static str, &'static str);
 
 macro_rules! wit_files {
-    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../wit/", $path)))),*] };
+    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../embedded/wit/", $path)))),*] };
 }
 
 /// The files of the package itself.

@@ -13,7 +13,7 @@ use mcp_host_model::resource::{Argument, Completion, Role, Theme};
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "contract",
         inline: "
             package mcp-host:host;
             world plugin {

@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn all_that_a_provider_may_import_by_the_contract_is_here() {
-        let world = include_str!("../../../wit/worlds.wit");
+        let world = include_str!("../contract/worlds.wit");
         let imports: Vec<_> = world.lines().filter_map(|line| line.trim().strip_prefix("import ")).collect();
         assert!(!imports.is_empty());
         for import in imports {

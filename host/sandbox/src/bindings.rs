@@ -3,7 +3,7 @@
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "contract",
         inline: "
             package mcp-host:imports;
             world imports {

@@ -99,3 +99,24 @@ fn providers_are_selected_by_name() {
     let error = select(&["note"]).unwrap_err().to_string();
     assert_eq!(error, "no provider is called `note`; there are git, notes");
 }
+
+#[test]
+fn what_is_shipped_is_built_alone_whatever_is_built_beside_it() {
+    let metadata = workspace(&[
+        ("git-provider", json!({"mcp-host": {"plugin": "git"}})),
+        ("guest-sizes", json!({"mcp-host": {"fixture": "sizes"}})),
+        ("guest-traps", json!({"mcp-host": {"fixture": "traps"}})),
+        ("notes-provider", json!({"mcp-host": {"plugin": "notes"}})),
+    ]);
+    let runs = |fixtures, names: &[&str]| -> Vec<Vec<String>> {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let providers = select(discover(&metadata, fixtures).unwrap(), &names).unwrap();
+        runs(&providers).iter().map(|run| run.iter().map(|&package| package.to_owned()).collect()).collect()
+    };
+    assert_eq!(runs(false, &["git"]), [["git-provider"]]);
+    assert_eq!(runs(false, &[]), [["git-provider"], ["notes-provider"]]);
+    let all = runs(true, &[]);
+    assert!(all.contains(&vec!["git-provider".to_owned()]), "{all:?}");
+    assert!(all.contains(&vec!["guest-sizes".to_owned(), "guest-traps".to_owned()]), "{all:?}");
+    assert_eq!(all.len(), 3);
+}

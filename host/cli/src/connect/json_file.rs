@@ -240,7 +240,7 @@ mod tests {
             ("[1]", "is not an object"),
             ("null", "is not an object"),
             ("{\"mcpServers\": []}", "`mcpServers` is not an object"),
-            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice, again on line 1 column 19"),
+            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice, again on line 1 column 20"),
             (
                 "\u{feff}{\"mcpServers\": {\n  \"team\": {},\n   \"team\": {}}}",
                 "`team` twice, again on line 3 column 4",

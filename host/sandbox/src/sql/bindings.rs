@@ -8,7 +8,7 @@ use crate::cpu::OutOfCpu;
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "contract",
         inline: "
             package mcp-host:sql-host;
             world sql {

@@ -162,7 +162,7 @@ async fn a_file_that_cannot_be_changed_safely_is_left_as_it_is() {
         ("{\n  \"a\": 1\n  \"b\": 2\n}\n", "line 2"),
         ("[]", "not an object"),
         ("{\"mcpServers\": []}", "`mcpServers` is not an object"),
-        ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice"),
+        ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice, again on line 1 column 20"),
         ("{\"mcpServers\": {\"notes\": {\"command\": \"other\"}}}", "another server `notes`, other"),
     ] {
         fs::write(&file, text).unwrap();
@@ -171,7 +171,12 @@ async fn a_file_that_cannot_be_changed_safely_is_left_as_it_is() {
         assert!(ended.err.contains(file.to_str().unwrap()) && ended.err.contains("help: "), "{}", ended.err);
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
-    user.connect_notes("cursor", &["--write", "--force"]).await.success();
+    fs::write(&file, b"{\n\xff}").unwrap();
+    let ended = user.connect_notes("cursor", &["--write"]).await;
+    assert!(ended.code == 1 && ended.err.contains("is not UTF-8: line 2 column 1"), "{}", ended.err);
+    fs::write(&file, "{\"mcpServers\": {\"notes\": {\"command\": \"other\"}}}").unwrap();
+    let ended = user.connect_notes("cursor", &["--write", "--force"]).await.success();
+    assert!(ended.err.contains("in place of other"), "{}", ended.err);
     assert_eq!(user.json(".cursor/mcp.json")["mcpServers"]["notes"]["type"], "stdio");
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();
@@ -303,6 +308,7 @@ async fn wrong_usage_is_named_with_what_to_do() {
     fs::create_dir(user.path("${HOME}")).unwrap();
     for (arguments, said) in [
         (["connect"].as_slice(), "<CLIENT>"),
+        (&["connect"], "name one of vscode, "),
         (&["connect", "emacs"], "there is no client `emacs`"),
         (&["connect", "emacs"], "npx add-mcp"),
         (&["connect", "--json", "cursor"], "leave out `--json`"),
@@ -324,6 +330,57 @@ async fn wrong_usage_is_named_with_what_to_do() {
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(said), "{arguments:?}: {}", ended.err);
     }
+}
+
+#[tokio::test]
+async fn a_link_in_a_project_that_leads_out_of_it_is_not_written_through() {
+    let user = User::new();
+    fs::create_dir_all(user.path("project/notes")).unwrap();
+    fs::write(user.path("project/notes/a.md"), "# A\n").unwrap();
+    fs::create_dir(user.path("private")).unwrap();
+    fs::write(user.path("private/settings.json"), "{}").unwrap();
+    std::os::unix::fs::symlink("../private/settings.json", user.path("project/.mcp.json")).unwrap();
+    std::os::unix::fs::symlink("../private", user.path("project/.cursor")).unwrap();
+    let plugins = component("notes").parent().unwrap().to_str().unwrap().to_owned();
+    for client in ["claude-code", "cursor"] {
+        for arguments in [&["connect", client, "notes", "--write", "--plugins", &plugins][..], &["disconnect", client]]
+        {
+            let mut command = user.command(&[arguments, &["--project"]].concat());
+            command.current_dir(user.path("project"));
+            let ended = Ended::of(command).await;
+            assert!(ended.code == 1 && ended.err.contains("leads out of the project"), "{client}: {}", ended.err);
+        }
+    }
+    assert_eq!(user.read("private/settings.json"), "{}");
+    assert_eq!(fs::read_dir(user.path("private")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn another_server_of_ours_is_neither_replaced_nor_removed_by_its_url_alone() {
+    let user = User::new();
+    user.connect_notes("cursor", &["--write", "--name", "team"]).await.success();
+    let before = user.read(".cursor/mcp.json");
+    let remote = ["--url", "https://mcp.example.com/mcp", "--name", "team", "--write"];
+    let ended = user.run(&[&["connect", "cursor"], &remote[..]].concat()).await;
+    assert!(
+        ended.code == 1 && ended.err.contains("another server `team`") && ended.err.contains("--force"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(user.read(".cursor/mcp.json"), before, "a server of other paths is another one");
+
+    fs::write(user.path(".cursor/mcp.json"), "{\"mcpServers\": {\"bank\": {\"url\": \"https://bank.example/mcp\"}}}")
+        .unwrap();
+    let ended = user.run(&["disconnect", "cursor", "--name", "bank"]).await;
+    assert!(ended.code == 1 && ended.err.contains("another server `bank`, https://bank.example/mcp"), "{}", ended.err);
+    assert!(
+        ended.err.contains("`--force` removes it anyway") && !ended.err.contains("choose another name"),
+        "{}",
+        ended.err
+    );
+    let ended = user.run(&["disconnect", "cursor", "--name", "bank", "--url", "https://mcp.example.com/mcp"]).await;
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    user.run(&["disconnect", "cursor", "--name", "bank", "--url", "https://bank.example/mcp"]).await.success();
 }
 
 #[tokio::test]

@@ -125,6 +125,35 @@ async fn several_paths_have_mounts_of_their_own() {
     wire.end().await;
 }
 
+#[tokio::test]
+async fn what_is_not_to_leave_the_machine_is_denied_in_any_spelling() {
+    let secrets = [".eNv", "a/prod.ENV.local", "server.pEm", "iD_rSa", "backups/site/config"];
+    let folder = Folder::with_files([("a/plain.txt", "text"), ("backups/site/HEAD", "ref: refs/heads/main\n")]);
+    for directory in ["backups/site/objects", "backups/site/refs"] {
+        std::fs::create_dir_all(folder.path().join(directory)).unwrap();
+    }
+    for secret in secrets {
+        folder.write(secret, "secret");
+    }
+    let mut wire = RawStdio::start_command(serve([folder.path()]), REVISION).await;
+    assert_eq!(uris(&mut wire).await, ["files:///a/plain.txt"]);
+    for secret in secrets {
+        assert!(wire.read(&format!("files:///{secret}")).await.is_err(), "{secret}");
+    }
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_downloaded_folder_whose_git_file_leads_elsewhere_is_served_as_a_folder() {
+    let private = GitRepo::with_files([("secret.txt", "secret")]);
+    let git_dir = private.path().join(".git");
+    let folder = Folder::with_files([("a.txt", "text"), (".git", &format!("gitdir: {}\n", git_dir.display()))]);
+    let mut wire = RawStdio::start_command(serve([folder.path()]), REVISION).await;
+    assert_eq!(uris(&mut wire).await, ["files:///a.txt"]);
+    let ended = wire.end().await;
+    assert!(!ended.log.contains(git_dir.to_str().unwrap()), "{}", ended.log);
+}
+
 /// The entry for a client that the server printed, by its JSON.
 async fn client_entry(server: &HttpServer) -> Value {
     let line = server.log_line("\"Authorization\"").await;
@@ -156,7 +185,15 @@ async fn on_a_terminal_it_listens_on_loopback_with_a_token_of_its_own() {
     assert!(server.address().starts_with("127.0.0.1:"), "{}", server.address());
     server.log_line("finished loading plugins").await;
     assert_token_is_needed(&server, "notes:///a.md").await;
-    server.end().await;
+    let ended = server.end().await;
+    let lines: Vec<_> = ended.log.lines().skip_while(|line| !line.contains("listening on")).collect();
+    let between = lines.iter().position(|line| line.contains("\"Authorization\"")).unwrap();
+    let note = lines.get(1..between).unwrap().join(" ");
+    assert!(
+        note.contains("note: the token is of this run only") && note.contains("mcp-host connect CLIENT PATH"),
+        "{lines:#?}"
+    );
+    assert!(!note.contains("INFO"), "a line of the log is between: {lines:#?}");
 }
 
 #[tokio::test]
@@ -169,7 +206,12 @@ async fn each_run_has_another_token() {
         server.log_line("finished loading plugins").await;
         assert_token_is_needed(&server, "notes:///a.md").await;
         entries.push(client_entry(&server).await["headers"].clone());
-        server.end().await;
+        let mut stranger = server.uninitialized(REVISION);
+        let request = stranger.request_builder("resources/list", json!({})).bearer_auth("mcp_of_another_run");
+        assert_eq!(request.send().await.unwrap().status(), 401);
+        let ended = server.end().await;
+        assert!(ended.log.contains("the token is not one that this server accepts"), "{}", ended.log);
+        assert!(!ended.log.contains("[[principal]]"), "there is no config: {}", ended.log);
     }
     assert_ne!(entries[0], entries[1]);
 }
