@@ -63,7 +63,7 @@ impl Environment {
     }
 
     /// Reads references to registries as they are, as the path of the component, for commands that resolve them. Otherwise a component
-    /// is the file in the store that the lock names.
+    /// is the file in the store that the lock names. A config without plugins is valid then.
     #[must_use]
     pub fn keep_references(mut self) -> Self {
         self.keeps_references = true;

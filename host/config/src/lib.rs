@@ -151,8 +151,8 @@ use issuer::{Issuer, Issuers};
 use log::Log;
 use principal::{Groups, Principals};
 use reader::{Keys, ReadContext, ReadOutcome, Table};
-use registry::{Reference, Registry, Repository, Trust};
 use registry::trust::Trusts;
+use registry::{Reference, Registry, Repository, Trust};
 use search::Search;
 use telemetry::Telemetry;
 
@@ -391,7 +391,7 @@ impl Config {
             dev: keys.dev,
             ..Self::default()
         };
-        if !table.has("plugin") && !table.has_misspelling_of("plugin") {
+        if !table.has("plugin") && !table.has_misspelling_of("plugin") && !table.environment().keeps_references() {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",

@@ -48,7 +48,12 @@ pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     let found = match timeout(HELPER_TIMEOUT, looked).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return Err(error.to_string()),
-        Err(_) => return Err(format!("the credential helper did not end within {}", humantime::format_duration(HELPER_TIMEOUT))),
+        Err(_) => {
+            return Err(format!(
+                "the credential helper did not end within {}",
+                humantime::format_duration(HELPER_TIMEOUT)
+            ));
+        }
     };
     match found {
         Ok(DockerCredential::UsernamePassword(user, password)) => basic(&user, &password).map(Some),

@@ -50,7 +50,8 @@ impl Bundle {
             return Err("its envelope has no in-toto statement");
         }
         let payload = text("/dsseEnvelope/payload").and_then(|text| BASE64_STANDARD.decode(text).ok());
-        let signatures = json.pointer("/dsseEnvelope/signatures").and_then(Value::as_array).ok_or("it has no signature")?;
+        let signatures =
+            json.pointer("/dsseEnvelope/signatures").and_then(Value::as_array).ok_or("it has no signature")?;
         if signatures.len() > MAX_SIGNATURES {
             return Err("it has too many signatures");
         }
@@ -70,7 +71,8 @@ impl Bundle {
             KeyAlgorithm::Ed25519 => &ED25519,
         };
         let key = UnparsedPublicKey::new(algorithm, key.bytes());
-        self.signatures.iter().any(|signature| key.verify(&message, signature).is_ok()) && is_about(&self.payload, manifest)
+        self.signatures.iter().any(|signature| key.verify(&message, signature).is_ok())
+            && is_about(&self.payload, manifest)
     }
 
     /// What it says of its key, which nobody has verified.
@@ -84,9 +86,8 @@ fn is_about(payload: &[u8], manifest: &Digest) -> bool {
     let Ok(statement) = serde_json::from_slice::<Value>(payload) else { return false };
     let has = |member: &str, expected: &str| statement.get(member).and_then(Value::as_str) == Some(expected);
     let subjects = statement.get("subject").and_then(Value::as_array);
-    let is_subject = |subject: &Value| {
-        subject.pointer("/digest/sha256").and_then(Value::as_str) == Some(manifest.digits().as_str())
-    };
+    let is_subject =
+        |subject: &Value| subject.pointer("/digest/sha256").and_then(Value::as_str) == Some(manifest.digits().as_str());
     has("_type", STATEMENT) && has("predicateType", SIGNATURE) && subjects.is_some_and(|all| all.iter().any(is_subject))
 }
 
@@ -187,10 +188,15 @@ mod tests {
             Bundle::parse(changed.to_string().as_bytes()).unwrap_err()
         };
         assert!(error(|json| json["mediaType"] = "text/plain".into()).contains("not a bundle"));
-        assert!(error(|json| json["dsseEnvelope"]["payloadType"] = "text/plain".into()).contains("no in-toto statement"));
+        assert!(
+            error(|json| json["dsseEnvelope"]["payloadType"] = "text/plain".into()).contains("no in-toto statement")
+        );
         assert!(error(|json| json["dsseEnvelope"]["payload"] = "%".into()).contains("payload"));
         assert!(error(|json| json["dsseEnvelope"]["signatures"] = json!([{}])).contains("not base64"));
-        assert!(error(|json| json["dsseEnvelope"]["signatures"] = vec![json!({ "sig": "" }); 17].into()).contains("too many"));
+        assert!(
+            error(|json| json["dsseEnvelope"]["signatures"] = vec![json!({ "sig": "" }); 17].into())
+                .contains("too many")
+        );
         assert!(error(|json| *json = json!({})).contains("not a bundle"));
     }
 

@@ -165,8 +165,12 @@ impl FromStr for Capability {
             Some(("dirs", "ro")) => Ok(Self::DirsRead),
             Some(("dirs", "rw")) => Ok(Self::DirsWrite),
             Some(("http", origin)) => origin.parse().map(Self::Http).map_err(|_| invalid()),
-            Some(("sql", name)) => name.parse::<DatabaseName>().map(|name| Self::Sql(name.to_string())).map_err(|_| invalid()),
-            Some(("env", name)) => name.parse::<EnvName>().map(|name| Self::Env(name.to_string())).map_err(|_| invalid()),
+            Some(("sql", name)) => {
+                name.parse::<DatabaseName>().map(|name| Self::Sql(name.to_string())).map_err(|_| invalid())
+            }
+            Some(("env", name)) => {
+                name.parse::<EnvName>().map(|name| Self::Env(name.to_string())).map_err(|_| invalid())
+            }
             Some(_) => Err(invalid()),
         }
     }
@@ -182,9 +186,17 @@ mod tests {
 
     #[test]
     fn a_capability_is_read_as_it_is_shown() {
-        for text in
-            ["dirs", "dirs:ro", "dirs:rw", "http", "http:https://*.example.com", "sql:shop", "keyvalue", "env:LANG", "sockets"]
-        {
+        for text in [
+            "dirs",
+            "dirs:ro",
+            "dirs:rw",
+            "http",
+            "http:https://*.example.com",
+            "sql:shop",
+            "keyvalue",
+            "env:LANG",
+            "sockets",
+        ] {
             assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
         }
         for text in ["", "dirs:x", "http:docs.rs", "files", "keyvalue:pages", "env:", "sql:a b", "dirs:"] {

@@ -80,14 +80,22 @@ impl Client {
         match name.parse::<Digest>() {
             Ok(expected) if Digest::compute(&bytes) != expected => {
                 let found = Digest::compute(&bytes);
-                Err(HttpError::Broken { host, reason: format!("its manifest has the digest {found}, and {expected} was requested") })
+                Err(HttpError::Broken {
+                    host,
+                    reason: format!("its manifest has the digest {found}, and {expected} was requested"),
+                })
             }
             _ => Ok(bytes),
         }
     }
 
     /// The bytes of a small blob, which have that digest.
-    pub(crate) async fn small_blob(&self, repository: &Repository, digest: &Digest, max: usize) -> Result<Bytes, HttpError> {
+    pub(crate) async fn small_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        max: usize,
+    ) -> Result<Bytes, HttpError> {
         let call = Call::get(self.url(repository, &format!("blobs/{digest}")));
         let answer = self.success(repository, Access::Pull, call).await?;
         let host = answer.host.clone();
@@ -157,14 +165,17 @@ impl Client {
         if answer.response.status() != StatusCode::ACCEPTED {
             return Err(answer.into_error().await);
         }
-        let location = answer.response.headers().get(LOCATION).and_then(|location| resolve(&url, location.to_str().ok()?));
-        let no_location = || HttpError::Broken { host: answer.host.clone(), reason: "it does not say where to upload".to_owned() };
+        let location =
+            answer.response.headers().get(LOCATION).and_then(|location| resolve(&url, location.to_str().ok()?));
+        let no_location =
+            || HttpError::Broken { host: answer.host.clone(), reason: "it does not say where to upload".to_owned() };
         let location = location.ok_or_else(no_location)?;
         if origin_of(&location)? != origin_of(&url)? {
             return Err(HttpError::Redirect { host: answer.host, problem: "an upload to another host".to_owned() });
         }
         let separator = if location.contains('?') { '&' } else { '?' };
-        let mut call = Call { method: Method::PUT, body: bytes, ..Call::get(format!("{location}{separator}digest={digest}")) };
+        let mut call =
+            Call { method: Method::PUT, body: bytes, ..Call::get(format!("{location}{separator}digest={digest}")) };
         call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         let answer = self.send(repository, Access::Push, call).await?;
         if answer.response.status() == StatusCode::CREATED { Ok(digest) } else { Err(answer.into_error().await) }
@@ -265,7 +276,10 @@ mod tests {
 
     #[test]
     fn the_next_page_is_the_one_that_says_so() {
-        assert_eq!(next_page("</v2/a/tags/list?last=b&n=2>; rel=\"next\"").as_deref(), Some("/v2/a/tags/list?last=b&n=2"));
+        assert_eq!(
+            next_page("</v2/a/tags/list?last=b&n=2>; rel=\"next\"").as_deref(),
+            Some("/v2/a/tags/list?last=b&n=2")
+        );
         assert_eq!(next_page("</v2/a>; rel=\"prev\""), None);
         assert_eq!(next_page("/v2/a"), None);
     }

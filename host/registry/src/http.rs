@@ -179,11 +179,13 @@ impl HttpClient {
         let mut attempt = 1_usize;
         loop {
             let answer = self.follow(call.clone(), registry).await?;
-            let is_busy = matches!(answer.response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            let is_busy =
+                matches!(answer.response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             if !is_busy || attempt >= MAX_ATTEMPTS {
                 return Ok(answer);
             }
-            let after = answer.response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            let after =
+                answer.response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
             let after = after.map_or(Duration::from_secs(1), Duration::from_secs);
             if after > MAX_RETRY_AFTER {
                 return Ok(answer);
@@ -203,9 +205,10 @@ impl HttpClient {
             let target = answer.response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let broken = |problem: &str| HttpError::Redirect { host: answer.host.clone(), problem: problem.to_owned() };
             let target = target.ok_or_else(|| broken("without saying where to"))?;
-            call.url = resolve(&call.url, target).ok_or_else(|| broken(&format!("to {}, which is no URL", quote(target))))?;
-            let next = origin_of(&call.url)
-                .map_err(|_| broken(&format!("to {}, which is not `https`", quote(&call.url))))?;
+            call.url =
+                resolve(&call.url, target).ok_or_else(|| broken(&format!("to {}, which is no URL", quote(target))))?;
+            let next =
+                origin_of(&call.url).map_err(|_| broken(&format!("to {}, which is not `https`", quote(&call.url))))?;
             if next != origin {
                 call.headers.remove(AUTHORIZATION);
             }
@@ -217,7 +220,8 @@ impl HttpClient {
         let host = origin.authority();
         let stream = within(&host, "accept a connection", CONNECT_TIMEOUT, self.connect(origin, registry)).await?;
         let broken = |error: hyper::Error| HttpError::Broken { host: host.clone(), reason: causes(&error) };
-        let handshake = hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEAD_SIZE).handshake(TokioIo::new(stream));
+        let handshake =
+            hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEAD_SIZE).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
         // It ends with the answer, which owns the other end.
         tokio::spawn(async move {
@@ -228,23 +232,24 @@ impl HttpClient {
         let path = path.or_else(|| call.url.splitn(4, '/').nth(3).and_then(|_| path_of(&call.url))).unwrap_or("/");
         let mut request = Request::new(Full::new(call.body.clone()));
         *request.method_mut() = call.method.clone();
-        *request.uri_mut() = path.parse().map_err(|_| HttpError::Broken {
-            host: host.clone(),
-            reason: format!("{} is no path", quote(path)),
-        })?;
+        *request.uri_mut() = path
+            .parse()
+            .map_err(|_| HttpError::Broken { host: host.clone(), reason: format!("{} is no path", quote(path)) })?;
         *request.headers_mut() = call.headers.clone();
         request.headers_mut().insert(USER_AGENT, NAME);
-        let authority = HeaderValue::from_str(&host).map_err(|_| HttpError::Broken {
-            host: host.clone(),
-            reason: "its name cannot be sent".to_owned(),
-        })?;
+        let authority = HeaderValue::from_str(&host)
+            .map_err(|_| HttpError::Broken { host: host.clone(), reason: "its name cannot be sent".to_owned() })?;
         request.headers_mut().insert(HOST, authority);
         let answer = async { sender.send_request(request).await.map_err(broken) };
         let response = within(&host, "answer", HEAD_TIMEOUT, answer).await?;
         Ok(Answer { host, response })
     }
 
-    async fn connect(&self, origin: &Origin, registry: &str) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HttpError> {
+    async fn connect(
+        &self,
+        origin: &Origin,
+        registry: &str,
+    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HttpError> {
         let host = origin.authority();
         let failed = |reason: String| HttpError::Connect { host: host.clone(), reason };
         let (addresses, name) = self.addresses(origin, registry).await?;
@@ -267,13 +272,19 @@ impl HttpClient {
     }
 
     /// The addresses of a host that may be connected to, and its name in certificates.
-    async fn addresses(&self, origin: &Origin, registry: &str) -> Result<(Vec<SocketAddr>, ServerName<'static>), HttpError> {
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        registry: &str,
+    ) -> Result<(Vec<SocketAddr>, ServerName<'static>), HttpError> {
         let host = origin.authority();
         let failed = |reason: String| HttpError::Connect { host: host.clone(), reason };
         let (addresses, name, is_named_by_address): (Vec<SocketAddr>, _, _) = match origin.host() {
             UrlHost::Name(name) => {
-                let server = ServerName::try_from(name.as_str().to_owned()).map_err(|error| failed(error.to_string()))?;
-                let found = lookup_host((name.as_str(), origin.port())).await.map_err(|error| failed(error.to_string()))?;
+                let server =
+                    ServerName::try_from(name.as_str().to_owned()).map_err(|error| failed(error.to_string()))?;
+                let found =
+                    lookup_host((name.as_str(), origin.port())).await.map_err(|error| failed(error.to_string()))?;
                 (found.take(MAX_ADDRESSES).collect(), server, name.as_str() == "localhost")
             }
             UrlHost::Address(address) => (vec![(*address, origin.port()).into()], ServerName::from(*address), true),
@@ -437,7 +448,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_is_for_public_addresses_unless_it_is_the_registry_and_says_so() {
-        let client = |private: &[&str]| HttpClient::new(Vec::new(), private.iter().map(|name| (*name).to_owned()).collect());
+        let client =
+            |private: &[&str]| HttpClient::new(Vec::new(), private.iter().map(|name| (*name).to_owned()).collect());
         let is_allowed = async |client: &HttpClient, url: &str, registry: &str| {
             let result = client.addresses(&origin_of(url).unwrap(), registry).await;
             assert!(matches!(result, Ok(_) | Err(HttpError::Private { .. })), "{result:?}");

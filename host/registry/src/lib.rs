@@ -46,7 +46,7 @@ pub use self::http::HttpError;
 pub use self::lock_file::{LockFile, LockFileError};
 pub use self::manifest::MAX_COMPONENT_SIZE;
 pub use self::push::{Published, Upload};
-pub use self::registries::{Obtained, Registries};
+pub use self::registries::{Available, Obtained, Registries};
 pub use self::signer::{Signer, SignerError};
 pub use self::store::{Collected, Store, StoreError};
 pub use self::verify::{Problem, verify};

@@ -115,7 +115,10 @@ impl Manifest {
             return Err(format!("the manifest has {} layers, and that of a component has one", self.layers.len()));
         };
         if layer.media_type != WASM_LAYER {
-            return Err(format!("its layer is {}, not `{WASM_LAYER}`: it is not a component", quote(&layer.media_type)));
+            return Err(format!(
+                "its layer is {}, not `{WASM_LAYER}`: it is not a component",
+                quote(&layer.media_type)
+            ));
         }
         if layer.size > MAX_COMPONENT_SIZE {
             return Err(format!("its component has {} bytes, and {MAX_COMPONENT_SIZE} are allowed", layer.size));

@@ -14,7 +14,9 @@ use crate::bundle::{self, BUNDLE, SIGNATURE};
 use crate::client::shown;
 use crate::error::RegistryError;
 use crate::http::HttpError;
-use crate::manifest::{Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, WASM_CONFIG, WASM_LAYER};
+use crate::manifest::{
+    Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, WASM_CONFIG, WASM_LAYER,
+};
 use crate::referrers::fallback_tag;
 use crate::registries::Registries;
 use crate::signer::Signer;
@@ -56,7 +58,9 @@ impl Registries {
     /// The reference names no whole version, the version is there with another content, or the registry refuses.
     pub async fn push(&self, reference: &Reference, upload: Upload<'_>) -> Result<Published, RegistryError> {
         let Selector::Version(version) = &reference.selector else {
-            return Err(RegistryError::Invalid(format!("`{reference}` is no whole version, such as `:1.4.2`, as which something is published")));
+            return Err(RegistryError::Invalid(format!(
+                "`{reference}` is no whole version, such as `:1.4.2`, as which something is published"
+            )));
         };
         if upload.component.len() as u64 > MAX_COMPONENT_SIZE {
             return Err(RegistryError::Invalid(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));
@@ -130,7 +134,9 @@ impl Registries {
         let tag = fallback_tag(&subject_digest);
         let mut index = match self.client.manifest(repository, &tag).await {
             Ok(index) => Index::parse(&index).map_err(|reason| broken(repository, reason))?,
-            Err(HttpError::NotFound) => Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() },
+            Err(HttpError::NotFound) => {
+                Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() }
+            }
             Err(error) => return Err(error),
         };
         if index.manifests.iter().any(|entry| entry.digest == digest) {

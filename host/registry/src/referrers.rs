@@ -35,12 +35,17 @@ pub(crate) async fn bundles(
     let of_bundles = index.manifests.iter().filter(|entry| entry.artifact_type.as_deref() == Some(BUNDLE));
     let referrers: Vec<Digest> = of_bundles.filter_map(|entry| entry.parse_digest().ok()).collect();
     if referrers.len() > MAX_REFERRERS {
-        return Err(broken(format!("{} signature bundles refer to {manifest}, and {MAX_REFERRERS} are looked at", referrers.len())));
+        return Err(broken(format!(
+            "{} signature bundles refer to {manifest}, and {MAX_REFERRERS} are looked at",
+            referrers.len()
+        )));
     }
     let mut found = Vec::new();
     for referrer in referrers {
         let bytes = client.manifest(repository, &referrer.to_string()).await?;
-        let Some(digest) = Manifest::parse(&bytes).ok().and_then(|referrer| bundle_of(&referrer, manifest)) else { continue };
+        let Some(digest) = Manifest::parse(&bytes).ok().and_then(|referrer| bundle_of(&referrer, manifest)) else {
+            continue;
+        };
         found.push((digest, client.small_blob(repository, &digest, MAX_BUNDLE_SIZE).await?));
     }
     Ok(found)

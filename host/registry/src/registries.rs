@@ -20,7 +20,8 @@ use crate::trust::{Moment, Subject, signers};
 use crate::versions;
 
 /// What a message says beside "no signature" where cosign v2 has signed.
-const V2_HINT: &str = " but for a signature of cosign v2, which is not accepted (sign again: cosign v3, or `mcp-host push --sign`)";
+const V2_HINT: &str =
+    " but for a signature of cosign v2, which is not accepted (sign again: cosign v3, or `mcp-host push --sign`)";
 
 /// The registries of a config.
 #[derive(Debug)]
@@ -46,6 +47,15 @@ pub struct Obtained {
     pub signers: BTreeSet<String>,
     /// The digests of the signature bundles.
     pub bundles: Vec<Digest>,
+}
+
+/// The versions that a registry has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// The newest one that the reference names; none for one by digest.
+    pub within: Option<Version>,
+    /// The newest release.
+    pub newest: Option<Version>,
 }
 
 /// A manifest that a reference was resolved to.
@@ -96,16 +106,15 @@ impl Registries {
         })
     }
 
-    /// The newest version that a reference names now; none for one by digest.
+    /// The versions that there are now, by their tags: nothing of them is verified.
     ///
     /// # Errors
     ///
     /// The registry does not say.
-    pub async fn newest(&self, reference: &Reference) -> Result<Option<Version>, RegistryError> {
-        if let Selector::Digest(_) = reference.selector {
-            return Ok(None);
-        }
-        self.newest_tag(reference).await.map(|(version, _)| Some(version))
+    pub async fn available(&self, reference: &Reference) -> Result<Available, RegistryError> {
+        let tags = self.tags(&reference.repository).await?;
+        let within = versions::newest(&reference.selector, &tags).map(|(version, _)| version);
+        Ok(Available { within, newest: versions::newest_release(&tags) })
     }
 
     /// Brings what is locked into the store, as far as it is not there or was changed. Returns whether something was missing. What is
@@ -157,13 +166,19 @@ impl Registries {
         Ok(Resolved { version, digest: Digest::compute(&bytes), bytes })
     }
 
+    async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
+        let what = format!("the versions of {}", shown(repository));
+        self.first(repository, &what, async |mirror| self.client.tags(mirror).await).await
+    }
+
     async fn newest_tag(&self, reference: &Reference) -> Result<(Version, String), RegistryError> {
-        let what = format!("the versions of {}", shown(&reference.repository));
-        let request = async |mirror: &Repository| self.client.tags(mirror).await;
-        let tags = self.first(&reference.repository, &what, request).await?;
+        let tags = self.tags(&reference.repository).await?;
         versions::newest(&reference.selector, &tags).ok_or_else(|| {
             let count = tags.len();
-            RegistryError::NotFound(format!("none of the {count} tags of {} is a version within `{reference}`", shown(&reference.repository)))
+            RegistryError::NotFound(format!(
+                "none of the {count} tags of {} is a version within `{reference}`",
+                shown(&reference.repository)
+            ))
         })
     }
 
@@ -236,7 +251,11 @@ impl Registries {
                 }
             }
         }
-        if is_absent { Err(RegistryError::NotFound(format!("there is no such thing as {what}"))) } else { Err(RegistryError::Unavailable { what: format!("cannot get {what}"), causes }) }
+        if is_absent {
+            Err(RegistryError::NotFound(format!("there is no such thing as {what}")))
+        } else {
+            Err(RegistryError::Unavailable { what: format!("cannot get {what}"), causes })
+        }
     }
 
     /// Where a repository is: at its mirrors, by the longest prefix, then at itself.

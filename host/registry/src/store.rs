@@ -259,7 +259,10 @@ impl Incoming<'_> {
     pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), StoreError> {
         self.size = self.size.saturating_add(piece.len() as u64);
         if self.size > self.max {
-            return Err(StoreError::Content(format!("it has more than the {} bytes that it is said to have", self.max)));
+            return Err(StoreError::Content(format!(
+                "it has more than the {} bytes that it is said to have",
+                self.max
+            )));
         }
         self.hash.update(piece);
         self.file.write_all(piece).map_err(|source| self.store.failed("written", source))

@@ -62,7 +62,8 @@ pub(crate) fn signers(
         });
     }
     let has_signed = |key: &&TrustedKey| bundles.iter().any(|bundle| bundle.is_signed_by(&key.file, subject.manifest));
-    let (counting, expired): (Vec<_>, Vec<_>) = trust.keys.iter().filter(has_signed).partition(|key| counts(key, moment));
+    let (counting, expired): (Vec<_>, Vec<_>) =
+        trust.keys.iter().filter(has_signed).partition(|key| counts(key, moment));
     // The same key in two entries counts once.
     let signers: BTreeSet<String> = counting.iter().map(|key| key.file.fingerprint().to_string()).collect();
     if signers.len() >= trust.minimum.get() {
@@ -128,7 +129,10 @@ mod tests {
 
         fn bundles(&self, signers: &[usize]) -> Vec<Bundle> {
             let manifest = Digest::compute(b"manifest");
-            signers.iter().map(|number| Bundle::parse(&sign(&self.signers[*number], &manifest).unwrap()).unwrap()).collect()
+            signers
+                .iter()
+                .map(|number| Bundle::parse(&sign(&self.signers[*number], &manifest).unwrap()).unwrap())
+                .collect()
         }
     }
 

@@ -134,7 +134,11 @@ impl Repository {
         let trimmed = text.trim_end_matches('/');
         let (registry, path) = trimmed.split_once('/').unwrap_or((trimmed, ""));
         let is_valid = text.len() <= MAX_LEN && is_registry(registry) && (path.is_empty() || is_path(path));
-        if is_valid { Ok(Self { registry: registry.to_ascii_lowercase(), path: path.to_owned() }) } else { Err(invalid()) }
+        if is_valid {
+            Ok(Self { registry: registry.to_ascii_lowercase(), path: path.to_owned() })
+        } else {
+            Err(invalid())
+        }
     }
 }
 

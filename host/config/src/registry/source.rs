@@ -84,12 +84,9 @@ pub(crate) fn component(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     context.add_dependency(file.clone());
     let problem = match file.metadata() {
         Ok(found) if found.is_file() && found.len() == locked.size => None,
-        Ok(found) if found.is_file() => Some(format!(
-            "has {} bytes in the store, and {} in the lock: {}",
-            found.len(),
-            locked.size,
-            file.display()
-        )),
+        Ok(found) if found.is_file() => {
+            Some(format!("has {} bytes in the store, and {} in the lock: {}", found.len(), locked.size, file.display()))
+        }
         _ => Some(format!("is locked, and not in the store: there is no file {}", file.display())),
     };
     if let Some(problem) = problem {
@@ -132,7 +129,8 @@ fn lock_of(context: &ReadContext<'_>) -> Result<Rc<Lock>, Rc<LockError>> {
 /// The directory of the store.
 pub(crate) fn store_of(context: &ReadContext<'_>) -> Option<PathBuf> {
     let declared = context.declared.borrow();
-    let below_state = || Some(declared.state.clone().or_else(|| context.environment.state_directory())?.join("components"));
+    let below_state =
+        || Some(declared.state.clone().or_else(|| context.environment.state_directory())?.join("components"));
     declared.store.clone().or_else(below_state)
 }
 

@@ -26,8 +26,8 @@ use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 const MAX_KEY_FILE_SIZE: usize = 64 * 1024;
 /// What precedes the point in the SubjectPublicKeyInfo of an uncompressed key on P-256 (RFC 5480).
 const P256: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d,
-    0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// What precedes the key in the SubjectPublicKeyInfo of Ed25519 (RFC 8410).
 const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
@@ -281,7 +281,8 @@ impl FromTable for Trust {
             );
             table.report(problem.at(table.entry_span("unsigned")));
         } else if !keys.unsigned && !table.has_problems() && keys.minimum.get() > keys.keys.len() {
-            let message = format!("{} signatures are required, and there are {} keys", keys.minimum.get(), keys.keys.len());
+            let message =
+                format!("{} signatures are required, and there are {} keys", keys.minimum.get(), keys.keys.len());
             let at = if table.has("minimum") { "minimum" } else { "keys" };
             table.report(Diagnostic::new(message, "add keys, or lower `minimum`").at(table.entry_span(at)));
         }
@@ -315,7 +316,11 @@ pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Optio
         let matching = trust.sources.iter().filter(|source| source.prefix().strip_prefix(repository).is_some());
         matching.map(|source| source.prefix().path().len()).max()
     };
-    trusts.iter().filter_map(|trust| Some((length(trust)?, trust))).max_by_key(|(length, _)| *length).map(|(_, trust)| trust)
+    trusts
+        .iter()
+        .filter_map(|trust| Some((length(trust)?, trust)))
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, trust)| trust)
 }
 
 #[cfg(test)]
