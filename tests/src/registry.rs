@@ -17,12 +17,14 @@ use std::process::Stdio;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::artifacts::debian_file;
 use crate::log::Log;
-use crate::{CertificateAuthority, Folder, Output, ReservedPort, host_command};
+use crate::stdio::inherit_environment;
+use crate::{CertificateAuthority, Folder, Output, Reply, ReservedPort, host_command};
 
 /// The user, the password, and how htpasswd writes that one (bcrypt).
 const USER: &str = "ada";
@@ -104,6 +106,48 @@ impl Registry {
         fs::remove_dir_all(self.repository().join(format!("_manifests/tags/{tag}"))).expect("the tag is there");
     }
 
+    /// What it answers to those who get a signed version, by the paths of the requests in their order.
+    pub fn answers(&self, tag: &str) -> Vec<(String, Reply)> {
+        let manifest_digest = self.linked(&format!("_manifests/tags/{tag}/current/link"));
+        let manifest = self.blob(&manifest_digest);
+        let index_digest = self.linked(&format!("_manifests/tags/{}/current/link", manifest_digest.replace(':', "-")));
+        let index = self.blob(&index_digest);
+        let digest = |json: &[u8], pointer: &str| {
+            let json: Value = serde_json::from_slice(json).expect("a manifest is JSON");
+            json.pointer(pointer).and_then(Value::as_str).expect("it has a digest").to_owned()
+        };
+        let referrer_digest = digest(&index, "/manifests/0/digest");
+        let referrer = self.blob(&referrer_digest);
+        let (bundle, component) = (digest(&referrer, "/layers/0/digest"), digest(&manifest, "/layers/0/digest"));
+        let config = digest(&manifest, "/config/digest");
+        let path = |rest: &str| format!("/v2/acme/hello/{rest}");
+        let manifest_type = "application/vnd.oci.image.manifest.v1+json";
+        let bytes = |digest: &str| Reply::ok("application/octet-stream", self.blob(digest));
+        vec![
+            (path("tags/list?n=1000"), Reply::ok("application/json", format!("{{\"tags\": [\"{tag}\"]}}"))),
+            (path(&format!("manifests/{tag}")), Reply::ok(manifest_type, manifest)),
+            (
+                path(&format!("manifests/{}", manifest_digest.replace(':', "-"))),
+                Reply::ok("application/vnd.oci.image.index.v1+json", index),
+            ),
+            (path(&format!("manifests/{referrer_digest}")), Reply::ok(manifest_type, referrer)),
+            (path(&format!("blobs/{bundle}")), bytes(&bundle)),
+            (path(&format!("blobs/{config}")), bytes(&config)),
+            (path(&format!("blobs/{component}")), bytes(&component)),
+        ]
+    }
+
+    /// The digest in a file of the repository.
+    fn linked(&self, file: &str) -> String {
+        fs::read_to_string(self.repository().join(file)).expect("the registry has it")
+    }
+
+    fn blob(&self, digest: &str) -> Vec<u8> {
+        let digits = digest.strip_prefix("sha256:").expect("a digest");
+        let blobs = self.dir.path().join("data/docker/registry/v2/blobs/sha256");
+        fs::read(blobs.join(&digits[..2]).join(digits).join("data")).expect("the registry has it")
+    }
+
     fn repository(&self) -> PathBuf {
         self.dir.path().join("data/docker/registry/v2/repositories/acme/hello")
     }
@@ -119,10 +163,7 @@ impl RegistryProject {
     pub fn at(registry: &str, authority: &CertificateAuthority) -> Self {
         let auth = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
         let credentials = format!("{{\"auths\": {{\"{registry}\": {{\"auth\": \"{auth}\"}}}}}}");
-        let folder = Folder::with_files([
-            ("docker/config.json", credentials.as_str()),
-            ("ca.pem", authority.pem()),
-        ]);
+        let folder = Folder::with_files([("docker/config.json", credentials.as_str()), ("ca.pem", authority.pem())]);
         let project = Self { folder, registry: registry.to_owned() };
         for name in ["acme", "stranger"] {
             let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key can be made");
@@ -173,6 +214,16 @@ impl RegistryProject {
     pub async fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Output {
         let mut command = self.command(arguments);
         command.stdin(Stdio::null());
+        Output::of(&mut command).await
+    }
+
+    /// The same in a user namespace and a mount namespace of its own, after a command of the shell.
+    pub async fn run_after<A: AsRef<OsStr>>(&self, setup: &str, arguments: impl IntoIterator<Item = A>) -> Output {
+        let host = self.command(arguments);
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("{setup} && exec \"$0\" \"$@\"")]);
+        command.arg(host.as_std().get_program()).args(host.as_std().get_args()).stdin(Stdio::null()).kill_on_drop(true);
+        inherit_environment(&mut command, &host);
         Output::of(&mut command).await
     }
 

@@ -32,8 +32,8 @@ use mcp_host_config::registry::{LockedComponent, Reference, lock_file};
 use mcp_host_config::{self as config, Config, Environment};
 use mcp_host_engine::plugin::{Inspection, NeededMode, Needs};
 use mcp_host_registry::{
-    Capability, CapabilityError, LockFile, LockFileError, Obtained, Registries, RegistryError, SignerError, Store,
-    StoreError,
+    Capability, CapabilityError, LayoutError, LockFile, LockFileError, Obtained, Registries, RegistryError,
+    SignerError, Store, StoreError,
 };
 
 use super::context::Context;
@@ -56,6 +56,9 @@ pub(super) enum RegistryCommandError {
     /// The lock cannot be changed.
     #[error(transparent)]
     Lock(#[from] LockFileError),
+    /// An archive cannot be written or read.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The key cannot sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
@@ -165,9 +168,33 @@ impl Project {
         let trust =
             trust.ok_or_else(|| RegistryError::Untrusted(reference.clone())).map_err(RegistryCommandError::from)?;
         let spinner = context.messages.spin(format!("getting {reference}"));
-        let obtained = registries.obtain(reference, trust, store, &|_| ()).await;
+        let obtained = registries.obtain(reference, trust, store).await;
         drop(spinner);
-        let obtained = obtained.map_err(RegistryCommandError::from)?;
+        self.candidate(obtained.map_err(RegistryCommandError::from)?, store, context).await
+    }
+
+    /// Inspects what is locked; what of it is not in the store is fetched.
+    pub(super) async fn locked(
+        &self,
+        locked: &LockedComponent,
+        registries: &Registries,
+        store: &Store,
+        context: &Context,
+    ) -> Result<Candidate, CliError> {
+        registries.fetch(locked, store).await.map_err(RegistryCommandError::from)?;
+        let obtained = Obtained {
+            reference: locked.source.clone(),
+            version: locked.version.clone(),
+            manifest: locked.manifest,
+            component: locked.component,
+            size: locked.size,
+            signers: locked.signers.clone(),
+            bundles: locked.bundles.clone(),
+        };
+        self.candidate(obtained, store, context).await
+    }
+
+    async fn candidate(&self, obtained: Obtained, store: &Store, context: &Context) -> Result<Candidate, CliError> {
         let inspection = inspect(&self.config, &store.file(&obtained.component), Some(&obtained), context).await?;
         if let Err(error) = &inspection.needs {
             context.messages.warning(&error.warning());

@@ -112,19 +112,12 @@ impl Client {
         repository: &Repository,
         (digest, size): (&Digest, u64),
         store: &Store,
-        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), HttpError> {
         let call = Call::get(self.url(repository, &format!("blobs/{digest}")));
         let answer = self.success(repository, Access::Pull, call).await?;
         let stored = |error: crate::StoreError| HttpError::Store(error.to_string());
         let mut incoming = store.begin(size).map_err(stored)?;
-        let mut received = 0_u64;
-        let each = |piece: &[u8]| {
-            received = received.saturating_add(piece.len() as u64);
-            progress(received);
-            incoming.write(piece).map_err(stored)
-        };
-        answer.stream(size, each).await?;
+        answer.stream(size, |piece| incoming.write(piece).map_err(stored)).await?;
         incoming.finish(digest).map_err(stored)
     }
 

@@ -3,7 +3,7 @@
 //! | bound | value |
 //! |---|---|
 //! | name resolution, connection and TLS | [`CONNECT_TIMEOUT`] |
-//! | the head of an answer | [`HEAD_TIMEOUT`] |
+//! | the head of an answer | [`HEAD_TIMEOUT`]; [`BODY_TIMEOUT`] where something is uploaded |
 //! | silence within a body | [`IDLE_TIMEOUT`] |
 //! | a body in memory | what the caller says |
 //! | redirects | [`MAX_REDIRECTS`], to `https` only |
@@ -241,7 +241,9 @@ impl HttpClient {
             .map_err(|_| HttpError::Broken { host: host.clone(), reason: "its name cannot be sent".to_owned() })?;
         request.headers_mut().insert(HOST, authority);
         let answer = async { sender.send_request(request).await.map_err(broken) };
-        let response = within(&host, "answer", HEAD_TIMEOUT, answer).await?;
+        // The time for a body that is sent is a part of it.
+        let limit = if call.body.is_empty() { HEAD_TIMEOUT } else { BODY_TIMEOUT };
+        let response = within(&host, "answer", limit, answer).await?;
         Ok(Answer { host, response })
     }
 

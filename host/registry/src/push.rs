@@ -110,19 +110,8 @@ impl Registries {
     /// Publishes a bundle that refers to a manifest.
     async fn attach(&self, repository: &Repository, subject: Descriptor, bundle: Vec<u8>) -> Result<(), HttpError> {
         let subject_digest = subject.parse_digest().map_err(|reason| broken(repository, reason))?;
-        let annotations = BTreeMap::from([
-            ("dev.sigstore.bundle.content".to_owned(), "dsse-envelope".to_owned()),
-            ("dev.sigstore.bundle.predicateType".to_owned(), SIGNATURE.to_owned()),
-        ]);
-        let referrer = Manifest {
-            schema_version: 2,
-            media_type: Some(MANIFEST.to_owned()),
-            artifact_type: Some(BUNDLE.to_owned()),
-            config: Descriptor::of(EMPTY, b"{}"),
-            layers: vec![Descriptor::of(BUNDLE, &bundle)],
-            subject: Some(subject),
-            annotations: annotations.clone(),
-        };
+        let referrer = referrer(subject, &bundle);
+        let annotations = referrer.annotations.clone();
         let bytes = encode(&referrer).map_err(|error| broken(repository, error.to_string()))?;
         self.client.upload(repository, Bytes::from_static(b"{}")).await?;
         self.client.upload(repository, bundle.into()).await?;
@@ -149,6 +138,23 @@ impl Registries {
         });
         let index = serde_json::to_vec(&index).map_err(|error| broken(repository, error.to_string()))?;
         self.client.put_manifest(repository, &tag, INDEX, index.into()).await.map(drop)
+    }
+}
+
+/// A manifest that makes a bundle a referrer of the subject.
+pub(crate) fn referrer(subject: Descriptor, bundle: &[u8]) -> Manifest {
+    let annotations = BTreeMap::from([
+        ("dev.sigstore.bundle.content".to_owned(), "dsse-envelope".to_owned()),
+        ("dev.sigstore.bundle.predicateType".to_owned(), SIGNATURE.to_owned()),
+    ]);
+    Manifest {
+        schema_version: 2,
+        media_type: Some(MANIFEST.to_owned()),
+        artifact_type: Some(BUNDLE.to_owned()),
+        config: Descriptor::of(EMPTY, b"{}"),
+        layers: vec![Descriptor::of(BUNDLE, bundle)],
+        subject: Some(subject),
+        annotations,
     }
 }
 

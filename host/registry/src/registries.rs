@@ -74,23 +74,18 @@ impl Registries {
         Self { client, mirrors: config.registry.mirrors.clone() }
     }
 
-    /// Obtains what a reference names now: resolved, verified by that trust, and stored. `progress` is called with the bytes received.
+    /// Obtains what a reference names now: resolved, verified by that trust, and stored.
     ///
     /// # Errors
     ///
     /// It cannot be had, or is not signed as the trust requires. Then nothing new of it is named by any lock.
-    pub async fn obtain(
-        &self,
-        reference: &Reference,
-        trust: &Trust,
-        store: &Store,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Obtained, RegistryError> {
+    pub async fn obtain(&self, reference: &Reference, trust: &Trust, store: &Store) -> Result<Obtained, RegistryError> {
         let resolved = self.resolve(reference).await?;
         let (signers, bundles) = self.verified(reference, trust, &resolved.digest).await?;
         let manifest = Manifest::parse(&resolved.bytes).map_err(RegistryError::Invalid)?;
         let (component, size) = manifest.component().map_err(RegistryError::Invalid)?;
-        self.store_blob(&reference.repository, (&component, size), store, progress).await?;
+        self.store_config(&reference.repository, &manifest, store).await?;
+        self.store_blob(&reference.repository, (&component, size), store).await?;
         store.put(&resolved.bytes)?;
         for (_, bytes) in &bundles {
             store.put(bytes)?;
@@ -123,12 +118,7 @@ impl Registries {
     /// # Errors
     ///
     /// No registry or mirror has it with that digest.
-    pub async fn fetch(
-        &self,
-        locked: &LockedComponent,
-        store: &Store,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<bool, RegistryError> {
+    pub async fn fetch(&self, locked: &LockedComponent, store: &Store) -> Result<bool, RegistryError> {
         let repository = &locked.source.repository;
         let has = |digest: &Digest| matches!(store.open_verified(digest), Ok(Some(_)));
         let mut is_missing = false;
@@ -139,6 +129,10 @@ impl Registries {
             let bytes = self.first(repository, &what, async |mirror| self.client.manifest(mirror, &name).await).await?;
             store.put(&bytes)?;
         }
+        let manifest = stored_manifest(store, locked).map_err(RegistryError::Invalid)?;
+        if let Some(manifest) = manifest {
+            is_missing |= self.store_config(repository, &manifest, store).await?;
+        }
         for bundle in locked.bundles.iter().filter(|bundle| !has(bundle)) {
             is_missing = true;
             let what = format!("a signature of `{}`", locked.source);
@@ -147,7 +141,7 @@ impl Registries {
         }
         if !has(&locked.component) {
             is_missing = true;
-            self.store_blob(repository, (&locked.component, locked.size), store, progress).await?;
+            self.store_blob(repository, (&locked.component, locked.size), store).await?;
         }
         Ok(is_missing)
     }
@@ -220,18 +214,34 @@ impl Registries {
         signers(trust, subject, &parsed, moment).map(|signers| (signers, found))
     }
 
+    /// Brings the config of a component into the store, for archives: nothing else reads it. Returns whether it was not there.
+    async fn store_config(
+        &self,
+        repository: &Repository,
+        manifest: &Manifest,
+        store: &Store,
+    ) -> Result<bool, RegistryError> {
+        let digest = manifest.config.parse_digest().map_err(RegistryError::Invalid)?;
+        if matches!(store.open_verified(&digest), Ok(Some(_))) {
+            return Ok(false);
+        }
+        let what = format!("the config of the component of {}", shown(repository));
+        let request = async |mirror: &Repository| self.client.small_blob(mirror, &digest, MAX_MANIFEST_SIZE).await;
+        store.put(&self.first(repository, &what, request).await?)?;
+        Ok(true)
+    }
+
     async fn store_blob(
         &self,
         repository: &Repository,
         blob: (&Digest, u64),
         store: &Store,
-        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), RegistryError> {
         if matches!(store.open_verified(blob.0), Ok(Some(_))) {
             return Ok(());
         }
         let what = format!("the component of {}", shown(repository));
-        self.first(repository, &what, async |mirror| self.client.blob(mirror, blob, store, progress).await).await
+        self.first(repository, &what, async |mirror| self.client.blob(mirror, blob, store).await).await
     }
 
     /// The answer of the first place that has one.

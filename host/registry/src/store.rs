@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::manifest::{MAX_MANIFEST_SIZE, Manifest};
 use mcp_host_base::private_dir::{PrivateDir, PrivateError};
 use mcp_host_config::registry::{Lock, LockError, store_file};
 use mcp_host_model::digest::Digest;
@@ -229,6 +230,10 @@ impl Store {
             for component in Lock::load(Path::new(&lock))?.components() {
                 needed.extend([component.manifest, component.component]);
                 needed.extend(component.bundles.iter().copied());
+                // A manifest that is not there or was changed names nothing.
+                let manifest = self.read(&component.manifest, MAX_MANIFEST_SIZE).ok().flatten();
+                let manifest = manifest.and_then(|bytes| Manifest::parse(&bytes).ok());
+                needed.extend(manifest.and_then(|manifest| manifest.config.parse_digest().ok()));
             }
         }
         Ok(needed)

@@ -33,7 +33,8 @@ pub fn verify(config: &Config, lock: &Lock, store: &Store) -> Vec<Problem> {
     problems
 }
 
-fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> Result<(), String> {
+/// Verifies one component against the config and the store. The error says what is wrong, and what to do.
+pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> Result<(), String> {
     let missing = |what: &str| format!("its {what} is not in the store; run `mcp-host store fetch`");
     let trust = config.trust_in(&locked.source.repository).ok_or("no `[[trust]]` of the config is for it")?;
     let manifest = stored_manifest(store, locked)?.ok_or_else(|| missing("manifest"))?;

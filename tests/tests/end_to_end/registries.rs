@@ -1,5 +1,6 @@
 //! Components from registries: what is published, added, served without a network, updated and refused.
 
+mod interruptions;
 mod lies;
 mod published;
 mod refusals;

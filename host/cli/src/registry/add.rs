@@ -45,7 +45,12 @@ impl Args {
         let mut lock = project.open_lock()?;
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
-        let candidate = project.obtain(&self.source, &registries, &store, context).await?;
+        // What another plugin has locked stays as it is: newer versions are for `update`, which shows the difference.
+        let known = lock.lock.get(&self.source).cloned();
+        let candidate = match &known {
+            Some(locked) => project.locked(locked, &registries, &store, context).await?,
+            None => project.obtain(&self.source, &registries, &store, context).await?,
+        };
         let locked = candidate.locked(&candidate.capabilities)?;
         let needs = candidate.inspection.needs.as_ref().ok().and_then(Option::as_ref);
         let text = config_edit::add(&config_edit::read(&project.file)?, &self.name, &self.source, &mount, needs);
@@ -53,8 +58,10 @@ impl Args {
         candidate.print(&mut output)?;
         output.flush()?;
         // The lock first: a config that names what is not locked cannot be served.
-        lock.lock.insert(locked);
-        lock.save().map_err(RegistryCommandError::from)?;
+        if known.is_none() {
+            lock.lock.insert(locked);
+            lock.save().map_err(RegistryCommandError::from)?;
+        }
         config_edit::replace(&project.file, &text)?;
         context.messages.note(&format!(
             "locked, and added to {} as `{name}` at {mount}; nothing is granted: see there what it asks for",

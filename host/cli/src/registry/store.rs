@@ -1,8 +1,13 @@
 //! `store`: the verified components on this machine.
 
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
 use bytesize::ByteSize;
 use clap::Subcommand;
-use mcp_host_registry::{Registries, verify};
+use mcp_host_config::registry::LockedComponent;
+use mcp_host_registry::{Registries, export, import, verify, verify_one};
 use serde_json::json;
 
 use super::{Project, RegistryCommandError};
@@ -14,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   mcp-host store fetch            get what is locked, on another machine with the same config and lock
   mcp-host store verify --json    without a network: config, lock, files and signatures
+  mcp-host store export all.tar   for a machine without a network, where `mcp-host store import all.tar` reads it
   mcp-host store gc               remove what no lock names any more";
 
 /// Fill, verify and clean the store of components from registries
@@ -36,6 +42,18 @@ enum StoreCommand {
     },
     /// Remove what no lock names
     Gc,
+    /// Write what is locked, with its signatures and the lock, into an archive: an OCI image layout
+    Export {
+        /// The archive
+        #[arg(value_name = "FILE.tar")]
+        file: PathBuf,
+    },
+    /// Read such an archive into the store, and lock what of it the config names and `[[trust]]` accepts
+    Import {
+        /// The archive
+        #[arg(value_name = "FILE.tar")]
+        file: PathBuf,
+    },
 }
 
 impl Args {
@@ -43,6 +61,8 @@ impl Args {
         let project = Project::load(context)?;
         match self.command {
             StoreCommand::Fetch => fetch(&project, context).await,
+            StoreCommand::Export { file } => export_store(&project, &file, context),
+            StoreCommand::Import { file } => import_archive(&project, &file, context),
             StoreCommand::Verify { json } => verify_store(&project, json, context),
             StoreCommand::Gc => {
                 let collected = project.open_store()?.collect().map_err(RegistryCommandError::from)?;
@@ -64,11 +84,56 @@ async fn fetch(project: &Project, context: &Context) -> Result<(), CliError> {
             RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`"))
         })?;
         let _spinner = context.messages.spin(format!("getting {reference}"));
-        let is_new = registries.fetch(locked, &store, &|_| ()).await.map_err(RegistryCommandError::from)?;
+        let is_new = registries.fetch(locked, &store).await.map_err(RegistryCommandError::from)?;
         fetched = fetched.saturating_add(usize::from(is_new));
         count = count.saturating_add(1);
     }
     context.messages.note(&format!("{fetched} of {count} components fetched; the others were there"));
+    Ok(())
+}
+
+fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(), CliError> {
+    let lock = project.open_lock()?;
+    let store = project.open_store()?;
+    let locked = project.references().into_iter().map(|reference| {
+        let locked = lock.lock.get(&reference).cloned();
+        locked
+            .ok_or_else(|| RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`")))
+    });
+    let locked: Vec<LockedComponent> = locked.collect::<Result<_, _>>()?;
+    let failed = |source| CliError::Save { file: file.to_owned(), source };
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
+    export(&locked, &store, BufWriter::new(new.as_file())).map_err(RegistryCommandError::from)?;
+    new.persist(file).map_err(|error| failed(error.error))?;
+    context.messages.note(&format!("wrote {} components to {}", locked.len(), file.display()));
+    Ok(())
+}
+
+fn import_archive(project: &Project, file: &Path, context: &Context) -> Result<(), CliError> {
+    let mut lock = project.open_lock()?;
+    let store = project.open_store()?;
+    let read_error = |source| CliError::ValueFile { file: file.to_owned(), source };
+    let archive = BufReader::new(File::open(file).map_err(read_error)?);
+    let imported = import(archive, &store).map_err(RegistryCommandError::from)?;
+    let mut count = 0_usize;
+    for reference in project.references() {
+        if lock.lock.get(&reference).is_some() {
+            continue;
+        }
+        let Some(locked) = imported.get(&reference) else { continue };
+        match verify_one(&project.config, locked, &store) {
+            Ok(()) => {
+                lock.lock.insert(locked.clone());
+                count = count.saturating_add(1);
+            }
+            Err(reason) => context.messages.warning(&format!("{reference} was not locked: {reason}")),
+        }
+    }
+    if count > 0 {
+        lock.save().map_err(RegistryCommandError::from)?;
+    }
+    context.messages.note(&format!("{count} components were verified and locked from {}", file.display()));
     Ok(())
 }
 

@@ -62,7 +62,10 @@ async fn what_is_not_there_or_not_locked_names_the_command() {
     refused(&project, &add("3").await, &["is a version within"]);
     let source = registry.reference("1.0");
     let config = project.text("mcp-host.toml");
-    project.write("mcp-host.toml", format!("{config}\n[[plugin]]\nname = 'hello'\ncomponent = '{source}'\nmount = 'hello:///'\n"));
+    project.write(
+        "mcp-host.toml",
+        format!("{config}\n[[plugin]]\nname = 'hello'\ncomponent = '{source}'\nmount = 'hello:///'\n"),
+    );
     for command in ["check", "serve"] {
         let failed = project.run([command]).await;
         assert!(failed.code() == 2 && failed.stderr.contains("is not locked"), "{}", failed.stderr);

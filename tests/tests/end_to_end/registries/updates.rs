@@ -57,7 +57,11 @@ async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
     registry.move_tag("1.0.1", "2.0.0");
     let moved = project.run(["update"]).await;
     assert_eq!(moved.code(), 3, "{}", moved.stderr);
-    assert!(moved.text().contains("names another manifest now") && moved.stderr.contains("--agree moved"), "{}", moved.text());
+    assert!(
+        moved.text().contains("names another manifest now") && moved.stderr.contains("--agree moved"),
+        "{}",
+        moved.text()
+    );
     registry.remove_tag("1.0.1");
     let lower = project.run(["update"]).await;
     assert!(lower.code() == 3 && lower.stderr.contains("--agree downgrade"), "{}", lower.stderr);
@@ -65,6 +69,24 @@ async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
     project.run(["check", "--strict"]).await.success();
     project.run(["update", "--agree", "downgrade"]).await.success();
     assert!(project.text("mcp-host.lock").contains("version = \"1.0.0\""));
+}
+
+#[tokio::test]
+async fn a_second_plugin_with_the_same_source_gets_what_is_locked() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, one) = hello_that_asks_for(&json!({}));
+    project.push(&one, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let before = project.text("mcp-host.lock");
+    let (_second, greedy) = hello_that_asks_for(&json!({ "env": [{ "name": "TOKEN" }] }));
+    project.push(&greedy, "1.1.0", Some("acme.pem")).await.success();
+    let added = project.run(["add", "other", &registry.reference("1")]).await.success();
+    assert!(added.text().contains("1.0.0") && !added.text().contains("TOKEN"), "{}", added.text());
+    assert_eq!(project.text("mcp-host.lock"), before);
+    project.run(["remove", "hello"]).await.success();
+    assert_eq!(project.text("mcp-host.lock"), before, "the other one needs it");
+    project.run(["check", "--strict"]).await.success();
 }
 
 #[tokio::test]
