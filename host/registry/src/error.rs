@@ -14,7 +14,7 @@ pub enum RegistryError {
     #[error(
         "no `[[trust]]` of the config is for `{0}`, so nothing from there is accepted; add one with the keys of its publisher"
     )]
-    Untrusted(Reference),
+    Untrusted(Box<Reference>),
     /// A registry and its mirrors did not answer, or with an error.
     #[error("{what}: {}", list(.causes))]
     Unavailable {
@@ -36,7 +36,7 @@ pub enum RegistryError {
     )]
     Unsigned {
         /// The reference.
-        source_reference: Reference,
+        source_reference: Box<Reference>,
         /// The digest of the manifest.
         manifest: Digest,
         /// What else was found.
@@ -46,7 +46,7 @@ pub enum RegistryError {
     #[error("it could not be determined whether `{source_reference}` is signed, and nothing was locked: {cause}")]
     CouldNotLook {
         /// The reference.
-        source_reference: Reference,
+        source_reference: Box<Reference>,
         /// What happened.
         cause: Box<RegistryError>,
     },
@@ -57,7 +57,7 @@ pub enum RegistryError {
     )]
     Signers {
         /// The reference.
-        source_reference: Reference,
+        source_reference: Box<Reference>,
         /// The number of trusted keys that have signed.
         valid: usize,
         /// The number that must have.

@@ -56,7 +56,7 @@ pub(crate) fn signers(
     }
     if bundles.is_empty() {
         return Err(RegistryError::Unsigned {
-            source_reference: subject.reference.clone(),
+            source_reference: Box::new(subject.reference.clone()),
             manifest: *subject.manifest,
             hint: subject.hint,
         });
@@ -70,7 +70,7 @@ pub(crate) fn signers(
         return Ok(signers);
     }
     Err(RegistryError::Signers {
-        source_reference: subject.reference.clone(),
+        source_reference: Box::new(subject.reference.clone()),
         valid: signers.len(),
         minimum: trust.minimum.get(),
         expected: trust.keys.iter().map(|key| key.file.fingerprint().to_string()).collect::<Vec<_>>().join(", "),
