@@ -179,7 +179,10 @@ fn installs_our_package(line: &str) -> bool {
         line.split(command).skip(1).any(|behind| {
             let arguments = behind.split(['`', ';', '#', '|']).next().unwrap();
             let names = |word: &&str| OUR_PACKAGES.contains(&word.trim_matches(['(', ')', '"', '.', ',', ':']));
+            // With files of packages, npx runs a command of theirs.
+            let has_files = *command == "npx" && arguments.contains(" --package ./");
             arguments.starts_with(' ')
+                && !has_files
                 && arguments.split_whitespace().take_while(|word| *word != "&&").any(|word| names(&word))
         })
     })
@@ -192,9 +195,12 @@ fn no_text_installs_a_package_of_ours_by_a_name_that_anybody_may_register() {
     {
         assert!(installs_our_package(line), "{line}");
     }
-    for line in
-        ["pip install ../notes/sdk", "npm install ./mcp-host-provider-0.1.0.tgz", "pip install mcp`, then mcp-host"]
-    {
+    for line in [
+        "pip install ../notes/sdk",
+        "npm install ./mcp-host-provider-0.1.0.tgz",
+        "npx --package ./a.tgz -- mcp-host",
+        "pip install mcp`, then mcp-host",
+    ] {
         assert!(!installs_our_package(line), "{line}");
     }
     let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();

@@ -36,7 +36,8 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_console(workspace, progress)
 }
 
-fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
+/// Installs the official client in TypeScript.
+pub(crate) fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "typescript");
     npm_install("ci", &sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
     // Node resolves packages relative to the file that imports them, so the programs are copied beside them.

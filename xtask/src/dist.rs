@@ -5,23 +5,38 @@
 //! | `mcp-host-VERSION-TARGET.tar.gz` | program, providers, manual pages, completions, units of systemd, to unpack into `/usr/local` |
 //! | `mcp-host_VERSION-1_ARCH.deb` | the same as a package of Debian |
 //! | `mcp-host-VERSION-ARCH.oci.tar` | an OCI image, as an archive of its layout |
+//! | `mcp-host-VERSION-1.ARCH.rpm` | the same as a package of Fedora |
+//! | `npm/*.tgz` | packages of npm: a launcher, and the program for this platform |
+//! | `python/*.whl` | a wheel for pip and uv |
+//! | `mcp-host-VERSION-PLATFORM.mcpb` | a bundle that desktop clients install by a double click |
+//! | `mcp-host.rb` | a formula of Homebrew, which installs the tarball |
+//! | `server.json` | the entry for the MCP registry |
 //! | `sbom/NAME.cdx.json` | the crates in the program and in each provider (CycloneDX) |
 //! | `SHA256SUMS` | the digests of all of them |
 //!
 //! The packages depend on the sources and not on the machine: all are built in a copy of the tracked files, paths in programs are replaced
 //! by names, and times of files are [`EPOCH`], else the time of the last commit. Equal programs give equal packages. The providers
 //! are not yet equal in another directory: their SDK is outside of their workspace, so cargo names its symbols by its absolute path.
-//! With another profile than `release` the programs of the working tree are packed instead, as they are: to try the packages.
+//! With another profile than `release` the programs of the working tree are packed instead, and with `--binary` a given one: to try the
+//! packages. All have the program and the included providers, and the version of `Cargo.toml`.
 
 mod archive;
 mod deb;
+mod homebrew;
 mod image;
+mod mcpb;
+mod npm;
+mod platforms;
 mod programs;
+mod publication;
+mod rpm;
 mod sbom;
+mod server_json;
 mod sources;
 mod tools;
 mod tree;
 mod verify;
+mod wheel;
 
 use std::env;
 use std::fs;
@@ -30,10 +45,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use self::programs::Programs;
+use self::publication::Publication;
 use self::tools::Tools;
+use self::verify::Way;
 use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
@@ -54,40 +72,60 @@ pub(crate) struct Dist {
     #[arg(long, value_name = "PROFILE", default_value = programs::RELEASE)]
     profile: String,
 
-    /// Then install them under a systemd, run the image, and build all again in another directory to compare; needs Linux, root,
-    /// debootstrap, systemd-nspawn and Debian's mirror
-    #[arg(long)]
-    verify: bool,
+    /// Pack this program, and the providers in target/plugins, as they are: to try the packages without a build
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    binary: Option<PathBuf>,
+
+    /// Then try the packages; in all ways by default. `service` needs root, debootstrap, systemd-nspawn and Debian's mirror
+    #[arg(long, value_name = "WAY", num_args = 0.., value_delimiter = ',', require_equals = true)]
+    verify: Option<Vec<Way>>,
 }
 
 impl Dist {
     /// Builds the packages, and verifies them.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
-        if self.verify {
-            verify::ensure_possible()?;
-        }
+        let ways = self.verify.as_deref().map(Way::named).unwrap_or_default();
+        verify::ensure_possible(&ways)?;
         let out = match &self.out {
             Some(out) => std::path::absolute(out)?,
             None => workspace.target().join("dist"),
         };
         ensure_replaceable(&out)?;
         let version = Version::of(workspace)?;
+        let publication = Publication::of(workspace)?;
         let tools = Tools::install(workspace, progress)?;
         let work = work(workspace);
         let build = |directory: &str, out: &Path| {
             let sources = sources::copy(workspace, &work.join(directory))?;
-            let programs = if self.profile == programs::RELEASE {
-                Programs::release(&sources, progress)?
-            } else {
-                Programs::of_working_tree(workspace, &self.profile, progress)?
+            let programs = match &self.binary {
+                Some(program) => Programs::given(workspace, program)?,
+                None if self.profile == programs::RELEASE => Programs::release(&sources, progress)?,
+                None => Programs::of_working_tree(workspace, &self.profile, progress)?,
             };
-            Packaging { sources: &sources, version: &version, tools: &tools, out, progress }.run(&programs)
+            let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);
+            Packaging { sources, version, publication, tools, out, progress }.run(&programs)
         };
-        build("sources", &out)?;
+        if env::var_os("SKIP").is_none() {
+            build("sources", &out)?;
+        }
+        if publication.repository().is_none() {
+            progress.print(&format!(
+                "not for publishing: no `repository` in the manifest of {}, so the formula and server.json lead to {}",
+                programs::PACKAGE,
+                publication.homepage()
+            ));
+        }
         progress.print(&format!("the packages are in {}", workspace.display(&out)));
-        if self.verify {
+        if ways.contains(&Way::Install) {
+            verify::install(workspace, &out, &version, &tools, progress)?;
+        }
+        if ways.contains(&Way::Service) {
             verify::service(&work, &out, &version, progress)?;
+        }
+        if ways.contains(&Way::Image) {
             verify::image(&work, &out, &version, &tools, progress)?;
+        }
+        if ways.contains(&Way::Reproduction) {
             let again = work.join("again");
             build("sources-in-another-directory", &again)?;
             verify::is_reproduced(&out, &again, progress)?;
@@ -155,6 +193,7 @@ struct Packaging<'a> {
     /// The copy of the tracked files.
     sources: &'a Workspace,
     version: &'a Version,
+    publication: &'a Publication,
     tools: &'a Tools,
     out: &'a Path,
     progress: &'a Progress,
@@ -166,7 +205,13 @@ impl Packaging<'_> {
         let tree = tree::stage(self.sources, programs)?;
         tree::archive(&tree, self)?;
         deb::package(self)?;
+        rpm::package(self)?;
         image::package(&tree, self)?;
+        npm::package(&tree, self)?;
+        wheel::package(&tree, self)?;
+        mcpb::package(&tree, self)?;
+        homebrew::package(self)?;
+        server_json::package(self)?;
         sbom::write(self)?;
         checksums(self.out)
     }
@@ -210,6 +255,13 @@ fn write(file: &Path, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// Sets a key of a JSON object.
+fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
 /// The files and links below a directory, by their paths from there, sorted.
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
@@ -228,13 +280,17 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The digest of a file, in hexadecimal digits.
+fn sha256(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Writes the digests of all files, in the format of sha256sum(1).
 fn checksums(out: &Path) -> Result<()> {
     let mut sums = String::new();
     for file in files(out)? {
-        let bytes = fs::read(out.join(&file)).with_context(|| format!("cannot read {}", file.display()))?;
-        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        sums.push_str(&format!("{digest}  {}\n", file.display()));
+        sums.push_str(&format!("{}  {}\n", sha256(&out.join(&file))?, file.display()));
     }
     write(&out.join(CHECKSUMS), sums.as_bytes())
 }

@@ -78,7 +78,7 @@ enum Task {
     Plugins(Plugins),
     /// Build and run a demo: serve this repository's git history and some notes, and read them with a client
     Demo(Demo),
-    /// Build the packages of a version: a tarball, a Debian package and an image
+    /// Build the packages of a version: for Debian, rpm, npm, pip, desktop clients and containers, and a tarball
     Dist(Dist),
     /// Run all tests, or one part of them
     Test(Test),

@@ -1,4 +1,5 @@
-//! How long each test took: `target/test-times.tsv`, of the last `cargo xtask test`.
+//! How long each test took, and what the tests that failed printed: `target/test-times.tsv` and
+//! `target/test-failures.txt`, of the last `cargo xtask test`.
 //!
 //! libtest measures tests, but prints their times only by an option that is unstable, which it accepts if `RUSTC_BOOTSTRAP` is
 //! set. That variable must not reach the compiler: it would change what build scripts detect, and compile all dependencies once
@@ -20,29 +21,37 @@ use crate::workspace::Workspace;
 /// The number of tests that are named at the end.
 const SLOWEST: usize = 10;
 
-/// The file of times: one line for each test, with its time in seconds, its executable and its name.
+/// The two files.
 #[derive(Debug)]
 pub(crate) struct TestTimes {
+    /// One line for each test, with its time in seconds, its executable and its name.
     file: PathBuf,
+    /// libtest's list of failures, of each executable that has one.
+    failures: PathBuf,
 }
 
 impl TestTimes {
-    /// Creates an empty file.
+    /// Creates empty files.
     pub(crate) fn create(workspace: &Workspace) -> Result<Self> {
-        let file = workspace.target().join("test-times.tsv");
         fs::create_dir_all(workspace.target()).context("cannot make target/")?;
-        File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(Self { file })
+        let create = |name| -> Result<PathBuf> {
+            let file = workspace.target().join(name);
+            File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+            Ok(file)
+        };
+        Ok(Self { file: create("test-times.tsv")?, failures: create("test-failures.txt")? })
     }
 
     /// Returns the value of cargo's `--config` with which test executables are run by [`RunTests`].
     pub(crate) fn cargo_config(&self) -> Result<String> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
-        let words = [program.to_string_lossy(), "run-tests".into(), self.file.to_string_lossy(), "--".into()];
+        let (times, failures) = (self.file.to_string_lossy(), self.failures.to_string_lossy());
+        let words = [program.to_string_lossy(), "run-tests".into(), times, failures, "--".into()];
         Ok(format!("target.'cfg(all())'.runner={}", serde_json::to_string(&words)?))
     }
 
-    /// Sorts the file, the slowest test first, and prints the slowest ones.
+    /// Sorts the times, the slowest test first; prints the slowest ones, and then what the tests that failed printed: at
+    /// the end of a long log, where it is found, and is kept if the log is cut.
     pub(crate) fn finish(&self, progress: &Progress) -> Result<()> {
         let text = fs::read_to_string(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
         let mut tests: Vec<(f64, &str)> = text
@@ -59,6 +68,12 @@ impl TestTimes {
         for (time, name) in tests.iter().take(SLOWEST) {
             progress.print(&format!("{time:8.1} s  {}", name.replace('\t', " ")));
         }
+        let failures = fs::read(&self.failures);
+        let failures = failures.with_context(|| format!("cannot read {}", self.failures.display()))?;
+        if !failures.is_empty() {
+            progress.print("\nthe tests that failed; the same is in target/test-failures.txt");
+            progress.print(&String::from_utf8_lossy(&failures));
+        }
         Ok(())
     }
 }
@@ -68,6 +83,9 @@ impl TestTimes {
 pub(crate) struct RunTests {
     /// The file of times
     times: PathBuf,
+
+    /// The file of failures
+    failures: PathBuf,
 
     /// What cargo runs, and its arguments
     #[arg(last = true)]
@@ -95,9 +113,13 @@ impl RunTests {
             command.env("RUSTC_BOOTSTRAP", "-1").args(["-Z", "unstable-options", "--report-time"]);
             let mut child = command.stdout(Stdio::piped()).spawn().with_context(context)?;
             let output = child.stdout.take().context("the output of tests is not piped")?;
-            let times = File::options().append(true).open(&self.times);
-            let mut times = times.with_context(|| format!("cannot write {}", self.times.display()))?;
-            pass_on(BufReader::new(output), &mut io::stdout(), &mut times, executable(program))?;
+            let append = |path: &Path| {
+                let file = File::options().append(true).open(path);
+                file.with_context(|| format!("cannot write {}", path.display()))
+            };
+            let (mut times, mut failures) = (append(&self.times)?, append(&self.failures)?);
+            let from = BufReader::new(output);
+            pass_on(from, &mut io::stdout(), &mut times, &mut failures, executable(program))?;
             child.wait()
         } else {
             command.status()
@@ -114,10 +136,25 @@ fn executable(program: &Path) -> &str {
     name.rsplit_once('-').map_or(name, |(name, _)| name)
 }
 
-/// Copies libtest's output without the times of tests, which go into `times`.
-fn pass_on(mut from: impl BufRead, to: &mut impl Write, times: &mut impl Write, executable: &str) -> Result<()> {
+/// Copies libtest's output without the times of tests, which go into `times`. The output from the line `failures:` on
+/// goes into `failures`, too.
+fn pass_on(
+    mut from: impl BufRead,
+    to: &mut impl Write,
+    times: &mut impl Write,
+    failures: &mut impl Write,
+    executable: &str,
+) -> Result<()> {
     let mut line = Vec::new();
+    let mut has_failed = false;
     while from.read_until(b'\n', &mut line).context("cannot read the output of tests")? > 0 {
+        if !has_failed && line == b"failures:\n" {
+            has_failed = true;
+            writeln!(failures, "\n== {executable}").context("cannot write the failures of tests")?;
+        }
+        if has_failed {
+            failures.write_all(&line).context("cannot write the failures of tests")?;
+        }
         let timed = str::from_utf8(&line).ok().and_then(TimedLine::parse);
         if let Some(TimedLine { name, time, line }) = timed {
             writeln!(times, "{time}\t{executable}\t{name}").context("cannot write the times of tests")?;
@@ -156,11 +193,11 @@ impl<'a> TimedLine<'a> {
 mod tests {
     use super::*;
 
-    /// Returns what is passed on of libtest's output, and the times.
-    fn passed_on(output: &str) -> (String, String) {
-        let (mut to, mut times) = (Vec::new(), Vec::new());
-        pass_on(output.as_bytes(), &mut to, &mut times, "it").unwrap();
-        (String::from_utf8(to).unwrap(), String::from_utf8(times).unwrap())
+    /// Returns what is passed on of libtest's output, the times and the failures.
+    fn passed_on(output: &str) -> [String; 3] {
+        let [mut to, mut times, mut failures] = [const { Vec::new() }; 3];
+        pass_on(output.as_bytes(), &mut to, &mut times, &mut failures, "it").unwrap();
+        [to, times, failures].map(|output| String::from_utf8(output).unwrap())
     }
 
     #[test]
@@ -168,21 +205,32 @@ mod tests {
         let timed = "running 3 tests\ntest a::b ... ok <1.250s>\ntest c ... ignored\n\
                      test d - should panic ... \u{1b}[31mFAILED\u{1b}(B\u{1b}[m\u{1b}[33m <0.012s>\u{1b}(B\u{1b}[m\n\n\
                      test result: FAILED. 1 passed; finished in 1.26s\n";
-        let (output, times) = passed_on(timed);
+        let [output, times, failures] = passed_on(timed);
         assert_eq!(output, timed.replace(" <1.250s>", "").replace(" <0.012s>", ""));
         assert_eq!(times, "1.25\tit\ta::b\n0.012\tit\td\n");
+        assert_eq!(failures, "");
+    }
+
+    #[test]
+    fn failures_are_kept_with_the_name_of_the_executable() {
+        let ran = "running 1 test\ntest a ... FAILED\n\n";
+        let failed = "failures:\n\n---- a stdout ----\npanicked\n\nfailures:\n    a\n\ntest result: FAILED. 0 passed\n";
+        let [output, _, failures] = passed_on(&format!("{ran}{failed}"));
+        assert_eq!(output, format!("{ran}{failed}"));
+        assert_eq!(failures, format!("\n== it\n{failed}"));
     }
 
     #[test]
     fn what_a_test_prints_is_no_time() {
         let printed = "test of 1 <2s> things\ntest x ... ok <fast>\n<3s>\n\u{fffd}";
-        assert_eq!(passed_on(printed), (printed.to_owned(), String::new()));
+        assert_eq!(passed_on(printed), [printed, "", ""].map(str::to_owned));
     }
 
     #[test]
     fn the_slowest_come_first() {
         let folder = tempfile::tempdir().unwrap();
-        let times = TestTimes { file: folder.path().join("times.tsv") };
+        let times = TestTimes { file: folder.path().join("times.tsv"), failures: folder.path().join("failures.txt") };
+        fs::write(&times.failures, "").unwrap();
         fs::write(&times.file, "0.5\tit\ta\n10.25\tend_to_end\tb\ndamaged\n2\tit\tc\n").unwrap();
         times.finish(&Progress::new(false)).unwrap();
         assert_eq!(fs::read_to_string(&times.file).unwrap(), "10.250\tend_to_end\tb\n2.000\tit\tc\n0.500\tit\ta\n");

@@ -10,6 +10,7 @@ use mcp_host_server::admin_api::{
     ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
 };
 use mcp_host_server::{AdminClient, AuditEvent};
+use mcp_resource_host::audit::{DECISIONS, OUTCOMES};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::lists::ListArgs;
@@ -36,7 +37,7 @@ Examples:
   mcp-host admin sessions                        who is connected
   mcp-host admin subscriptions                   what clients watch
   mcp-host admin cache                           the response cache, by plugin
-  mcp-host admin audit --outcome denied          lines of the audit log as they are written, until it is interrupted";
+  mcp-host admin audit --decision deny           lines of the audit log as they are written, until it is interrupted";
 
 /// Administer a running server
 #[derive(Debug, clap::Args)]
@@ -92,8 +93,11 @@ enum Action {
         /// Only those of an operation, such as `read` or `authenticate`
         #[arg(long, value_name = "OPERATION")]
         operation: Option<String>,
-        /// Only those with an outcome, such as `ok` or `denied`
-        #[arg(long, value_name = "OUTCOME")]
+        /// Only those whose decision of the access rules is this one
+        #[arg(long, value_parser = DECISIONS)]
+        decision: Option<String>,
+        /// Only those with an outcome; a request that the rules deny has that of a resource that does not exist
+        #[arg(long, value_parser = OUTCOMES)]
         outcome: Option<String>,
     },
     /// Print the sessions
@@ -164,9 +168,14 @@ impl Args {
                 }
                 false
             }
-            Action::Audit { principal, plugin, operation, outcome } => {
-                let members =
-                    [("principal", principal), ("plugin", plugin), ("operation", operation), ("outcome", outcome)];
+            Action::Audit { principal, plugin, operation, decision, outcome } => {
+                let members = [
+                    ("principal", principal),
+                    ("plugin", plugin),
+                    ("operation", operation),
+                    ("decision", decision),
+                    ("outcome", outcome),
+                ];
                 let members: Vec<_> =
                     members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
                 match follow_audit(&client, &members, &mut output).await? {}

@@ -50,7 +50,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The client; with `--json`, another PATH
-    #[arg(value_name = "CLIENT", required_unless_present = "json", value_parser = ClientParser)]
+    #[arg(value_name = "CLIENT", value_parser = ClientParser)]
     client: Option<ClientOrPath>,
 
     /// The client starts a server for these, without a config, as `mcp-host serve PATH` does
@@ -108,11 +108,24 @@ impl PlaceArgs {
         let dirs = ClientDirs::of_user().ok_or(ConnectError::NoHome)?;
         Ok(client.user_file(&dirs))
     }
+
+    /// Opens the file. A project comes from others: a link in it must not lead to a file elsewhere.
+    fn open(&self, client: Client) -> Result<ClientFile, CliError> {
+        let file = self.file(client)?;
+        if !self.project {
+            return Ok(ClientFile::open(&file)?);
+        }
+        let dir = std::env::current_dir().context("the current directory cannot be determined")?;
+        Ok(ClientFile::open_within(&file, &dir)?)
+    }
 }
 
 /// Why a client cannot be connected, or disconnected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConnectError {
+    /// No client is named.
+    #[error("`mcp-host connect` needs the name of a <CLIENT>")]
+    MissingClient,
     /// No client has this name.
     #[error("there is no client `{0}`")]
     NoClient(String),
@@ -174,6 +187,8 @@ pub(super) enum ConnectError {
         file: PathBuf,
         /// The reason.
         error: EditError,
+        /// Whether a server was to be removed.
+        is_removal: bool,
     },
 }
 
@@ -186,7 +201,7 @@ impl ConnectError {
     /// What to do about it.
     pub(super) fn help(&self) -> Option<String> {
         match self {
-            Self::NoClient(_) => {
+            Self::NoClient(_) | Self::MissingClient => {
                 let clients: Vec<_> = Client::value_variants().iter().map(|client| client.argument()).collect();
                 Some(format!(
                     "name one of {}; for another one, `--json` prints the entry in the form that most clients read, and `npx add-mcp` \
@@ -203,18 +218,23 @@ impl ConnectError {
             Self::Expanded { .. } => Some("rename the directory or file".to_owned()),
             Self::NoProject { .. } => Some("leave out `--project`".to_owned()),
             Self::AnyPort => Some("name a port in `server.http`, or the URL with `--url`".to_owned()),
-            Self::Edit { error, .. } => edit_help(error),
+            Self::Edit { error, is_removal, .. } => edit_help(error, *is_removal),
             Self::NoHome | Self::NoPath | Self::PathAndUrl => None,
         }
     }
 }
 
-fn edit_help(error: &EditError) -> Option<String> {
+fn edit_help(error: &EditError, is_removal: bool) -> Option<String> {
     let help = match error {
-        EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice(_) => "correct it; nothing was written",
-        EditError::Other(_) => "choose another name with `--name`, or replace or remove it with `--force`",
+        EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice { .. } => "correct it; nothing was written",
+        EditError::Other(_) if is_removal => {
+            "it starts another program, or is at another URL than the config's server: `--url URL` says at which; `--force` removes it anyway"
+        }
+        EditError::Other(_) => "choose another name with `--name`, or replace it with `--force`",
         EditError::Several(_) => "say which with `--name`",
-        EditError::NoEntry { .. } => return None,
+        EditError::NoEntry { known, .. } if known.is_empty() => return None,
+        EditError::NoEntry { name: Some(_), .. } => "name one of them with `--name`",
+        EditError::NoEntry { .. } => "`--name` with one of them, and `--force`, removes a server that is another one",
     };
     Some(help.to_owned())
 }
@@ -246,11 +266,10 @@ impl Args {
             let link = link::link(client, &Entry::new(&name, &server, Some(client)));
             return print(context, &link.ok_or(ConnectError::NoLink { client: client.title() })?);
         }
-        let file = self.place.file(client)?;
         if self.write {
-            write(client, &name, &server, &file, self.force, context)
+            write(client, &name, &server, || self.place.open(client), self.force, context)
         } else {
-            show(client, &name, server, &file, context)
+            show(client, &name, server, &self.place.file(client)?, context)
         }
     }
 
@@ -262,7 +281,8 @@ impl Args {
             (Some(ClientOrPath::Path(written)), false) => {
                 Err(ConnectError::NoClient(written.to_string_lossy().into_owned()))
             }
-            (first, _) => {
+            (None, false) => Err(ConnectError::MissingClient),
+            (first, true) => {
                 let first = first.iter().filter_map(|first| match first {
                     ClientOrPath::Path(path) => Some(PathBuf::from(path)),
                     ClientOrPath::Client(_) => None,
@@ -283,8 +303,11 @@ fn show(client: Client, name: &str, server: Server, file: &Path, context: &Conte
         other => other,
     };
     let entry = Entry::new(name, &server, Some(client));
-    let text =
-        edit::add(client, "", &entry, false).map_err(|error| ConnectError::Edit { file: file.to_owned(), error })?;
+    let text = edit::add(client, "", &entry, false).map_err(|error| ConnectError::Edit {
+        file: file.to_owned(),
+        error,
+        is_removal: false,
+    })?;
     print(context, &text)?;
     context.messages.note(&format!("add it to {}, or let `--write` do that", file.display()));
     tell_token(client, &server, context);
@@ -296,7 +319,7 @@ fn write(
     client: Client,
     name: &str,
     server: &Server,
-    path: &Path,
+    open: impl FnOnce() -> Result<ClientFile, CliError>,
     force: bool,
     context: &Context,
 ) -> Result<(), CliError> {
@@ -308,8 +331,15 @@ fn write(
         return Err(ConnectError::NoToken { client: client.title(), variable }.into());
     }
     let entry = Entry::new(name, server, Some(client));
-    let file = ClientFile::open(path)?;
-    let text = edit::add(client, file.text(), &entry, force).map_err(|error| edit_error(&file, error))?;
+    let file = open()?;
+    let error = |error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: false };
+    let (text, replaced) = match edit::add(client, file.text(), &entry, false) {
+        Err(EditError::Other(other)) if force => (
+            edit::add(client, file.text(), &entry, true).map_err(error)?,
+            format!(" in place of {}", other.description()),
+        ),
+        added => (added.map_err(error)?, String::new()),
+    };
     if text == file.text() {
         context.messages.note(&format!("{} has the server `{name}` already", file.path().display()));
         return Ok(());
@@ -317,15 +347,12 @@ fn write(
     let backup = file.replace(&text)?;
     let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();
     let shown = file.path().display();
-    context
-        .messages
-        .note(&format!("wrote the server `{name}` to {shown}{was}; restart {}, or reload its servers", client.title()));
+    context.messages.note(&format!(
+        "wrote the server `{name}` to {shown}{replaced}{was}; restart {}, or reload its servers",
+        client.title()
+    ));
     tell_token(client, server, context);
     Ok(())
-}
-
-fn edit_error(file: &ClientFile, error: EditError) -> ConnectError {
-    ConnectError::Edit { file: file.path().to_owned(), error }
 }
 
 /// Says where the client takes the token from.

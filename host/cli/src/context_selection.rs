@@ -54,7 +54,9 @@ impl Args {
         for passage in &selection.passages {
             let uri = passage.lines_uri.as_ref().unwrap_or(&passage.resource.uri);
             let (first, last) = passage.lines;
-            output.text(&format!("=== {uri} (lines {first}-{last}; {})", passage.reason))?;
+            // Without a question, and of a resource without a priority, there is no reason.
+            let reason = if passage.reason.is_empty() { String::new() } else { format!("; {}", passage.reason) };
+            output.text(&format!("=== {uri} (lines {first}-{last}{reason})"))?;
             output.text(&passage.text)?;
             output.line("")?;
         }

@@ -84,6 +84,14 @@ impl Messages {
         self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
+    /// Prints the address as [`listening`](Self::listening) does, a note and an escaped line: at once, so that no line of the log
+    /// comes between.
+    pub(super) fn listening_with(&self, scheme: &str, address: SocketAddr, note: &str, line: &str) {
+        let style = self.colored.then(|| AnsiColor::Green.on_default().bold());
+        let note = labeled("note", style, note, self.columns());
+        self.print_lines(&format!("listening on {scheme}://{address}/mcp\n{note}\n{line}\n"));
+    }
+
     /// Prints where the administration listener listens, like [`listening`](Self::listening).
     pub(super) fn administration(&self, url: &str) {
         self.print_line(&escape::line(&format!("administration at {url}")));

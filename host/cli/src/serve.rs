@@ -208,9 +208,9 @@ impl Args {
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
             let address = listener.local_addr().context("the listener has no address")?;
-            context.messages.listening(scheme, address);
-            if let Some(paths) = &paths {
-                paths.print_client(&context.messages, &host.config().server.name, &format!("{scheme}://{address}/mcp"));
+            match &paths {
+                Some(paths) => paths.print_listening(&context.messages, &host.config().server.name, scheme, address),
+                None => context.messages.listening(scheme, address),
             }
             let _watchdog = manager.notifier.ready();
             server::serve_http(host.clone(), listener, shutdown).await?;

@@ -63,13 +63,19 @@ impl ServedPathError {
     /// What to do about it.
     pub(super) fn help(&self) -> Option<String> {
         match self {
+            Self::Open { source, path } if source.kind() == io::ErrorKind::NotFound => {
+                let relative = if path.is_relative() { "; a relative path starts from the current directory" } else { "" };
+                Some(format!("name a directory or a database that exists, such as `.` for the current directory{relative}"))
+            }
             Self::Open { .. } => None,
             Self::OtherFile { path } if path.extension().is_some_and(|extension| extension == "toml") => {
                 Some(format!("if it is a config: `mcp-host serve --config {}`", path.display()))
             }
-            Self::OtherFile { .. } => {
-                Some("name the directory that it is in: all files there are served then".to_owned())
-            }
+            Self::OtherFile { .. } => Some(
+                "of files, databases of SQLite are served by themselves; put any other into a directory with nothing but what clients \
+                 may read, and name that"
+                    .to_owned(),
+            ),
             Self::Broad { .. } => Some("name a directory below it; or add `--yes` to serve all of it".to_owned()),
         }
     }
@@ -194,7 +200,9 @@ mod tests {
     #[test]
     fn what_is_no_directory_and_no_database_is_refused_with_what_to_name() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, help) in [("a.md", "name the directory"), ("team.toml", "mcp-host serve --config ")] {
+        for (name, help) in
+            [("a.md", "databases of SQLite are served by themselves"), ("team.toml", "mcp-host serve --config ")]
+        {
             let file = dir.path().join(name);
             std::fs::write(&file, "x").unwrap();
             let error = ServedPaths::find(&[file], false).unwrap_err();
@@ -202,6 +210,7 @@ mod tests {
             assert!(error.help().unwrap().contains(help), "{error}");
         }
         let absent = ServedPaths::find(&[dir.path().join("absent")], false).unwrap_err();
+        assert!(absent.help().unwrap().contains("such as `.`"), "{absent}");
         assert!(absent.to_string().contains("absent` cannot be served: No such file"), "{absent}");
     }
 }

@@ -36,7 +36,7 @@ Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwis
 Examples:
   mcp-host status              plugins: state, calls of the last minute, memory, faults, and what clients watch
   mcp-host status --wide       beside that their mounts, the median of calls, limits of memory, and hits of the cache
-  mcp-host status notes        one plugin, with its component, limits and grants
+  mcp-host status notes        one plugin, with its component, limits, grants and log
   mcp-host status --watch      the same every two seconds, until it is interrupted
   mcp-host status --json       for programs: the answer of `/api/v1/status`
   mcp-host status --probe      for a health check: is the server ready?";

@@ -394,7 +394,8 @@ impl Config {
         if !table.has("plugin") && !table.has_misspelling_of("plugin") && !table.environment().keeps_references() {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
-                "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
+                "`mcp-host init` writes a config for a directory; or add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"notes\"\n\
+                 mount = \"notes:///\"\ngrants.dirs = [{ host = \".\", guest = \"/notes\" }]",
             ));
         }
         config.report_issuers(table);

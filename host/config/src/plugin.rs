@@ -10,6 +10,7 @@ use super::component::Component;
 use super::declare::{checked_text, from_text, one_line, table};
 use super::duration::{BoundedDuration, SECOND};
 use super::error::Suggest;
+use super::glob::UriGlob;
 use super::grants::Grants;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
@@ -62,6 +63,8 @@ table! {
         pub response_cache: bool,
         /// What is indexed for search. Nothing unless set; an empty table selects all defaults.
         pub search: Option<PluginSearch>,
+        /// The directories that are skills if they have a `SKILL.md`: globs of their URIs, such as `**/skills/*`. None unless set.
+        pub skills: Vec<UriGlob>,
     }
 }
 

@@ -12,9 +12,9 @@
 //! | `uri` | the URI in normal form, or as requested if it has none; the first [`MAX_URI`] bytes |
 //! | `uri_bytes`, `uri_end`, `uri_sha256` | of a longer one: its length, its end, and the SHA-256 of the whole |
 //! | `plugin`, `generation` | the plugin that the URI belongs to, the generation of the config |
-//! | `decision` | `allow` or `deny`; absent for merged listings, which are filtered, and URIs below no mount |
+//! | `decision` | one of [`DECISIONS`]; absent for merged listings, which are filtered, and URIs below no mount |
 //! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
-//! | `outcome` | `ok`, the kind of the error, or `cancelled` |
+//! | `outcome` | one of [`OUTCOMES`] |
 //! | `bytes` | the size of the contents that were returned |
 //! | `returned` | the URIs that a search or a selection of context returned, and those of contents with another URI than the request; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
 //! | `returned_total` | their number, if the line does not have all |
@@ -79,6 +79,24 @@ pub use self::context::RequestId;
 pub use self::context::SessionHash;
 pub use self::follow::{AuditFollower, FollowedAudit};
 pub(crate) use self::line::{Facts, Line, Subject};
+
+/// The outcomes of a line: of a request the kind of its error (`Error::kind`) if it failed; `refused` are credentials that were not
+/// accepted, and `failed` is an action of an administrator.
+pub const OUTCOMES: [&str; 10] = [
+    "ok",
+    "not found",
+    "invalid request",
+    "invalid cursor",
+    "denied",
+    "unavailable",
+    "internal",
+    "cancelled",
+    "refused",
+    "failed",
+];
+
+/// The decisions of the access rules.
+pub const DECISIONS: [&str; 2] = ["allow", "deny"];
 
 /// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]

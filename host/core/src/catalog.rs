@@ -33,6 +33,9 @@ use std::collections::VecDeque;
 
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::resource::{Error, Footprint, Listing, MissingPlugin};
+use mcp_host_model::uri::Uri;
+
+use crate::access::Principal;
 
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
@@ -84,6 +87,20 @@ impl Catalog {
     /// Creates a catalog whose cursors are sealed with `key`.
     pub(crate) fn new(key: &CursorKey) -> Self {
         Self { cipher: CursorCipher::new(key.bytes()) }
+    }
+
+    /// Returns the cursor of the list of skills after one of a plugin, or before all of its skills.
+    pub(crate) fn seal_skill(&self, principal: &Principal, plugin: &str, after: Option<&Uri>) -> Result<String, Error> {
+        let cursor = after.map(|uri| uri.as_str().to_owned());
+        let (skip, progress) = Default::default();
+        let payload = CursorPayload { plugin: plugin.to_owned(), cursor, skip, progress };
+        self.cipher.seal(&payload, Binding { kind: ListingKind::Skills, scope: "", principal })
+    }
+
+    /// Returns the plugin and the URI of a cursor that [`seal_skill`](Self::seal_skill) made for the principal.
+    pub(crate) fn open_skill(&self, principal: &Principal, cursor: &str) -> Result<(String, Option<String>), Error> {
+        let binding = Binding { kind: ListingKind::Skills, scope: "", principal };
+        self.cipher.open(cursor, binding).map(|payload| (payload.plugin, payload.cursor))
     }
 
     /// Returns one page of `source`'s items, of the plugins in `slots`, which are ordered by name.

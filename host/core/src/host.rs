@@ -16,6 +16,7 @@
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
 //! | `search` | requests to search; what search needs of the host |
+//! | `skills` | lists of skills |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `loading` | requests for plugins that are still being loaded |
@@ -49,6 +50,7 @@ mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
 mod sessions;
+mod skills;
 mod status;
 mod streams;
 mod subscribe;
@@ -82,6 +84,7 @@ use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::metrics::HostCounters;
+use crate::skills::Digests;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::administration::{AdminAction, AdminError, AdminSubject, Disabled};
@@ -127,6 +130,8 @@ pub struct Host {
     sessions: Arc<SessionRegistry>,
     /// What is counted for metrics.
     counters: HostCounters,
+    /// Digests of the files of skills.
+    skill_digests: Digests,
     /// What the servers of protocols keep.
     transport_state: TransportState,
 }

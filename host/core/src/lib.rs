@@ -72,6 +72,7 @@ mod catalog;
 pub mod host;
 pub mod metrics;
 pub mod response_cache;
+pub mod skills;
 #[cfg(feature = "otlp")]
 pub mod telemetry;
 pub mod watch;

@@ -45,12 +45,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::circuit_breaker::CircuitBreaker;
+use mcp_host_config::UriGlob;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
+use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
@@ -76,6 +78,7 @@ pub use self::search_source::SearchSource;
 #[doc(hidden)]
 pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+pub use mcp_host_sandbox::guest_log::RecentLine;
 
 /// What the calls of a plugin use at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +116,13 @@ pub struct Plugin {
     /// What clients request that makes the provider fail.
     input_faults: InputFaults,
     faults: Arc<FaultRecorder>,
+    /// What its guest logs; none for a native provider.
+    guest_log: Option<Arc<GuestLog>>,
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
     search: Option<Arc<SearchSource>>,
+    /// The directories that are skills if they have a manifest.
+    skills: Arc<[UriGlob]>,
     /// The provider, if it is a built-in one.
     built_in: Option<Arc<dyn BuiltIn>>,
 }
@@ -146,6 +153,14 @@ impl Plugin {
         &self.requirements
     }
 
+    /// Returns what was logged of it last, oldest first: lines of its guest, and its faults.
+    pub fn recent_log(&self) -> Vec<RecentLine> {
+        let mut lines = self.faults.recent();
+        lines.extend(self.guest_log.iter().flat_map(|log| log.recent()));
+        lines.sort_by_key(|line| line.time);
+        lines
+    }
+
     /// The interval of `changes` while a client watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
@@ -159,6 +174,11 @@ impl Plugin {
     /// What is indexed of it; none if it is not searched.
     pub fn search_source(&self) -> Option<&Arc<SearchSource>> {
         self.search.as_ref()
+    }
+
+    /// The directories that are skills if they have a `SKILL.md`, by their URIs.
+    pub fn skills(&self) -> &Arc<[UriGlob]> {
+        &self.skills
     }
 
     /// The provider, if it is a built-in one.

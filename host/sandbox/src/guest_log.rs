@@ -11,6 +11,8 @@
 //! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are read |
 //! | dropped lines | the rest of a message is dropped in one step, with the first line that exceeds the allowance |
 //!
+//! The last lines are kept for administrators ([`GuestLog::recent`]).
+//!
 //! One line per [`LOG_INTERVAL`] reports how much was dropped. A warning that repeats is logged once for a time ([`repeats`]),
 //! except for the author of a provider, who wants to see each.
 
@@ -30,10 +32,13 @@ use mcp_host_base::throttle::{Throttle, ThrottlePerReason};
 use super::bindings::logging::Level;
 
 mod last_lines;
+mod recent;
 mod repeats;
 mod stream;
 
 use self::last_lines::LastLines;
+pub use self::recent::RecentLine;
+use self::recent::RecentLines;
 use self::repeats::Repeats;
 pub(crate) use self::stream::GuestStreams;
 
@@ -64,6 +69,7 @@ pub struct GuestLog {
     /// What was written last on standard error, if that is kept.
     last_errors: Option<LastLines>,
     repeats: Repeats,
+    recent: RecentLines,
 }
 
 impl GuestLog {
@@ -92,12 +98,23 @@ impl GuestLog {
             all_dropped_bytes: Counter::default(),
             last_errors: None,
             repeats: Repeats::default(),
+            recent: RecentLines::default(),
         }
     }
 
     /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
     pub(crate) fn take_last_errors(&self) -> Vec<String> {
         self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
+    }
+
+    /// Returns the lines that were logged last, oldest first: at most 64, of 16 KiB together.
+    pub fn recent(&self) -> Vec<RecentLine> {
+        self.recent.lines()
+    }
+
+    /// Keeps a line that is logged elsewhere among the [`recent`](Self::recent) ones.
+    pub fn keep_recent(&self, level: &'static str, line: String) {
+        self.recent.push(level, line);
     }
 
     /// The bytes that were dropped.
@@ -218,13 +235,29 @@ impl GuestLog {
                 }
             };
         }
-        match level {
-            Level::Trace => event!(trace),
-            Level::Debug => event!(debug),
-            Level::Info => event!(info),
-            Level::Warn => event!(warn),
-            Level::Error | Level::Critical => event!(error),
-        }
+        let name = match level {
+            Level::Trace => {
+                event!(trace);
+                "trace"
+            }
+            Level::Debug => {
+                event!(debug);
+                "debug"
+            }
+            Level::Info => {
+                event!(info);
+                "info"
+            }
+            Level::Warn => {
+                event!(warn);
+                "warn"
+            }
+            Level::Error | Level::Critical => {
+                event!(error);
+                "error"
+            }
+        };
+        self.recent.push(name, if context.is_empty() { line } else { format!("{context}: {line}") });
     }
 }
 

@@ -5,12 +5,13 @@
 //! |---|---|---|
 //! | SEP-2093 | `capabilities` of resources; contents with all members of a resource; `uri` of `resources/list`; `resources/metadata` | all |
 //! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, the revision that SEP-2640 is written for |
+//! | SEP-2640 | `skills/list`, `skills/get` | the same; enabled by `skills` of a plugin, too |
 //!
 //! The methods have rows in the [table of methods](super::method). Results have the objects of [`wire`](super::wire) plus
 //! the members of the extension ([`encode`]).
 //!
 //! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer
-//! `skills/list` and `skills/get`. There are no skills, so the list is empty, and no skill is found.
+//! `skills/list` and `skills/get`. Where no plugin has skills, the list is empty, and no skill is found.
 
 mod encode;
 
@@ -35,8 +36,8 @@ pub(super) enum ExtensionRequest {
     Metadata(String),
     /// `resources/directory/read` of SEP-2640: the children of a resource, from a cursor on.
     Directory { uri: String, cursor: Option<String> },
-    /// `skills/list` of SEP-2640.
-    Skills { is_first_page: bool },
+    /// `skills/list` of SEP-2640, from a cursor on.
+    Skills(Option<String>),
     /// `skills/get` of SEP-2640.
     Skill(String),
 }
@@ -47,7 +48,7 @@ impl ExtensionRequest {
         match self {
             Self::List { uri, .. } => uri.as_deref(),
             Self::Read(uri) | Self::Metadata(uri) | Self::Directory { uri, .. } | Self::Skill(uri) => Some(uri),
-            Self::Skills { .. } => None,
+            Self::Skills(_) => None,
         }
     }
 }
@@ -81,11 +82,15 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
             let footprint = entry.footprint();
             return Ok(Outcome::new(encoder.metadata_result(entry), footprint));
         }
-        ExtensionRequest::Skills { is_first_page: true } => return Ok(Outcome::new(encoder.empty_skills_result(), 0)),
-        // The only page is the first, so no cursor is valid.
-        ExtensionRequest::Skills { is_first_page: false } => return Err(to_rpc(Error::InvalidCursor)),
+        ExtensionRequest::Skills(cursor) => {
+            let listing = host.skills(principal, cursor.as_deref()).await.map_err(to_rpc)?;
+            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+            return Ok(Outcome { result: encoder.skills_result(listing, cursor.is_none()), footprint, missing });
+        }
         ExtensionRequest::Skill(uri) => {
-            return Err(to_rpc(Error::InvalidRequest { message: format!("there is no skill {uri}") }));
+            let skill = host.skill(principal, &uri).await.map_err(to_rpc)?;
+            let footprint = skill.footprint();
+            return Ok(Outcome::new(encoder.skill_result(skill), footprint));
         }
     };
     let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());

@@ -57,6 +57,8 @@ enum Condition {
     Prompts,
     /// The config has tools or announces them.
     Tools,
+    /// The config declares the extension of skills.
+    Skills,
 }
 
 const NO_PARAMS: &str = "{}";
@@ -78,9 +80,10 @@ const RESOURCES: Method = Method {
 };
 const PROTOCOL: Method = Method { is_protocol: true, ..RESOURCES };
 const SEP_2093: Method = Method { condition: Condition::Extension(Extension::Sep2093), ..RESOURCES };
-const SEP_2640: Method = Method {
+const SKILLS: Method = Method {
     is_in: Revision::has_extensions,
-    condition: Condition::Extension(Extension::Sep2640DirectoryRead),
+    condition: Condition::Skills,
+    operations: &[Operation::List, Operation::Read],
     ..RESOURCES
 };
 const SUBSCRIPTION: Method = Method {
@@ -168,20 +171,21 @@ static METHODS: [Method; METHOD_COUNT] = [
             let (uri, cursor) = (members.uri()?, members.cursor()?);
             Ok(Request::Extension(ExtensionRequest::Directory { uri, cursor }))
         },
-        ..SEP_2640
+        is_in: Revision::has_extensions,
+        condition: Condition::Extension(Extension::Sep2640DirectoryRead),
+        ..RESOURCES
     },
     Method {
         name: "skills/list",
         params: PAGE_PARAMS,
-        // There is one page, so no valid cursor exists.
-        parse: |members| Ok(Request::Extension(ExtensionRequest::Skills { is_first_page: !members.has_cursor() })),
-        ..SEP_2640
+        parse: |members| members.cursor().map(ExtensionRequest::Skills).map(Request::Extension),
+        ..SKILLS
     },
     Method {
         name: "skills/get",
         params: RESOURCE_PARAMS,
         parse: |members| members.uri().map(ExtensionRequest::Skill).map(Request::Extension),
-        ..SEP_2640
+        ..SKILLS
     },
     Method {
         name: "resources/subscribe",
@@ -278,6 +282,7 @@ impl Method {
                 }
                 Condition::Prompts => server.advertise.contains(&AdvertisedCapability::Prompts),
                 Condition::Tools => server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty(),
+                Condition::Skills => host.has_skills(),
             }
     }
 
@@ -373,8 +378,9 @@ mod tests {
             let is_extended = |method: &&str| matches!(parse(on, method, &params), Ok(Request::Extension(_)));
             EXTENDED.iter().copied().filter(is_extended).collect::<Vec<_>>()
         };
-        assert_eq!(extended(&[]), [""; 0]);
-        assert_eq!(extended(&[Extension::Sep2093]), EXTENDED[..3]);
+        // A plugin declares the extension of skills, too.
+        assert_eq!(extended(&[]), EXTENDED[4..]);
+        assert_eq!(extended(&[Extension::Sep2093]), [&EXTENDED[..3], &EXTENDED[4..]].concat());
         assert_eq!(extended(&[Extension::Sep2640DirectoryRead]), EXTENDED[3..]);
         assert_eq!(extended(&Extension::ALL), EXTENDED);
     }
@@ -431,7 +437,7 @@ mod tests {
     proptest! {
         #[test]
         fn without_extensions_no_request_is_one_of_them(method in ".{0,20}", uri in ".{0,20}") {
-            for method in EXTENDED.into_iter().chain([method.as_str()]) {
+            for method in EXTENDED[..4].iter().copied().chain([method.as_str()]) {
                 let parsed = parse(&[], method, &json!({ "uri": uri }));
                 prop_assert!(!matches!(parsed, Ok(Request::Extension(_))));
             }

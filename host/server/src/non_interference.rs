@@ -180,8 +180,10 @@ async fn transcript(host: &Host, client: &impl Client, providers: &Providers, po
             let answer = answer.to_string();
             ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
         });
-        let lists =
-            is_index || method.contains("list") || method.contains("directory") || params["name"] == "list_resources";
+        // A skill is found in the listing.
+        let lists = is_index
+            || ["list", "directory", "skills"].iter().any(|part| method.contains(part))
+            || params["name"] == "list_resources";
         let calls = (!lists).then(|| providers.calls() - before);
         transcript.push((format!("{:?} {method} {params}", client.revision()), answers, calls));
     }
@@ -268,11 +270,12 @@ fn the_worlds_have_something_to_see_and_something_to_hide() {
     let dir = tempfile::tempdir().unwrap();
     let providers = Providers::new();
     let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
-    let drawn = ["pub/a.txt", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"].map(str::to_owned);
+    let drawn = ["pub/a.txt", "pub/SKILL.md", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"];
+    let drawn = drawn.map(str::to_owned);
     providers.set(Contents::new(&drawn, &drawn, &drawn, &|_| true));
     let told = runtime.block_on(transcript_in_process(&host, &providers, &world::pool(&drawn)));
     let text = format!("{told:?}");
-    for seen in ["part://h/pub/a.txt", "\"main\"", "part://h/blob/main/a.txt"] {
+    for seen in ["part://h/pub/a.txt", "\"main\"", "part://h/blob/main/a.txt", "sha256:"] {
         assert!(text.contains(&seen.replace('"', "\\\"")) || text.contains(seen), "{seen} is told");
     }
     assert!(providers.calls_of(HIDDEN) == 0 && providers.calls() > 0);

@@ -30,7 +30,7 @@ pub(super) fn initialize(host: &Host, config: &Config, requested: &str) -> (Agre
     let may_subscribe = host.supports_subscriptions();
     let mut result = json!({
         "protocolVersion": revision.name(),
-        "capabilities": capabilities(config, revision, may_subscribe),
+        "capabilities": capabilities(host, config, revision, may_subscribe),
         "serverInfo": implementation(config, revision),
     });
     add_instructions(&mut result, config);
@@ -42,7 +42,7 @@ pub(super) fn discover(host: &Host, config: &Config, revision: Revision) -> Valu
     let mut result = json!({
         "resultType": "complete",
         "supportedVersions": Revision::ALL.map(Revision::name),
-        "capabilities": capabilities(config, revision, host.supports_subscriptions()),
+        "capabilities": capabilities(host, config, revision, host.supports_subscriptions()),
         "ttlMs": 0,
         "cacheScope": "public",
         "_meta": server_info_meta(config, revision),
@@ -73,7 +73,7 @@ fn implementation(config: &Config, revision: Revision) -> Value {
     info
 }
 
-fn capabilities(config: &Config, revision: Revision, subscribe: bool) -> Map<String, Value> {
+fn capabilities(host: &Host, config: &Config, revision: Revision, subscribe: bool) -> Map<String, Value> {
     let server = &config.server;
     let mut resources = json!({ "listChanged": true });
     if let Some(members) = resources.as_object_mut().filter(|_| subscribe) {
@@ -82,7 +82,9 @@ fn capabilities(config: &Config, revision: Revision, subscribe: bool) -> Map<Str
     let has_prompts = server.advertise.contains(&AdvertisedCapability::Prompts);
     let has_tools = server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty();
     let is_enabled = |extension| server.extensions.contains(&extension);
-    let of_directories = is_enabled(Extension::Sep2640DirectoryRead) && revision.has_extensions();
+    let of_directories = is_enabled(Extension::Sep2640DirectoryRead);
+    let of_skills = if of_directories { json!({ "directoryRead": true }) } else { json!({}) };
+    let has_skills = host.has_skills() && revision.has_extensions();
     let all = [
         ("resources", Some(resources)),
         ("completions", revision.has_completions_capability().then(|| json!({}))),
@@ -90,7 +92,7 @@ fn capabilities(config: &Config, revision: Revision, subscribe: bool) -> Map<Str
         ("prompts", has_prompts.then(|| json!({}))),
         ("tools", has_tools.then(|| json!({}))),
         ("experimental", is_enabled(Extension::Sep2093).then(|| json!({ (Extension::Sep2093.name()): {} }))),
-        ("extensions", of_directories.then(|| json!({ SKILLS_EXTENSION: { "directoryRead": true } }))),
+        ("extensions", has_skills.then(|| json!({ SKILLS_EXTENSION: of_skills }))),
     ];
     all.into_iter().filter_map(|(name, capability)| Some((name.to_owned(), capability?))).collect()
 }

@@ -13,7 +13,6 @@ use config_provider::Configuration;
 use mcp_provider::{Argument, Failure, Provider};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
-use std::time::{Duration, Instant};
 
 type Fixture = folder::fixture::Fixture<Configuration>;
 
@@ -230,7 +229,6 @@ fn hostile_files_cost_little_and_are_refused() {
     );
     symlink("/etc/passwd", fixture.path("outside.toml")).unwrap();
     symlink("self.toml", fixture.path("self.toml")).unwrap();
-    let started = Instant::now();
     for path in ["laughs.yaml", "deep.yaml", "deep.json", "utf-16.toml", "outside.toml"] {
         assert!(matches!(fixture.read(&format!("file/{path}")), Err(Failure::Denied(_))), "{path}");
     }
@@ -238,7 +236,6 @@ fn hostile_files_cost_little_and_are_refused() {
     assert!(matches!(fixture.read("effective"), Err(Failure::Denied(_))), "there are too many origins");
     assert!(fixture.read("effective?pointer=/k7").is_ok());
     fixture.list(None, 100).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]

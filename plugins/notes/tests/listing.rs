@@ -130,14 +130,12 @@ fn ten_thousand_notes_are_paged_without_reading_their_bodies() {
     for n in 0..10_000 {
         fixture.write(&format!("{:02}/{n:05}.md", n % 50), "---\ntitle: T\n---\n");
     }
-    // Reading a body of this length would be noticed: it takes no space on disk, but much time to read.
+    // A body of 1 TiB takes no space on disk: a read of it would not end.
     std::fs::File::options().write(true).open(fixture.path("00/00000.md")).unwrap().set_len(1 << 40).unwrap();
-    let started = std::time::Instant::now();
     let first = fixture.provider.list(None, None, 100).unwrap();
     assert_eq!(first.entries.len(), 100);
     assert_eq!(first.entries[0].size, Some(1 << 40));
     assert_eq!(fixture.list(None, 1000).unwrap().len(), 10_000);
-    assert!(started.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[test]

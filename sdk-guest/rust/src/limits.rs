@@ -23,24 +23,22 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits of this plugin: the defaults on native targets, and if the host is older than this.
+    /// Returns the limits of this plugin.
     ///
-    /// In a component they are the keys `mcp-host/limits.cpu-ms` and `mcp-host/limits.deadline-ms` of `wasi:config`.
+    /// In a component they are the keys `mcp-host/limits.cpu-ms` and `mcp-host/limits.deadline-ms` of `wasi:config`, or
+    /// the defaults if the host is older than these keys. On native targets both are [`Duration::MAX`]: no host ends a
+    /// call there, and the result of a unit test does not depend on the load of the machine.
     pub fn current() -> Self {
-        let default = Self::default();
-        Self {
-            cpu: read("mcp-host/limits.cpu-ms").unwrap_or(default.cpu),
-            deadline: read("mcp-host/limits.deadline-ms").unwrap_or(default.deadline),
+        #[cfg(target_family = "wasm")]
+        {
+            let default = Self::default();
+            let read = |key| crate::component::reserved(key)?.parse().ok().map(Duration::from_millis);
+            Self {
+                cpu: read("mcp-host/limits.cpu-ms").unwrap_or(default.cpu),
+                deadline: read("mcp-host/limits.deadline-ms").unwrap_or(default.deadline),
+            }
         }
+        #[cfg(not(target_family = "wasm"))]
+        Self { cpu: Duration::MAX, deadline: Duration::MAX }
     }
-}
-
-#[cfg(target_family = "wasm")]
-fn read(key: &str) -> Option<Duration> {
-    crate::component::reserved(key)?.parse().ok().map(Duration::from_millis)
-}
-
-#[cfg(not(target_family = "wasm"))]
-fn read(_: &str) -> Option<Duration> {
-    None
 }

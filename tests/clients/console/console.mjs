@@ -364,6 +364,8 @@ const PARTS = {
       "plugins/first": {
         status: plugin(PAYLOADS[5], 0), config: config(PAYLOADS[5], 0),
         search: { documents: 1, bytes: 1, embedded: 1, complete: false, gaps: PAYLOADS },
+        requirements: each((text) => ({ capability: text, status: text, granted: [text] })),
+        log: each((text) => ({ time: text, level: text, text })),
       },
       config: {
         generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2],
@@ -395,7 +397,7 @@ const PARTS = {
     await page.route("**/api/v1/**", async (route) => {
       const name = new URL(route.request().url()).pathname.slice("/api/v1/".length);
       if (name === "audit") {
-        const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, outcome: text, bytes: 1, duration_ms: 1 }));
+        const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, decision: text, rule: text, glob: text, outcome: text, bytes: 1, duration_ms: 1 }));
         await route.fulfill({ contentType: "text/event-stream", body: lines.map((line) => `event: audit\ndata: ${line}\n\n`).join("") });
       } else if (name === "browse/read") {
         await route.fulfill({ json: contents(type) });
@@ -501,6 +503,10 @@ try {
     assert.deepEqual(faults, [], name);
     console.log(`${name}: ${Date.now() - began} ms`);
   }
+} catch (error) {
+  // They may be the cause.
+  faults.forEach((fault) => console.error(fault));
+  throw error;
 } finally {
   await browser.close();
 }

@@ -10,3 +10,4 @@ mod extensions;
 mod golden;
 mod merged_listings;
 mod revisions;
+mod skills;

@@ -8,7 +8,7 @@ use crate::cargo;
 
 /// Writes the package of the files that [`super::tree`] has collected.
 pub(super) fn package(packaging: &Packaging<'_>) -> Result<()> {
-    let Packaging { sources, version, tools, out, progress } = packaging;
+    let Packaging { sources, version, tools, out, progress, .. } = packaging;
     let step = progress.step("writing the Debian package");
     let name = version.debian_package();
     let mut command = tools.cargo_deb(sources);

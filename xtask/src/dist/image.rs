@@ -40,7 +40,7 @@ const CERTIFICATE_BUNDLE: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// Writes the image of the files in `tree`.
 pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
-    let Packaging { sources, version, tools, out, progress } = packaging;
+    let Packaging { sources, version, tools, out, progress, .. } = packaging;
     let mut step = progress.step("writing the image");
     let work = sources.target().join("image");
     recreate(&work)?;

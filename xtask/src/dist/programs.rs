@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::cargo;
 use crate::plugins::Plugins;
@@ -46,6 +46,17 @@ impl Programs {
         let host = build(cargo, workspace, profile, progress)?;
         Ok(Self { host, providers: providers(workspace, |_| Ok(()), progress)? })
     }
+
+    /// Takes a program, and the providers in `target/plugins`, as they are.
+    pub(super) fn given(workspace: &Workspace, program: &Path) -> Result<Self> {
+        ensure!(program.is_file(), "{} is no file", program.display());
+        let names = Plugins::included(workspace)?.into_keys().collect();
+        let providers = components(workspace, names);
+        for (name, component) in &providers {
+            ensure!(component.is_file(), "there is no {}: `cargo xtask plugins {name}` builds it", component.display());
+        }
+        Ok(Self { host: program.to_owned(), providers })
+    }
 }
 
 fn cargo_build(workspace: &Workspace) -> Command {
@@ -70,11 +81,15 @@ fn providers(
 ) -> Result<Vec<(String, PathBuf)>> {
     let plugins = Plugins { fixtures: false, names: Plugins::included(workspace)?.into_keys().collect() };
     plugins.build(workspace, configure, progress)?;
+    Ok(components(workspace, plugins.names))
+}
+
+fn components(workspace: &Workspace, names: Vec<String>) -> Vec<(String, PathBuf)> {
     let file = |name: String| {
         let file = workspace.target().join("plugins").join(format!("{name}.wasm"));
         (name, file)
     };
-    Ok(plugins.names.into_iter().map(file).collect())
+    names.into_iter().map(file).collect()
 }
 
 /// Has the compilers of Rust and C write names in place of the directories of this machine.

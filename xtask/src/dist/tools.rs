@@ -1,6 +1,6 @@
-//! The tools that make packages, below `target/`: of crates.io by cargo, of Debian unpacked.
+//! The tools that make packages, below `target/`: of crates.io by cargo, of npm and PyPI, of Debian unpacked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -12,6 +12,7 @@ use crate::workspace::Workspace;
 
 const CARGO_DEB: &str = "3.8.0";
 const CARGO_CYCLONEDX: &str = "0.5.9";
+const CARGO_GENERATE_RPM: &str = "0.21.1";
 
 /// The packages of Debian: the tools for images, and what an image has beside our programs.
 const DEBIAN: [&str; 6] = ["umoci", "runc", "libc6", "libgcc-s1", "ca-certificates", "libseccomp2"];
@@ -21,6 +22,10 @@ const DEBIAN: [&str; 6] = ["umoci", "runc", "libc6", "libgcc-s1", "ca-certificat
 pub(super) struct Tools {
     cargo_deb: PathBuf,
     cargo_cyclonedx: PathBuf,
+    cargo_generate_rpm: PathBuf,
+    /// A virtual environment of Python.
+    python: PathBuf,
+    mcpb: PathBuf,
     /// The unpacked packages of Debian.
     pub(super) debian: PathBuf,
 }
@@ -30,9 +35,17 @@ impl Tools {
     pub(super) fn install(workspace: &Workspace, progress: &Progress) -> Result<Self> {
         let cargo_deb = install::cargo_install("cargo-deb", CARGO_DEB, workspace, progress)?;
         let cargo_cyclonedx = install::cargo_install("cargo-cyclonedx", CARGO_CYCLONEDX, workspace, progress)?;
+        let cargo_generate_rpm = install::cargo_install("cargo-generate-rpm", CARGO_GENERATE_RPM, workspace, progress)?;
+        let tools = workspace.target().join("tools");
+        let python = tools.join("wheel");
+        let requirements = workspace.root().join("packaging/python/requirements.txt");
+        install::pip_install(&requirements, &python, progress, "the tool for wheels", "target/tools/wheel")?;
+        let mcpb = tools.join("mcpb");
+        let sources = workspace.root().join("packaging/mcpb");
+        install::npm_install("ci", &sources, &mcpb, progress, "the tool for bundles", "target/tools/mcpb")?;
         let debian = super::work(workspace).join("debian");
         debian::unpack_into(&debian, &DEBIAN, "tools and libraries for images", progress)?;
-        Ok(Self { cargo_deb, cargo_cyclonedx, debian })
+        Ok(Self { cargo_deb, cargo_cyclonedx, cargo_generate_rpm, python, mcpb, debian })
     }
 
     /// `cargo deb`, in a workspace.
@@ -46,6 +59,25 @@ impl Tools {
     pub(super) fn cargo_cyclonedx(&self) -> Command {
         let mut command = Command::new(&self.cargo_cyclonedx);
         command.arg("cyclonedx");
+        command
+    }
+
+    /// `cargo generate-rpm`, in a workspace.
+    pub(super) fn cargo_generate_rpm(&self, sources: &Workspace) -> Command {
+        let mut command = Command::new(&self.cargo_generate_rpm);
+        command.arg("generate-rpm").current_dir(sources.root());
+        command
+    }
+
+    /// The virtual environment of Python with hatchling.
+    pub(super) fn python(&self) -> &Path {
+        &self.python
+    }
+
+    /// `mcpb`.
+    pub(super) fn mcpb(&self) -> Command {
+        let mut command = Command::new("node");
+        command.arg(self.mcpb.join("node_modules/@anthropic-ai/mcpb/dist/cli/cli.js"));
         command
     }
 

@@ -71,6 +71,21 @@ pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf>
     Ok(tree)
 }
 
+/// Copies the program and the providers to these paths of a package: the providers are where the program looks for them.
+pub(super) fn copy_program(tree: &Path, package: &Path, program: &str, plugins: &str) -> Result<()> {
+    copy(&tree.join(PROGRAM), &package.join(program))?;
+    for provider in super::files(&tree.join(PLUGINS))? {
+        copy(&tree.join(PLUGINS).join(&provider), &package.join(plugins).join(&provider))?;
+    }
+    Ok(())
+}
+
+/// Copies the manual pages to where a prefix has them.
+pub(super) fn copy_manual(tree: &Path, prefix: &Path) -> Result<()> {
+    let pages = super::files(&tree.join(MANUAL))?;
+    pages.iter().try_for_each(|page| copy(&tree.join(MANUAL).join(page), &prefix.join(MANUAL).join(page)))
+}
+
 /// Writes the tarball, for `/usr/local`: its unit starts the program there.
 pub(super) fn archive(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let step = packaging.progress.step("writing the tarball");

@@ -2,9 +2,12 @@
 //! installed.
 
 mod image;
+mod install;
+mod reader;
 mod service;
 
 pub(super) use self::image::image;
+pub(super) use self::install::install;
 pub(super) use self::service::service;
 
 use std::collections::BTreeSet;
@@ -13,10 +16,31 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 
 use super::CHECKSUMS;
 use crate::cargo;
 use crate::progress::Progress;
+
+/// A way to try the packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Way {
+    /// Install those of npm, pip, rpm and desktop clients, and read a folder by a client of each
+    Install,
+    /// Install, reload, restart, upgrade and remove the service under a systemd
+    Service,
+    /// Run the image
+    Image,
+    /// Build all again in another directory, and compare
+    Reproduction,
+}
+
+impl Way {
+    /// Those that are named, or all if none is.
+    pub(super) fn named(ways: &[Self]) -> Vec<Self> {
+        if ways.is_empty() { Self::value_variants().to_vec() } else { ways.to_vec() }
+    }
+}
 
 /// Compares the packages of two builds.
 pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) -> Result<()> {
@@ -33,9 +57,15 @@ pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) ->
 }
 
 /// Finds out before the builds whether containers can be made.
-pub(super) fn ensure_possible() -> Result<()> {
+pub(super) fn ensure_possible(ways: &[Way]) -> Result<()> {
+    if !ways.iter().any(|way| matches!(way, Way::Service | Way::Image)) {
+        return Ok(());
+    }
     let user = cargo::capture(Command::new("id").arg("--user"))?;
-    ensure!(user.trim() == "0", "containers are made by root: run this as root, or leave out --verify");
+    ensure!(user.trim() == "0", "containers are made by root: run this as root, or with --verify=install");
+    if !ways.contains(&Way::Service) {
+        return Ok(());
+    }
     for program in ["debootstrap", "systemd-nspawn"] {
         cargo::capture(Command::new(program).arg("--version"))
             .with_context(|| format!("install {program} (apt-get install debootstrap systemd-container)"))?;

@@ -3,9 +3,8 @@
 use mcp_host_config::EndpointUrl;
 
 use super::client::Client;
-use super::file::ClientFile;
 use super::server::{endpoint, endpoint_of};
-use super::{PlaceArgs, edit, edit_error, server_name};
+use super::{ConnectError, PlaceArgs, edit, server_name};
 use crate::context::Context;
 use crate::error::CliError;
 
@@ -15,6 +14,8 @@ All else in the file stays as it is, and a backup is written beside it.
 Examples:
   mcp-host disconnect vscode                  the only server of mcp-host
   mcp-host disconnect cursor --name notes     one of several
+  mcp-host disconnect cursor --name other --force
+                                              one that starts another program, or is at another URL
   mcp-host disconnect codex --url https://mcp.example.com/mcp
   mcp-host disconnect claude-code --project   in the project's own file";
 
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Remove the server of that name even if it starts another program, or is at another URL
+    /// With `--name`: remove the server of that name even if it starts another program, or is at another URL
     #[arg(long, requires = "name")]
     force: bool,
 }
@@ -49,9 +50,10 @@ impl Args {
             // There need not be a config.
             None => context.config_without_secrets().ok().and_then(|config| endpoint_of(&config).ok().flatten()),
         };
-        let file = ClientFile::open(&self.place.file(self.client)?)?;
+        let file = self.place.open(self.client)?;
         let removed = edit::remove(self.client, file.text(), self.name.as_deref(), url.as_deref(), self.force);
-        let (name, text) = removed.map_err(|error| edit_error(&file, error))?;
+        let (name, text) =
+            removed.map_err(|error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: true })?;
         let backup = file.replace(&text)?;
         let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();
         context.messages.note(&format!("removed the server `{name}` from {}{was}", file.path().display()));

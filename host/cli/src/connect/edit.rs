@@ -1,5 +1,6 @@
 //! Adding a server to the text of a client's file, and removing it, in either syntax.
 
+use std::fmt;
 use std::path::Path;
 
 use serde_json::Value as Json;
@@ -18,8 +19,13 @@ pub(crate) enum EditError {
     #[error("{} is not an object", .0.as_ref().map_or_else(|| "its content".to_owned(), |key| format!("`{key}`")))]
     NotATable(Option<String>),
     /// It has a key twice.
-    #[error("it has `{0}` twice")]
-    Twice(String),
+    #[error("it has `{key}` twice{}", .second.as_ref().map_or_else(String::new, |second| format!(", again on {second}")))]
+    Twice {
+        /// The key.
+        key: String,
+        /// Where it is the second time.
+        second: Option<Position>,
+    },
     /// It has another server of that name.
     #[error(transparent)]
     Other(OtherEntry),
@@ -40,6 +46,28 @@ pub(crate) enum EditError {
     Several(Vec<String>),
 }
 
+/// A place in a text. Lines and columns are counted from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    line: usize,
+    column: usize,
+}
+
+impl Position {
+    /// The place behind that much text.
+    pub(super) fn after(text: &str) -> Self {
+        let (before, line) = text.rsplit_once('\n').map_or(("", text), |(before, line)| (before, line));
+        let lines = if text.contains('\n') { before.matches('\n').count().saturating_add(2) } else { 1 };
+        Self { line: lines, column: line.chars().count().saturating_add(1) }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} column {}", self.line, self.column)
+    }
+}
+
 /// A server of the same name that starts something else, or is elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has another server `{name}`{}", .at.as_ref().map_or_else(String::new, |at| format!(", {at}")))]
@@ -57,6 +85,11 @@ impl OtherEntry {
         let args = args.into_iter().flatten().filter_map(Json::as_str).map(|arg| format!(" {arg}"));
         let args: String = args.collect();
         Self { name: name.to_owned(), at: at.map(|at| at + &args) }
+    }
+
+    /// What it was.
+    pub(super) fn description(&self) -> String {
+        self.at.clone().unwrap_or_else(|| format!("another server `{}`", self.name))
     }
 }
 

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use mcp_host_base::regular_file;
 use tempfile::NamedTempFile;
 
+use super::edit::Position;
+
 /// The maximum size of a client's file, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 /// What a backup's name has behind that of the file.
@@ -41,10 +43,20 @@ pub(crate) enum FileError {
         file: PathBuf,
     },
     /// It is not UTF-8.
-    #[error("{} is not UTF-8", file.display())]
+    #[error("{} is not UTF-8: {position} has another byte", file.display())]
     NotUtf8 {
         /// The file.
         file: PathBuf,
+        /// Where the first byte is that is not.
+        position: Position,
+    },
+    /// It is in a project, and a link there leads to another place.
+    #[error("{} leads out of the project, to {}; nothing was written", file.display(), target.display())]
+    OutsideProject {
+        /// The file, as the project has it.
+        file: PathBuf,
+        /// Where it is.
+        target: PathBuf,
     },
     /// A new file would belong to this user.
     #[error("{} belongs to another user", file.display())]
@@ -97,6 +109,20 @@ impl ClientFile {
         }
         let text = read(&resolved)?;
         Ok(Self { path: resolved, text: Some(text) })
+    }
+
+    /// The same of a file below a directory, in which no link may lead out of it.
+    pub(crate) fn open_within(path: &Path, dir: &Path) -> Result<Self, FileError> {
+        let file = Self::open(path)?;
+        let read_error = |source| FileError::Read { file: path.to_owned(), source };
+        let dir = dir.canonicalize().map_err(read_error)?;
+        // Of a file that is not there yet, the directories that are.
+        let target = file.path.ancestors().find_map(|above| above.canonicalize().ok()).unwrap_or_default();
+        if target.starts_with(&dir) {
+            Ok(file)
+        } else {
+            Err(FileError::OutsideProject { file: path.to_owned(), target })
+        }
     }
 
     /// Its content; nothing if there is no file.
@@ -178,7 +204,10 @@ fn read(path: &Path) -> Result<String, FileError> {
     if bytes.len() > MAX_BYTES {
         return Err(FileError::TooLarge { file: path.to_owned() });
     }
-    String::from_utf8(bytes).map_err(|_| FileError::NotUtf8 { file: path.to_owned() })
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        FileError::NotUtf8 { file: path.to_owned(), position: Position::after(&String::from_utf8_lossy(before)) }
+    })
 }
 
 #[cfg(test)]
@@ -245,14 +274,33 @@ mod tests {
     }
 
     #[test]
+    fn a_link_in_a_project_must_not_lead_out_of_it() {
+        let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |path: &str| project.path().join(path);
+        let open = |path: &str| ClientFile::open_within(&at(path), project.path());
+        fs::write(outside.path().join("settings.json"), "{}").unwrap();
+        fs::create_dir_all(at("own")).unwrap();
+        symlink(outside.path().join("settings.json"), at("mcp.json")).unwrap();
+        symlink(outside.path(), at(".cursor")).unwrap();
+        symlink("own", at(".vscode")).unwrap();
+        for path in ["mcp.json", ".cursor/settings.json", ".cursor/mcp.json", ".cursor/new/mcp.json"] {
+            assert!(matches!(open(path), Err(FileError::OutsideProject { .. })), "{path}");
+        }
+        for path in [".vscode/mcp.json", "new/mcp.json"] {
+            open(path).unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_no_file_of_text_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         symlink("nowhere", at("dangling")).unwrap();
-        fs::write(at("binary"), b"\xff").unwrap();
+        fs::write(at("binary"), b"{\n  \"\xff").unwrap();
         fs::create_dir(at("directory")).unwrap();
         assert!(matches!(ClientFile::open(&at("dangling")), Err(FileError::Dangling { .. })));
-        assert!(matches!(ClientFile::open(&at("binary")), Err(FileError::NotUtf8 { .. })));
+        let binary = ClientFile::open(&at("binary")).unwrap_err().to_string();
+        assert!(binary.contains("is not UTF-8: line 2 column 4"), "{binary}");
         assert!(matches!(ClientFile::open(&at("directory")), Err(FileError::Read { .. })));
         assert!(!at("nowhere").exists());
     }

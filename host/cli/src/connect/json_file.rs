@@ -1,10 +1,11 @@
 //! The servers in a file of JSON, with comments and trailing commas as editors accept them. Comments, order, indentation and line ends
 //! stay as they are.
 
-use jsonc_parser::ParseOptions;
+use jsonc_parser::common::Ranged as _;
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::edit::{EditError, OtherEntry, is_own};
+use super::edit::{EditError, OtherEntry, Position, is_own};
 use super::entry::{Entry, Value, input_id};
 
 /// The key of the inputs that an editor asks for.
@@ -27,13 +28,15 @@ const SYNTAX: ParseOptions = ParseOptions {
 };
 
 /// A file that is being changed.
-struct JsonFile {
+struct JsonFile<'t> {
+    /// The text that was read, without the mark.
+    source: &'t str,
     root: CstRootNode,
     has_mark: bool,
 }
 
-impl JsonFile {
-    fn parse(text: &str) -> Result<Self, EditError> {
+impl<'t> JsonFile<'t> {
+    fn parse(text: &'t str) -> Result<Self, EditError> {
         let (text, has_mark) = match text.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -41,7 +44,7 @@ impl JsonFile {
         // Spaces alone would be put before the object.
         let text = if text.trim().is_empty() { "" } else { text };
         let root = CstRootNode::parse(text, &SYNTAX).map_err(|error| EditError::Syntax(error.to_string()))?;
-        Ok(Self { root, has_mark })
+        Ok(Self { source: text, root, has_mark })
     }
 
     fn text(&self) -> String {
@@ -53,15 +56,38 @@ impl JsonFile {
     fn object(&self) -> Result<CstObject, EditError> {
         self.root.object_value_or_create().ok_or(EditError::NotATable(None))
     }
+
+    /// The property of an object with the last name of that path. Of two, a client reads one, and it cannot be told which.
+    fn unique(&self, object: &CstObject, path: &[&str]) -> Result<Option<CstObjectProp>, EditError> {
+        let name = path.last().copied().unwrap_or_default();
+        let mut found =
+            object.properties().into_iter().filter(|property| property.decoded_name().as_deref() == Some(name));
+        match (found.next(), found.next()) {
+            (_, Some(_)) => Err(EditError::Twice { key: name.to_owned(), second: self.second(path) }),
+            (property, None) => Ok(property),
+        }
+    }
+
+    /// Where the second property at that path is.
+    fn second(&self, path: &[&str]) -> Option<Position> {
+        let (name, above) = path.split_last()?;
+        let parsed = parse_to_ast(self.source, &CollectOptions::default(), &SYNTAX).ok()?.value?;
+        let mut object = parsed.as_object()?;
+        for key in above {
+            object = object.get_object(key)?;
+        }
+        let second = object.properties.iter().filter(|property| property.name.as_str() == *name).nth(1)?;
+        Some(Position::after(self.source.get(..second.start())?))
+    }
 }
 
 /// Adds an entry, or replaces one of that name that is ours, or any if that is forced. Returns the new text.
 pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<String, EditError> {
     let file = JsonFile::parse(text)?;
     let root = file.object()?;
-    unique(&root, key)?;
+    file.unique(&root, &[key])?;
     let servers = root.object_value_or_create(key).ok_or_else(|| EditError::NotATable(Some(key.to_owned())))?;
-    match unique(&servers, &entry.name)? {
+    match file.unique(&servers, &[key, &entry.name])? {
         None => drop(servers.append(&entry.name, input_value(&entry.server))),
         Some(property) => {
             let before = json(&property);
@@ -74,7 +100,7 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
         }
     }
     if let Some(input) = &entry.input {
-        unique(&root, INPUTS)?;
+        file.unique(&root, &[INPUTS])?;
         let inputs = root.array_value_or_create(INPUTS).ok_or_else(|| EditError::NotATable(Some(INPUTS.to_owned())))?;
         // Text that people changed stays.
         if !inputs.elements().iter().any(|element| is_input(element, &input.id)) {
@@ -94,7 +120,7 @@ pub(crate) fn remove(
 ) -> Result<(String, String), EditError> {
     let file = JsonFile::parse(text)?;
     let root = file.object()?;
-    let property = unique(&root, key)?;
+    let property = file.unique(&root, &[key])?;
     let servers = match &property {
         None => return Err(EditError::NoEntry { name: name.map(str::to_owned), known: Vec::new() }),
         Some(property) => property.object_value().ok_or_else(|| EditError::NotATable(Some(key.to_owned())))?,
@@ -102,19 +128,19 @@ pub(crate) fn remove(
     let entries = servers.properties().into_iter();
     let entries: Vec<_> = entries.map(|entry| (entry.decoded_name().unwrap_or_default(), json(&entry))).collect();
     let name = super::edit::entry_to_remove(&entries, name, url, force)?;
-    if let Some(entry) = unique(&servers, &name)? {
+    if let Some(entry) = file.unique(&servers, &[key, &name])? {
         entry.remove();
     }
     if servers.properties().is_empty() {
         property.into_iter().for_each(CstObjectProp::remove);
     }
-    remove_input(&root, &input_id(&name))?;
+    remove_input(&file, &root, &input_id(&name))?;
     Ok((name, file.text()))
 }
 
 /// Removes an input that no server uses any more.
-fn remove_input(root: &CstObject, id: &str) -> Result<(), EditError> {
-    let Some(property) = unique(root, INPUTS)? else { return Ok(()) };
+fn remove_input(file: &JsonFile<'_>, root: &CstObject, id: &str) -> Result<(), EditError> {
+    let Some(property) = file.unique(root, &[INPUTS])? else { return Ok(()) };
     let Some(inputs) = property.array_value() else { return Ok(()) };
     if root.to_string().contains(&format!("${{input:{id}}}")) {
         return Ok(());
@@ -134,15 +160,6 @@ fn is_input(element: &CstNode, id: &str) -> bool {
         .and_then(|value| value.as_string_lit())
         .and_then(|text| text.decoded_value().ok())
         .is_some_and(|text| text == id)
-}
-
-/// The property of that name. Of two, a client reads one, and it cannot be told which.
-fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditError> {
-    let mut found = object.properties().into_iter().filter(|property| property.decoded_name().as_deref() == Some(name));
-    match (found.next(), found.next()) {
-        (_, Some(_)) => Err(EditError::Twice(name.to_owned())),
-        (property, None) => Ok(property),
-    }
 }
 
 /// The value of a property.
@@ -223,8 +240,11 @@ mod tests {
             ("[1]", "is not an object"),
             ("null", "is not an object"),
             ("{\"mcpServers\": []}", "`mcpServers` is not an object"),
-            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice"),
-            ("{\"mcpServers\": {\"team\": {}, \"team\": {}}}", "`team` twice"),
+            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` twice, again on line 1 column 19"),
+            (
+                "\u{feff}{\"mcpServers\": {\n  \"team\": {},\n   \"team\": {}}}",
+                "`team` twice, again on line 3 column 4",
+            ),
         ] {
             let error = add(text, KEY, &entry(), true).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

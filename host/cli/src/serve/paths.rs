@@ -97,14 +97,19 @@ impl PathServer {
         }
     }
 
-    /// Prints what a client needs: the URL, and the token of this run.
-    pub(super) fn print_client(&self, messages: &Messages, name: &str, url: &str) {
-        let Some(token) = &self.token else { return };
+    /// Prints the address, and what a client needs: the URL, and the token of this run.
+    pub(super) fn print_listening(&self, messages: &Messages, name: &str, scheme: &str, address: SocketAddr) {
+        let Some(token) = &self.token else { return messages.listening(scheme, address) };
         // Letters, digits and punctuation that JSON has no escapes for.
         let authorization = format!("{{ \"Authorization\": \"Bearer {}\" }}", token.as_str());
-        messages.note("the token is of this run only; the entry for a client's file:");
-        messages.print_line(&format!(
-            "\"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\", \"headers\": {authorization} }}"
-        ));
+        messages.listening_with(
+            scheme,
+            address,
+            "the token is of this run only, and this is the entry for a client's file; `mcp-host connect CLIENT PATH` has the client \
+             start the server by itself instead",
+            &format!(
+                "\"{name}\": {{ \"type\": \"http\", \"url\": \"{scheme}://{address}/mcp\", \"headers\": {authorization} }}"
+            ),
+        );
     }
 }

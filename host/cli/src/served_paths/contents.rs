@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::names;
-use super::repository::{Repository, has_work_tree};
+use super::repository::{Repository, has_work_tree, is_repository};
 
 /// How deep Markdown files are searched for.
 pub(super) const MAX_DEPTH: usize = 3;
@@ -90,6 +90,33 @@ enum Search {
     Found,
     NotFound,
     LimitReached,
+}
+
+/// The bare repositories below a directory, by their paths from there: found within the same bounds as Markdown files. Their configs may
+/// have passwords in URLs, and unlike those in directories called `*.git` nothing but their contents shows what they are.
+pub(super) fn bare_repositories(dir: &Path) -> Vec<String> {
+    let (mut found, mut left) = (Vec::new(), MAX_ENTRIES);
+    let mut level = vec![dir.to_owned()];
+    for _ in 0..MAX_DEPTH {
+        let mut next = Vec::new();
+        for entry in level.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten() {
+            if left == 0 {
+                return found;
+            }
+            left = left.saturating_sub(1);
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_git(&entry) {
+                continue;
+            }
+            let path = entry.path();
+            if !is_repository(&path) {
+                next.push(path);
+            } else if let Some(below) = path.strip_prefix(dir).ok().and_then(Path::to_str) {
+                found.push(below.to_owned());
+            }
+        }
+        level = next;
+    }
+    found
 }
 
 /// Searches a directory and those below it for such an entry. Hidden directories are skipped.
@@ -197,6 +224,21 @@ mod tests {
         assert_eq!(content(&dir.path().join("docs")), Content::Folder(Folder::PartOfWorkTree));
         let bare = Content::Repository { repository: Repository::Own, has_work_tree: false };
         assert_eq!(content(&dir.path().join(".git")), bare);
+    }
+
+    #[test]
+    fn bare_repositories_below_are_found_by_their_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        for directory in
+            ["backups/site/objects", "backups/site/refs", "backups/almost/refs", "own/.git/refs", "own/.git/objects"]
+        {
+            fs::create_dir_all(dir.path().join(directory)).unwrap();
+        }
+        for head in ["backups/site/HEAD", "backups/almost/HEAD", "own/.git/HEAD"] {
+            fs::write(dir.path().join(head), "ref: refs/heads/main\n").unwrap();
+        }
+        assert_eq!(bare_repositories(dir.path()), ["backups/site"]);
+        assert_eq!(bare_repositories(&dir.path().join("absent")), Vec::<String>::new());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Globs are matched against URIs, so they hold for the files of a commit, too. Its diff has the text of all that it changed.
 
-/// Files of environment variables, which have passwords. `files` does not serve most of them anyway, but `notes` and `git` would.
-const ENVIRONMENT: [&str; 4] =
-    ["**/.{env,ENV,Env}*", "**/*.{env,ENV,Env}", "**/*.{env,ENV,Env}.*", "**/*.{env,ENV,Env}~"];
+/// Files of environment variables, which have passwords: what is before and behind `.env`. `files` does not serve most of them anyway,
+/// but `notes` and `git` would.
+const ENVIRONMENT: [(&str, &str); 4] = [("**/", "*"), ("**/*", ""), ("**/*", ".*"), ("**/*", "~")];
 
 /// The directories of repositories, whose config may have a password in a URL.
 const REPOSITORIES: &str = "**/*.git/**";
@@ -17,33 +17,29 @@ const KEY_NAMES: [&str; 7] =
     ["id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "secring.gpg"];
 
 /// What marks a copy of a file, behind its name.
-const COPY: &str = "{~,.bak,.BAK,.old,.OLD,.orig,.ORIG}";
+const COPIES: [&str; 4] = ["~", ".bak", ".old", ".orig"];
 
-/// The globs of the rule that denies them.
-pub(super) fn globs(config_path: Option<&str>) -> Vec<String> {
+/// The globs of the rule that denies them, and bare repositories with other names, by their paths.
+pub(super) fn globs<'p>(config_path: Option<&str>, repositories: impl IntoIterator<Item = &'p str>) -> Vec<String> {
     let config = config_path.map(|path| format!("**/{}", literal_glob(path)));
-    let fixed = ENVIRONMENT.into_iter().chain([REPOSITORIES]).map(str::to_owned);
-    let keys = [format!("**/*.{}", spellings(&KEY_EXTENSIONS)), format!("**/{}", spellings(&KEY_NAMES))];
-    let keys = keys.into_iter().flat_map(|glob| [format!("{glob}{COPY}"), glob]);
-    config.into_iter().chain(fixed).chain(keys).collect()
+    let bare = repositories.into_iter().map(|path| format!("**/{}/**", literal_glob(path)));
+    let environment = ENVIRONMENT.map(|(before, behind)| format!("{before}{}{behind}", any_case(".env")));
+    let extensions = KEY_EXTENSIONS.iter().map(|extension| format!("**/*.{}", any_case(extension)));
+    let keys = extensions.chain(KEY_NAMES.iter().map(|name| format!("**/{}", any_case(name))));
+    let copies: Vec<_> = COPIES.iter().flat_map(|copy| [(*copy).to_owned(), copy.to_ascii_uppercase()]).collect();
+    let copies = format!("{{{}}}", copies.join(","));
+    let keys = keys.flat_map(|glob| [format!("{glob}{copies}"), glob]);
+    config.into_iter().chain(bare).chain([REPOSITORIES.to_owned()]).chain(environment).chain(keys).collect()
 }
 
-/// A glob that matches each of these words as it is, in upper case, and capitalised. A glob has no classes of characters, and one
-/// alternative for each letter would be read by nobody.
-fn spellings(words: &[&str]) -> String {
-    let of_word = |word: &&str| [(*word).to_owned(), word.to_ascii_uppercase(), capitalised(word)];
-    format!("{{{}}}", words.iter().flat_map(of_word).collect::<Vec<_>>().join(","))
-}
-
-/// The words of a name, which `_` and `.` separate, each with a capital.
-fn capitalised(name: &str) -> String {
-    let mut is_first = true;
-    let capitalise = |c: char| {
-        let capitalised = if is_first { c.to_ascii_uppercase() } else { c };
-        is_first = matches!(c, '_' | '.');
-        capitalised
+/// A glob that matches a word with each letter in either case: a file system may tell them apart, while the program that reads the file
+/// does not. A glob has no classes of characters, so each letter is a list of two.
+fn any_case(word: &str) -> String {
+    let letter = |c: char| match c.is_ascii_alphabetic() {
+        true => format!("{{{},{}}}", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+        false => c.to_string(),
     };
-    name.chars().map(capitalise).collect()
+    word.chars().map(letter).collect()
 }
 
 /// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become
@@ -63,7 +59,9 @@ mod tests {
     use mcp_host_config::UriGlob;
 
     fn is_denied(uri: &str) -> bool {
-        globs(Some("sub/my config.toml")).iter().any(|glob| glob.parse::<UriGlob>().unwrap().matches(uri))
+        globs(Some("sub/my config.toml"), ["backups/bare repo"])
+            .iter()
+            .any(|glob| glob.parse::<UriGlob>().unwrap().matches(uri))
     }
 
     #[test]
@@ -95,6 +93,12 @@ mod tests {
             "id_ecdsa~",
             "server.key.old",
             "server.pem.bak",
+            ".eNv",
+            "a.eNv.local",
+            "server.pEm",
+            "iD_rSa",
+            "a.KeyStore",
+            "backups/bare%20repo/config",
             "proj.git/config",
             "a/proj.git/refs/heads/main",
         ] {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::contents::{Content, Folder};
+use super::contents::{self, Content, Folder};
 use super::repository::Repository;
 
 /// A plugin that serves a path.
@@ -18,6 +18,8 @@ pub(super) struct ServedPlugin {
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
     pub(super) is_searched: bool,
+    /// The bare repositories below its path, by their relative paths: they are not served.
+    pub(super) bare_repositories: Vec<String>,
 }
 
 /// What a plugin serves.
@@ -52,6 +54,7 @@ impl Kind {
 
 impl ServedPlugin {
     fn new(name: &str, path: &Path, kind: Kind) -> Self {
+        let kind_has_files = matches!(kind, Kind::Files(_) | Kind::Notes);
         Self {
             name: kind.provider().to_owned(),
             label: name.to_owned(),
@@ -60,6 +63,10 @@ impl ServedPlugin {
             path: path.to_owned(),
             kind,
             is_searched: true,
+            bare_repositories: match kind_has_files {
+                true => contents::bare_repositories(path),
+                false => Vec::new(),
+            },
         }
     }
 

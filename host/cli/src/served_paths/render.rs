@@ -80,8 +80,11 @@ impl ServedPaths {
         if has_git {
             comment += "# Once committed, the text of such a file is in diffs anyway.\n";
         }
-        let globs: Vec<_> =
-            denied::globs(config.as_deref()).into_iter().map(|glob| format!("    \"{glob}\",\n")).collect();
+        let repositories = self.plugins.iter().flat_map(|plugin| plugin.bare_repositories.iter().map(String::as_str));
+        let globs: Vec<_> = denied::globs(config.as_deref(), repositories)
+            .into_iter()
+            .map(|glob| format!("    \"{glob}\",\n"))
+            .collect();
         format!("\n{comment}[[rule]]\nprincipals = [\"*\"]\ndeny = [\n{}]\n", globs.concat())
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn has_work_tree(dir: &Path) -> bool {
 }
 
 /// Whether it has the objects and the references of a repository.
-fn is_repository(dir: &Path) -> bool {
+pub(super) fn is_repository(dir: &Path) -> bool {
     dir.join("HEAD").symlink_metadata().is_ok() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 

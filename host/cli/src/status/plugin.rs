@@ -2,23 +2,46 @@
 
 use std::time::Duration;
 
-use mcp_host_server::admin_api::{GrantsView, LimitsView, PluginConfig, PluginDetails, PluginStatus, SearchView};
+use mcp_host_server::admin_api::{
+    GrantsView, LimitsView, PluginConfig, PluginDetails, PluginLogLine, PluginStatus, RequirementView, SearchView,
+};
 
 use super::{duration, hits, of_limit, print_reason, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
 
+/// The number of lines of the log that are printed.
+const LOG_LINES: usize = 10;
+
 /// Prints a plugin: a line for each thing, with its name in front.
 pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<(), CliError> {
-    let PluginDetails { status, config, search } = details;
+    let PluginDetails { status, config, search, requirements, log } = details;
     let mut lines = of_status(status);
     lines.extend(config.iter().flat_map(of_config));
+    lines.extend(of_requirements(requirements));
     lines.extend(search.iter().map(|search| ("search", of_search(search))));
     for (label, text) in lines {
         output.line(&format!("{label:<10} {}", escape::line(&text)))?;
     }
-    print_reason(status, output)
+    print_reason(status, output)?;
+    if let Some(from) = log.len().checked_sub(LOG_LINES) {
+        output.line(&format!("{:<10} the last {LOG_LINES} of {} lines; `--json` has all", "log", log.len()))?;
+        return log.iter().skip(from).try_for_each(|line| print_log_line(line, output));
+    }
+    log.iter().try_for_each(|line| print_log_line(line, output))
+}
+
+fn print_log_line(line: &PluginLogLine, output: &mut Output<'_>) -> Result<(), CliError> {
+    let PluginLogLine { time, level, text } = line;
+    output.line(&format!("{:<10} {time} {level} {}", "log", escape::line(text)))?;
+    Ok(())
+}
+
+/// What is missing of the grants, or granted and not used.
+fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'static str, String)> {
+    let odd = requirements.iter().filter(|requirement| ["missing", "unused"].contains(&requirement.status.as_str()));
+    odd.map(|RequirementView { capability, status, .. }| ("imports", format!("{capability}: {status}")))
 }
 
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {

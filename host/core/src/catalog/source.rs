@@ -20,13 +20,15 @@ pub(crate) enum ListingKind {
     Entries,
     /// Templates.
     Templates,
+    /// Skills.
+    Skills,
 }
 
 impl ListingKind {
     /// Returns the operation of the access rules.
     pub(super) fn operation(self) -> Operation {
         match self {
-            Self::Entries => Operation::List,
+            Self::Entries | Self::Skills => Operation::List,
             Self::Templates => Operation::Templates,
         }
     }
@@ -36,6 +38,7 @@ impl ListingKind {
         match self {
             Self::Entries => "entries",
             Self::Templates => "templates",
+            Self::Skills => "skills",
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mcp_host_base::log_target;
+use mcp_host_base::{log_target, text};
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 
@@ -21,6 +21,9 @@ use crate::audit::{AuditFollower, Facts, Subject};
 use crate::catalog::NotLoaded;
 use crate::metrics::ReloadFailure;
 use crate::watch::ListingSnapshot;
+
+/// The maximum number of bytes that a line of the audit log has of the name of a plugin that does not exist.
+const MAX_PLUGIN: usize = 256;
 
 /// An action of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,6 +282,8 @@ impl Host {
     ) -> Result<RequestRecord<'a>, AdminError> {
         let now = self.generation.load();
         facts.set_generation(now.number);
+        // The name is an administrator's; if the config has no such plugin, it has any length.
+        facts.set_plugin(text::prefix(plugin, MAX_PLUGIN));
         let mut record = self.begin_record(administrator, action, "", facts)?;
         if self.requests.is_closed() {
             record.end::<()>(&Err(Error::ShuttingDown));
@@ -288,7 +293,6 @@ impl Host {
             record.set_outcome("not found");
             return Err(AdminError::NoPlugin(plugin.to_owned()));
         }
-        facts.set_plugin(plugin);
         Ok(record)
     }
 }

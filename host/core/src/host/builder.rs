@@ -28,6 +28,7 @@ use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
+use crate::skills::Digests;
 
 /// How many warnings about one config are logged.
 const MAX_WARNINGS: usize = 20;
@@ -220,6 +221,7 @@ impl HostBuilder {
             rates: RequestRates::default(),
             sessions: Arc::default(),
             counters: HostCounters::new(),
+            skill_digests: Digests::default(),
             transport_state: TransportState::default(),
             generation_store,
             built_ins,

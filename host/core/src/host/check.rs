@@ -3,7 +3,7 @@
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
 //! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
 //! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
-//! or read once, and the first page of its listing is requested, with the plugin's grants and limits. Below a mount without a host, such as
+//! or read once, and the first page of its listing is requested, with the plugin's grants and limits, and its skills are read. Below a mount without a host, such as
 //! `web://`, listed resources are looked up by their URIs.
 //! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
@@ -25,6 +25,7 @@ use super::builder::{HostBuilder, StartError, describe_native};
 use super::generation::check_conflicts;
 use super::saved_queries::SavedQueries;
 use crate::catalog::CursorKey;
+use crate::skills;
 
 /// The result of [`HostBuilder::check`].
 #[derive(Debug)]
@@ -158,6 +159,9 @@ impl PluginCheck {
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
         let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
         uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+        if !config.skills.is_empty() {
+            warnings.extend(skills::problems(plugin).await);
+        }
         if !offline {
             warnings.extend(SavedQueries::of(plugin, config).check(plugin).await);
             if plugin.mount().owns_all_hosts() {

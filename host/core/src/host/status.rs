@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_config::Config;
-use mcp_host_engine::plugin::{FaultKind, LoadError};
+use mcp_host_engine::plugin::{FaultKind, LoadError, RecentLine, Requirements};
 use mcp_host_model::digest::Digest;
 use mcp_host_model::uri::Mount;
 
+use super::Host;
 use super::administration::Disabled;
 use crate::catalog::{NotLoaded, PluginSlot};
-use crate::response_cache::{CacheCounts, CacheUsage};
+use crate::response_cache::{CacheCounts, CacheUsage, CachedPlugin};
 use crate::watch::Hub;
 
 /// The status of a plugin at one moment.
@@ -55,6 +56,24 @@ pub enum PluginState {
     Suspended(Duration),
     /// An administrator disabled it.
     Disabled(Arc<Disabled>),
+}
+
+impl Host {
+    /// Returns what was logged of a plugin last, oldest first: lines of its guest, and its faults; at most 128, of 32 KiB together.
+    /// Empty if it is not loaded.
+    pub fn recent_log(&self, plugin: &str) -> Vec<RecentLine> {
+        self.of_loaded(plugin, |plugin| plugin.recent_log()).unwrap_or_default()
+    }
+
+    /// Returns the imports of a plugin's component, compared with its grants; none if it is not loaded.
+    pub fn requirements(&self, plugin: &str) -> Option<Requirements> {
+        self.of_loaded(plugin, |plugin| plugin.requirements().clone())
+    }
+
+    fn of_loaded<T>(&self, plugin: &str, of: impl FnOnce(&CachedPlugin) -> T) -> Option<T> {
+        let now = self.generation.load();
+        now.slot(plugin)?.plugin.as_deref().ok().map(of)
+    }
 }
 
 impl PluginStatus {

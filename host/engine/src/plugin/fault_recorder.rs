@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mcp_host_base::throttle::ThrottlePerReason;
-use mcp_host_sandbox::guest_log::GuestLog;
+use mcp_host_sandbox::guest_log::{GuestLog, RecentLine};
 
 use super::fault::{Fault, FaultKind};
 
@@ -48,6 +48,7 @@ impl FaultRecorder {
             let plugin = &*self.plugin;
             let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
             tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
+            self.log.keep_recent("warn", format!("{function}: {fault}"));
         }
     }
 
@@ -63,6 +64,11 @@ impl FaultRecorder {
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
+    /// Returns the lines about faults that were logged last.
+    pub(super) fn recent(&self) -> Vec<RecentLine> {
+        self.log.recent()
+    }
+
     fn log_many(&self, count: u64, kind: FaultKind, function: Option<&str>, message: &str) {
         self.count(kind, count);
         if !tracing::enabled!(target: log_target::PLUGIN, tracing::Level::WARN) {
@@ -71,6 +77,8 @@ impl FaultRecorder {
         if let Some(line) = self.log.admit_line(message) {
             let (plugin, kind) = (&*self.plugin, kind.name());
             tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, "{line}");
+            self.log
+                .keep_recent("warn", function.map_or_else(|| line.clone(), |function| format!("{function}: {line}")));
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use mcp_host_config::limits::Limits;
 use mcp_host_config::search::PluginSearch;
-use mcp_host_config::{Config, Operation, PluginName, WatchInterval};
+use mcp_host_config::{Config, Operation, PluginName, UriGlob, WatchInterval};
 use mcp_host_model::principal::Principal;
 use mcp_host_model::provider::{Provider, async_trait};
 use mcp_host_model::resource::{Argument, Completion, Error, ResourceContents};
@@ -50,6 +50,7 @@ pub struct NativePlugin {
     pub(crate) watch_interval: WatchInterval,
     pub(crate) response_cache: bool,
     pub(crate) search: Option<PluginSearch>,
+    pub(crate) skills: Vec<UriGlob>,
     /// The provider, if it is a built-in one.
     pub built_in: Option<Arc<dyn BuiltIn>>,
 }
@@ -66,6 +67,7 @@ impl NativePlugin {
             watch_interval: WatchInterval::default(),
             response_cache: true,
             search: None,
+            skills: Vec::new(),
             built_in: None,
         }
     }
@@ -106,12 +108,29 @@ impl NativePlugin {
         self.search = Some(search);
         self
     }
+
+    /// Sets which directories are skills if they have a `SKILL.md` (SEP-2640), by globs of their URIs. None unless set.
+    #[must_use]
+    pub fn skills(mut self, directories: impl IntoIterator<Item = UriGlob>) -> Self {
+        self.skills = directories.into_iter().collect();
+        self
+    }
 }
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search, built_in: _ } =
-            self;
+        let Self {
+            name,
+            title,
+            mount,
+            provider: _,
+            limits,
+            watch_interval,
+            response_cache,
+            search,
+            skills,
+            built_in: _,
+        } = self;
         f.debug_struct("NativePlugin")
             .field("name", name)
             .field("title", title)
@@ -120,6 +139,7 @@ impl fmt::Debug for NativePlugin {
             .field("watch_interval", watch_interval)
             .field("response_cache", response_cache)
             .field("search", search)
+            .field("skills", skills)
             .finish_non_exhaustive()
     }
 }

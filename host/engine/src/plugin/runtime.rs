@@ -162,6 +162,7 @@ impl PluginRuntime {
         let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
+        let guest_log = log(name.clone(), config.limits.log.bytes_per_minute());
         let pool = Pool::from_config(config, &self.engine);
         let sandbox = Sandbox::new(
             config,
@@ -169,7 +170,7 @@ impl PluginRuntime {
             self.sqlite_workers.as_ref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            log(name.clone(), config.limits.log.bytes_per_minute()),
+            guest_log.clone(),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
@@ -181,6 +182,8 @@ impl PluginRuntime {
             requirements: Requirements::new(imports, config),
             caches_responses: config.response_cache,
             search: SearchSource::of_component(config).map(Arc::new),
+            skills: config.skills.iter().cloned().collect(),
+            guest_log: Some(guest_log),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
         }
     }
@@ -202,6 +205,7 @@ impl PluginRuntime {
             title,
             caches_responses: *response_cache,
             search: SearchSource::of_native(native).map(Arc::new),
+            skills: native.skills.iter().cloned().collect(),
             built_in: native.built_in.clone(),
             ..plugin
         })
@@ -250,6 +254,8 @@ impl PluginRuntime {
             name,
             caches_responses: true,
             search: None,
+            skills: Arc::default(),
+            guest_log: None,
             built_in: None,
         }
     }

@@ -78,6 +78,8 @@ export interface PluginDetails {
   status: PluginStatus;
   config: PluginConfig | null;
   search: { documents: number; bytes: number; embedded: number; complete: boolean; gaps: string[] } | null;
+  requirements: { capability: string; status: string; granted: string[] }[];
+  log: { time: string; level: string; text: string }[];
 }
 
 export interface LogView {
@@ -149,6 +151,9 @@ export interface AuditLine {
   principal?: string;
   operation?: string;
   uri?: string;
+  decision?: string;
+  rule?: string;
+  glob?: string;
   outcome?: string;
   plugin?: string;
   bytes?: number;

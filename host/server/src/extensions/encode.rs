@@ -7,6 +7,8 @@ use mcp_host_config::Operation;
 use mcp_host_model::resource::{Listing, Resource, ResourceBody, ResourceCapabilities, ResourceContents};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
+use mcp_resource_host::skills::Skill;
+use serde_json::Value;
 
 use crate::json::{Encoder, Members, Writer};
 use crate::revision::Revision;
@@ -70,15 +72,34 @@ impl ResultEncoder<'_> {
         })
     }
 
-    /// Encodes the result of `skills/list`: an empty list for every principal.
-    pub(super) fn empty_skills_result(&self) -> Encoder {
+    /// Encodes the result of `skills/list`. `is_first`: whether it is the first page, which no cursor leads to.
+    pub(super) fn skills_result(&self, listing: Listing<Skill>, is_first: bool) -> Encoder {
+        let ttl = wire::listing_ttl(&listing, listing.items.iter().map(|skill| skill.ttl).min());
+        let caching = CacheHints { ttl, is_public: is_first && self.are_skills_public() };
         let revision = self.revision;
         Encoder::new(move |writer| {
             writer.object(|members| {
-                result_members(members, revision, CacheHints { ttl: Duration::ZERO, is_public: true });
-                members.member("skills").array(Vec::<Resource>::new(), |_, _| {});
+                wire::page_members(members, listing.next_cursor, &listing.missing, revision, caching);
+                members.member("skills").array(listing.items, skill);
             });
         })
+    }
+
+    /// Encodes the result of `skills/get`.
+    pub(super) fn skill_result(&self, found: Skill) -> Encoder {
+        let caching = CacheHints { ttl: found.ttl, is_public: self.are_skills_public() };
+        let revision = self.revision;
+        Encoder::new(move |writer| {
+            writer.object(|members| {
+                result_members(members, revision, caching);
+                skill(members.member("skill"), found);
+            });
+        })
+    }
+
+    /// Returns whether the rules give every principal the same skills.
+    fn are_skills_public(&self) -> bool {
+        [Operation::List, Operation::Read].into_iter().all(|operation| self.host.is_public(operation))
     }
 
     fn describe(&self, entry: Resource) -> EntryWithCapabilities {
@@ -104,6 +125,21 @@ impl ResultEncoder<'_> {
         let others = others.into_iter().filter(|_| self.with_capabilities);
         others.chain([operation]).all(|operation| self.host.is_public(operation))
     }
+}
+
+/// Encodes a skill: its manifest, its front matter, and its files with their digests and sizes.
+fn skill(writer: &mut Writer<'_>, skill: Skill) {
+    writer.object(|members| {
+        members.text("uri", skill.uri);
+        members.member("frontmatter").value(Value::Object(skill.front_matter));
+        members.member("resources").array(skill.files, |writer, file| {
+            writer.object(|members| {
+                members.text("uri", file.uri);
+                members.text("digest", file.digest);
+                members.serialize("size", &file.size);
+            });
+        });
+    });
 }
 
 /// Encodes a resource, with its content if there is one.

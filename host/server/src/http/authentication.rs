@@ -278,7 +278,12 @@ impl Authenticator {
             Credentials::Token(token) => match snapshot.static_tokens.authenticate(token) {
                 Some(principal) => (principal, None, None),
                 None if snapshot.access_tokens.is_empty() => {
-                    self.log_rejection("token", "the token is not one of a `[[principal]]`", client);
+                    // Without a file, as of `serve PATH`, there is no table to look for it in.
+                    let known = match snapshot.config.file {
+                        Some(_) => "the token is not one of a `[[principal]]`",
+                        None => "the token is not one that this server accepts",
+                    };
+                    self.log_rejection("token", known, client);
                     return Err(INVALID_TOKEN);
                 }
                 None => {

@@ -114,7 +114,7 @@ pub(super) fn is_allowed(policy: &Policy, uri: &str) -> bool {
 pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
     // The same letter in both compositions is the same name for the provider.
     let folder = prop::sample::select(vec!["pub", "secret", "blob", "blob", "main", "log", "%C3%84", "A%CC%88"]);
-    let name = prop::sample::select(vec!["a.txt", "b.txt", "c.md", ".env", "x.env", "secret", "secret.md"]);
+    let name = prop::sample::select(vec!["a.txt", "b.txt", "c.md", ".env", "x.env", "secret", "secret.md", "SKILL.md"]);
     let path = (prop::collection::vec(folder, 0..3), name);
     let path = path.prop_map(|(mut segments, name)| {
         segments.push(name);
@@ -284,7 +284,7 @@ impl Providers {
         for (name, model) in &self.models {
             let mount = format!("{name}://h/").parse().unwrap();
             let plugin = NativePlugin::new(name.parse().unwrap(), mount, model.clone());
-            let plugin = plugin.watch_interval("100ms".parse().unwrap());
+            let plugin = plugin.watch_interval("100ms".parse().unwrap()).skills(["**".parse().unwrap()]);
             let plugin = if has_search { plugin.search(PluginSearch::default()) } else { plugin };
             builder = builder.native_plugin(plugin);
         }
@@ -352,6 +352,10 @@ impl Model {
 }
 
 fn text_of(path: &str) -> String {
+    if let Some(folder) = path.strip_suffix("/SKILL.md") {
+        let name = folder.rsplit('/').next().unwrap_or_default();
+        return format!("---\nname: {name}\ndescription: The skill {path}\n---\n");
+    }
     format!("The text of {path}, which many words are about, in {} bytes.", path.len())
 }
 

@@ -99,10 +99,6 @@ impl Members<'_> {
         Ok(optional("cursor", self.cursor)?.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
     }
 
-    pub(crate) fn has_cursor(&self) -> bool {
-        self.cursor.as_ref().is_some_and(is_given)
-    }
-
     pub(crate) fn uri(&self) -> Result<String, String> {
         required("uri", self.uri).map(|BoundedString::<MAX_URI_LEN>(uri)| uri)
     }

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 #[test]
 fn links_that_leave_the_directory_are_refused_and_not_listed() {
@@ -73,13 +72,12 @@ fn what_is_neither_file_nor_directory_is_not_there() {
 }
 
 #[test]
-fn a_sparse_file_of_two_gigabytes_is_read_by_parts() {
+fn a_sparse_file_of_a_terabyte_is_read_by_parts() {
     let fixture = Fixture::new([("a.log", "first\nsecond\n")]);
     let mut file = File::options().append(true).open(fixture.path("a.log")).unwrap();
-    file.set_len(2 << 30).unwrap();
+    file.set_len(1 << 40).unwrap();
     file.write_all(b"\nthe last line\n").unwrap();
-    let size = (2 << 30) + 15;
-    let started = Instant::now();
+    let size = (1 << 40) + 15;
     let entry = fixture.provider.list(None, None, 9).unwrap().entries.remove(0);
     assert_eq!((entry.size, number(&entry, "files/total-bytes")), (None, Some(size)));
     let head = fixture.read("a.log").unwrap();
@@ -87,7 +85,6 @@ fn a_sparse_file_of_two_gigabytes_is_read_by_parts() {
     assert_eq!(meta(&head.entry, "files/next-range"), Some("bytes=1048576-"));
     assert_eq!(fixture.read("a.log?bytes=0-4").unwrap().as_bytes(), b"first");
     assert_eq!(fixture.read("a.log?bytes=-14").unwrap().as_bytes(), b"the last line\n");
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -152,10 +149,8 @@ fn a_file_that_changes_while_it_is_read_is_one_of_its_states() {
 fn a_hundred_thousand_files_in_one_directory_are_listed_page_by_page() {
     let fixture = Fixture::new(EMPTY);
     (0..100_000).for_each(|n| drop(File::create(fixture.path(&format!("f{n:06}"))).unwrap()));
-    let started = Instant::now();
     let first = fixture.provider.list(None, None, 100).unwrap();
     assert_eq!(first.entries.len(), 100);
     let middle = fixture.provider.list(None, Some(":f050000"), 100).unwrap();
     assert_eq!(middle.entries[0].path, "f050001");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }

@@ -213,7 +213,8 @@ async fn what_cannot_be_served_is_named_with_what_to_do() {
     let options = |options: &[&str]| options.iter().map(Into::into).collect::<Vec<_>>();
     for (arguments, said) in [
         (vec![path("absent")], "absent` cannot be served: No such file or directory"),
-        (vec![path("a.md")], "name the directory that it is in"),
+        (vec![path("absent")], "name a directory or a database that exists"),
+        (vec![path("a.md")], "databases of SQLite are served by themselves"),
         (vec![path("team.toml")], "if it is a config: `mcp-host serve --config "),
         ([vec![path("")], options(&["--http", "0.0.0.0:0"])].concat(), "without a config there is no TLS"),
         ([vec![path("")], options(&["--stdio", "--http", "127.0.0.1:0"])].concat(), "cannot be used with"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 use toml::de::DeValue;
 use zeroize::Zeroizing;
 
+use crate::error::quote;
 use crate::reader::{FromNode, Node, Schema};
 use crate::secret::{Secret, SecretSource};
 
@@ -167,6 +168,12 @@ impl FromNode for SqlUrl {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let text = match node.value {
             DeValue::String(text) if text.starts_with(SQLITE) => Zeroizing::new(text.to_string()),
+            // A text that names a file is no password.
+            DeValue::String(text) if node.context.base_dir.join(&**text).is_file() => {
+                let help = format!("write {}", quote(&format!("{SQLITE}{text}")));
+                node.report_error("expected the URL of a database, found the path of a file", help);
+                return None;
+            }
             _ => SecretSource::from_node(node)?.0,
         };
         match Self::parse(&text, node.context.base_dir) {

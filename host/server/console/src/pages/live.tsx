@@ -15,13 +15,29 @@ interface Filters {
   principal: string;
   plugin: string;
   operation: string;
+  decision: string;
   outcome: string;
 }
+
+/** The values of the members `decision` and `outcome`, as docs/access.md has them. */
+const DECISIONS = ["allow", "deny"];
+const OUTCOMES = [
+  "ok",
+  "not found",
+  "invalid request",
+  "invalid cursor",
+  "denied",
+  "unavailable",
+  "internal",
+  "cancelled",
+  "refused",
+  "failed",
+];
 
 type Entry = { number: number; line: AuditLine } | { number: number; missed: number };
 
 export function Live() {
-  const [filters, setFilters] = useState<Filters>({ principal: "", plugin: "", operation: "", outcome: "" });
+  const [filters, setFilters] = useState<Filters>({ principal: "", plugin: "", operation: "", decision: "", outcome: "" });
   const [entries, setEntries] = useState<Entry[]>([]);
   const [isOpen, setOpen] = useState(false);
   const [isPaused, setPaused] = useState(false);
@@ -93,13 +109,23 @@ export function Live() {
       <input type="search" value={filters[name]} onInput={(event) => setFilters({ ...filters, [name]: event.currentTarget.value })} />
     </label>
   );
+  const choice = (name: keyof Filters, label: string, values: string[]) => (
+    <label>
+      {label}
+      <select value={filters[name]} onChange={(event) => setFilters({ ...filters, [name]: event.currentTarget.value })}>
+        <option value="">{t("any", "すべて")}</option>
+        {values.map((value) => <option key={value}>{value}</option>)}
+      </select>
+    </label>
+  );
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         {field("principal", t("Principal", "プリンシパル"))}
         {field("plugin", t("Plugin", "プラグイン"))}
         {field("operation", t("Operation", "操作"))}
-        {field("outcome", t("Outcome", "結果"))}
+        {choice("decision", t("Decision of the rules", "ルールの判定"), DECISIONS)}
+        {choice("outcome", t("Outcome", "結果"), OUTCOMES)}
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? t("Continue", "再開") : t("Pause", "一時停止")}
         </button>
@@ -122,6 +148,7 @@ export function Live() {
               <th scope="col">{t("Operation", "操作")}</th>
               <th scope="col">URI</th>
               <th scope="col">{t("Plugin", "プラグイン")}</th>
+              <th scope="col">{t("Decision", "判定")}</th>
               <th scope="col">{t("Outcome", "結果")}</th>
               <th scope="col" class="figure">{t("Duration", "所要時間")}</th>
               <th scope="col" class="figure">{t("Size", "サイズ")}</th>
@@ -131,7 +158,7 @@ export function Live() {
             {entries.map((entry) =>
               "missed" in entry ? (
                 <tr key={entry.number}>
-                  <td colSpan={8} class="missed">
+                  <td colSpan={9} class="missed">
                     {t(`${number(entry.missed)} lines came faster than this page read them.`, `${number(entry.missed)} 行は表示が間に合いませんでした。`)}
                   </td>
                 </tr>
@@ -148,7 +175,7 @@ export function Live() {
 }
 
 function AuditRow({ line }: { line: AuditLine }) {
-  const { outcome = "", duration_ms, bytes } = line;
+  const { decision, rule, glob, outcome = "", duration_ms, bytes } = line;
   return (
     <tr>
       <td title={time(line.time)}>{time(line.time, false)}</td>
@@ -156,6 +183,7 @@ function AuditRow({ line }: { line: AuditLine }) {
       <td>{line.operation}</td>
       <td class="uri">{line.uri}</td>
       <td>{line.plugin}</td>
+      <td title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decision}</td>
       <td><span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcome}</span></td>
       <td class="figure">{duration_ms == null ? "" : duration(duration_ms)}</td>
       <td class="figure">{bytes == null ? "" : size(bytes)}</td>

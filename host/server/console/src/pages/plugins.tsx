@@ -168,7 +168,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
   if (!data) {
     return <section aria-label={name}>{error ? <Problem error={error} /> : <Waiting />}</section>;
   }
-  const { status, config, search } = data;
+  const { status, config, search, requirements, log } = data;
   const act = async (path: string, said: string) => {
     setActing(true);
     setFailure(null);
@@ -238,6 +238,12 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           />
           <h3>{t("Grants", "許可")}</h3>
           <GrantList grants={config.grants} />
+          {requirements.length > 0 ? (
+            <>
+              <h3>{t("Imports and grants", "インポートと許可")}</h3>
+              <Facts of={requirements.map(({ capability, status, granted }): [string, string] => [capability, `${requirementName(status)}${granted.length > 0 ? `: ${granted.join(", ")}` : ""}`])} />
+            </>
+          ) : null}
           <h3>{t("Component", "コンポーネント")}</h3>
           <Facts
             of={[
@@ -251,8 +257,35 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           />
         </>
       ) : null}
+      <h3>{t("Log", "ログ")}</h3>
+      {log.length === 0 ? <p class="muted">{t("Nothing was logged of it.", "記録はありません。")}</p> : null}
+      <ol class="log">
+        {[...log].reverse().map((line, index) => (
+          <li key={`${line.time} ${log.length - index}`}>
+            <span class="muted">{time(line.time)} {line.level}</span> {line.text}
+          </li>
+        ))}
+      </ol>
     </section>
   );
+}
+
+/** How what a component imports and what its plugin is granted relate. */
+function requirementName(status: string): string {
+  switch (status) {
+    case "not required":
+      return t("no grant needed", "許可は不要");
+    case "granted":
+      return t("granted", "許可済み");
+    case "not granted":
+      return t("not granted, perhaps not needed", "未許可（不要の場合あり）");
+    case "missing":
+      return t("missing", "不足");
+    case "unused":
+      return t("granted and not used", "許可済み・未使用");
+    default:
+      return t("always refused", "常に拒否");
+  }
 }
 
 function GrantList({ grants }: { grants: Grants }) {

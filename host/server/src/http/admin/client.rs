@@ -113,7 +113,7 @@ impl AdminClientError {
     pub fn help(&self) -> Option<String> {
         match self {
             Self::NotConfigured => {
-                Some("add one, and restart the server:\n[admin]\nlisten = \"unix:/run/mcp-host/admin.sock\"".to_owned())
+                Some("add one, and restart the server:\n[admin]\nlisten = \"unix:admin.sock\"".to_owned())
             }
             Self::AnyPort(_) => Some("name a port: `listen = \"127.0.0.1:9464\"`".to_owned()),
             Self::Connect { source, .. } => Some(match source.kind() {

@@ -227,7 +227,7 @@ async fn a_plugin_that_is_disabled_stays_so_across_reloads_until_it_is_enabled()
             line("admin-reload", Value::Null, "ok"),
             line("admin-enable", json!("a"), "ok"),
             line("admin-reset", json!("a"), "ok"),
-            line("admin-reset", Value::Null, "not found"),
+            line("admin-reset", json!("absent"), "not found"),
         ]
     );
     admin.server.end().await;
@@ -484,5 +484,40 @@ async fn the_status_has_the_calls_of_the_last_minute() {
     assert!(after["calls"].as_u64().unwrap() >= before + 20, "{after}");
     let [p50, p99] = ["p50_us", "p99_us"].map(|name| after[name].as_u64().unwrap());
     assert!(0 < p50 && p50 <= p99, "{after}");
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn a_plugin_has_its_last_log_lines_and_what_it_imports_against_its_grants() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Plugin::misbehaving("m").bucket("unused");
+    let config = ConfigFile::new().plugin(plugin).allow_all().append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let client = admin.server.client(REVISION).await;
+    let (_, before) = admin.api("GET", "plugins/m", None).await;
+    assert_eq!(before["log"], json!([]), "{before:#}");
+    let keyvalue = before["requirements"].as_array().unwrap().iter().find(|one| one["capability"] == "keyvalue");
+    assert_eq!(keyvalue.unwrap()["status"], "unused", "{before:#}");
+
+    client.read_error("misbehaving://m/panic").await;
+    let (_, after) = admin.api("GET", "plugins/m", None).await;
+    assert_valid(&schema().await, "plugin", &after);
+    let log = after["log"].as_array().unwrap();
+    let texts: Vec<_> = log.iter().map(|line| line["text"].as_str().unwrap()).collect();
+    assert!(texts.iter().any(|text| text.contains("the secret is at /very/secret/place")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("read: ")), "{texts:?}");
+
+    let address = admin.address.clone();
+    let port = address.rsplit(':').next().unwrap().to_owned();
+    let of_port = config.dir().join("status.toml");
+    let text = std::fs::read_to_string(config.path()).unwrap();
+    std::fs::write(&of_port, text.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"))).unwrap();
+    let shown = run(["status", "m", "--config", of_port.to_str().unwrap()]).await.success().text();
+    assert!(shown.contains("the secret is at /very/secret/place"), "{shown}");
+    assert!(shown.contains("imports    keyvalue: unused"), "{shown}");
+
+    client.read_error("misbehaving://m/flood-log").await;
+    let (_, flooded) = admin.api("GET", "plugins/m", None).await;
+    assert!(flooded["log"].as_array().unwrap().len() <= 128, "{}", flooded["log"].as_array().unwrap().len());
     admin.server.end().await;
 }

@@ -18,7 +18,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use mcp_resource_host::audit::{AuditFollower, FollowedAudit};
+use mcp_resource_host::audit::{AuditFollower, DECISIONS, FollowedAudit, OUTCOMES};
 use mcp_resource_host::host::Host;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -41,6 +41,7 @@ struct Filter {
     principal: Option<String>,
     plugin: Option<String>,
     operation: Option<String>,
+    decision: Option<String>,
     outcome: Option<String>,
 }
 
@@ -53,6 +54,8 @@ struct Members<'a> {
     plugin: Option<Cow<'a, str>>,
     #[serde(borrow)]
     operation: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    decision: Option<Cow<'a, str>>,
     #[serde(borrow)]
     outcome: Option<Cow<'a, str>>,
 }
@@ -132,10 +135,18 @@ impl Filter {
                 "principal" => &mut filter.principal,
                 "plugin" => &mut filter.plugin,
                 "operation" => &mut filter.operation,
-                "outcome" => &mut filter.outcome,
+                "decision" => {
+                    check_value("decision", &value, &DECISIONS)?;
+                    &mut filter.decision
+                }
+                "outcome" => {
+                    check_value("outcome", &value, &OUTCOMES)?;
+                    &mut filter.outcome
+                }
                 _ => {
                     return Err(Refusal::bad_request(format!(
-                        "there is no parameter `{key}`; there are `follow`, `principal`, `plugin`, `operation` and `outcome`"
+                        "there is no parameter `{key}`; there are `follow`, `principal`, `plugin`, `operation`, `decision` \
+                         and `outcome`"
                     )));
                 }
             };
@@ -150,16 +161,27 @@ impl Filter {
     }
 
     fn matches(&self, line: &str) -> bool {
-        let Self { principal, plugin, operation, outcome } = self;
-        let wanted = [principal, plugin, operation, outcome];
+        let Self { principal, plugin, operation, decision, outcome } = self;
+        let wanted = [principal, plugin, operation, decision, outcome];
         if wanted.iter().all(|wanted| wanted.is_none()) {
             return true;
         }
         // A line of the log is JSON.
         let Ok(members) = serde_json::from_str::<Members<'_>>(line) else { return false };
-        let found = [members.principal, members.plugin, members.operation, members.outcome];
+        let Members { principal, plugin, operation, decision, outcome } = members;
+        let found = [principal, plugin, operation, decision, outcome];
         wanted.into_iter().zip(found).all(|(wanted, found)| wanted.is_none() || wanted.as_deref() == found.as_deref())
     }
+}
+
+/// Refuses a value that no line has: a filter with it would wait without end.
+fn check_value(parameter: &str, value: &str, values: &[&str]) -> Result<(), Refusal> {
+    if values.contains(&value) {
+        return Ok(());
+    }
+    let help = (value == "denied" || value == "allowed").then_some("requests that the rules deny have `decision=deny`");
+    let message = format!("no line has the {parameter} `{value}`; there are `{}`", values.join("`, `"));
+    Err(Refusal::new(StatusCode::BAD_REQUEST, message, help))
 }
 
 #[cfg(test)]
@@ -173,10 +195,19 @@ mod tests {
         for query in ["follow", "follow=1&principal=alice", "follow&principal=alice&operation=read&outcome=ok"] {
             assert!(matches(query), "{query}");
         }
-        for query in ["follow&principal=ali", "follow&plugin=x", "follow&principal=alice&outcome=denied"] {
+        for query in
+            ["follow&principal=ali", "follow&plugin=x", "follow&decision=deny", "follow&principal=alice&outcome=denied"]
+        {
             assert!(!matches(query), "{query}");
         }
-        for wrong in [None, Some(""), Some("principal=alice"), Some("follow&uri=x")] {
+        for wrong in [
+            None,
+            Some(""),
+            Some("principal=alice"),
+            Some("follow&uri=x"),
+            Some("follow&outcome=refuse"),
+            Some("follow&decision=denied"),
+        ] {
             assert!(Filter::parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -23,7 +23,8 @@ pub use self::lists::{
     CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
 };
 pub use self::status::{
-    CacheStatus, FailedReload, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, Status,
+    CacheStatus, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus, RecentCalls,
+    RequirementView, Status,
 };
 pub use super::browse_types as browse;
 

@@ -17,8 +17,9 @@ use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
 use super::types::{
     CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView, GroupView,
-    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus,
-    Reload, RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
+    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
+    PluginState, PluginStatus, Reload, RequirementView, RuleView, SearchView, ServerView, SessionView, WatchedCounts,
+    WatchedResource,
 };
 
 /// The part of a list that a request is for.
@@ -63,7 +64,15 @@ pub(super) fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option<Plugi
     let config = host.config();
     let config = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).map(PluginConfig::from);
     let search = indexed(host).into_iter().find(|indexed| indexed.plugin == name);
-    Some(PluginDetails { status, config, search })
+    let requirements = host.requirements(name).unwrap_or_default();
+    let requirements = requirements.iter().map(|requirement| RequirementView {
+        capability: requirement.capability.name().to_owned(),
+        status: requirement.status.name().to_owned(),
+        granted: requirement.granted.clone(),
+    });
+    let log = host.recent_log(name).into_iter();
+    let log = log.map(|line| PluginLogLine { time: time(line.time), level: line.level.to_owned(), text: line.text });
+    Some(PluginDetails { status, config, search, requirements: requirements.collect(), log: log.collect() })
 }
 
 pub(super) fn sessions(host: &Host, request: &PageRequest) -> Result<Page<SessionView>, String> {

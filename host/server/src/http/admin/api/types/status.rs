@@ -143,6 +143,31 @@ api_types! {
         pub config: Option<PluginConfig>,
         /// What the search index has of it; null if it is not searched.
         pub search: Option<SearchView>,
+        /// What its component imports, compared with its grants; empty if it is not loaded, or brought by the program.
+        pub requirements: Vec<RequirementView>,
+        /// What was logged of it last, oldest first: lines of its guest, and its faults.
+        pub log: Vec<PluginLogLine>,
+    }
+
+    /// A capability that a component imports or that its plugin is granted.
+    struct RequirementView {
+        /// The capability: the name of the imports.
+        pub capability: String,
+        /// How both relate: `not required`, `granted`, `not granted`, `missing`, `unused` or `unsupported`.
+        pub status: String,
+        /// What is granted.
+        pub granted: Vec<String>,
+    }
+
+    /// A line of the log about a plugin.
+    struct PluginLogLine {
+        /// When it was logged.
+        #[schemars(extend("format" = "date-time"))]
+        pub time: String,
+        /// Its level: `trace`, `debug`, `info`, `warn` or `error`.
+        pub level: String,
+        /// The line.
+        pub text: String,
     }
 }
 

@@ -1,0 +1,222 @@
+//! Skills in the façade: lists of them, and single ones ([`crate::skills`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mcp_host_base::log_target;
+use mcp_host_config::{Extension, Operation};
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::resource::{Error, Listing, MissingPlugin, ResourceContents};
+use mcp_host_model::uri::Uri;
+
+use super::Host;
+use super::audit::RequestKind;
+use super::generation::Generation;
+use crate::access::{Policy, Principal};
+use crate::audit::{Facts, RequestContext};
+use crate::catalog::PluginSlot;
+use crate::response_cache::CachedPlugin;
+use crate::skills::{self, Candidate, FindError, ReadFile, Skill, SkillProblem};
+
+/// The name of a request for skills in records.
+const SKILLS: RequestKind = RequestKind { name: "skills", returns_uris: true };
+
+/// The maximum number of skills on a page.
+const PAGE_SIZE: usize = 32;
+/// The number of files on a page after which no skill is added.
+const PAGE_FILES: usize = 1024;
+
+impl Generation {
+    /// Returns whether a plugin may have skills, loaded or not.
+    fn has_skills_of(&self, slot: &PluginSlot) -> bool {
+        match &slot.plugin {
+            Ok(plugin) => !plugin.skills().is_empty(),
+            Err(_) => {
+                let mut declared = self.config.plugins.iter();
+                declared.any(|plugin| plugin.name.as_str() == slot.name && !plugin.skills.is_empty())
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Returns whether the extension of skills (SEP-2640) is declared: a plugin has some, or directories can be read, which obliges
+    /// to declare it.
+    pub fn has_skills(&self) -> bool {
+        let now = self.generation.load();
+        now.config.server.extensions.contains(&Extension::Sep2640DirectoryRead)
+            || now.slots.iter().any(|slot| now.has_skills_of(slot))
+    }
+
+    /// Lists one page of the skills of all plugins, as the principal may list and read them (SEP-2640, `skills/list`).
+    ///
+    /// A directory that is no valid skill is left out; the log says why, and so does a check. A plugin that fails is named in the
+    /// listing.
+    ///
+    /// # Errors
+    ///
+    /// The cursor is not one of this listing and this principal.
+    pub async fn skills(&self, principal: &Principal, cursor: Option<&str>) -> Result<Listing<Skill>, Error> {
+        let facts = Facts::default();
+        self.audited(principal, SKILLS, "", &facts, async {
+            let now = self.generation.load_full();
+            facts.set_generation(now.number);
+            let start = cursor.map(|cursor| self.catalog.open_skill(principal, cursor)).transpose()?;
+            let listing = self.skills_page(&now, principal, start).await?;
+            facts.set_returned(listing.items.iter().map(|skill| skill.uri.as_str()));
+            Ok(listing)
+        })
+        .await
+    }
+
+    /// Returns the skill of a `SKILL.md` (SEP-2640, `skills/get`).
+    ///
+    /// # Errors
+    ///
+    /// There is no such skill for the principal, or it is not valid: [`Error::InvalidRequest`].
+    pub async fn skill(&self, principal: &Principal, uri: &str) -> Result<Skill, Error> {
+        let facts = Facts::default();
+        self.audited(principal, SKILLS, uri, &facts, async {
+            let no_skill = || Error::InvalidRequest { message: format!("there is no skill {uri}") };
+            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
+            let target = now.resolve(principal, Operation::Read, uri, &facts).map_err(|_| no_skill())?;
+            let plugin = target.slot.loaded()?;
+            let directory = skills::directory_of(target.uri.as_str());
+            let is_named = |directory: &&str| skills::is_named(plugin.skills(), directory);
+            let directory = directory.filter(is_named).ok_or_else(no_skill)?;
+            let found = skills::find(plugin, Some(directory), visibility(&target.policy)).await;
+            let mut found = found.map_err(|error| find_error(&error, plugin.name(), uri))?;
+            let candidate = found.remove(directory).ok_or_else(no_skill)?;
+            let skill = self.build_skill(&now, principal, plugin, directory, candidate).await;
+            let invalid = |problem| Error::InvalidRequest { message: format!("there is no skill {uri}: {problem}") };
+            let skill = skill.map_err(invalid)?;
+            facts.set_returned(skill.files.iter().map(|file| file.uri.as_str()));
+            Ok(skill)
+        })
+        .await
+    }
+
+    async fn skills_page(
+        &self,
+        now: &Generation,
+        principal: &Principal,
+        start: Option<(String, Option<String>)>,
+    ) -> Result<Listing<Skill>, Error> {
+        let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
+        if !RequestContext::may_list() {
+            return Ok(listing);
+        }
+        let policy = now.access.policy(principal);
+        let may_have_skills = |slot: &&PluginSlot| {
+            policy.may_allow_below(Operation::List, &slot.mount) && policy.may_allow_below(Operation::Read, &slot.mount)
+        };
+        let mut files: usize = 0;
+        let is_before_start = |slot: &&PluginSlot| start.as_ref().is_some_and(|(plugin, _)| slot.name < *plugin);
+        let slots = now.slots.iter().filter(|slot| now.has_skills_of(slot));
+        for slot in slots.filter(may_have_skills).filter(|slot| !is_before_start(slot)) {
+            if listing.items.len() >= PAGE_SIZE || files >= PAGE_FILES {
+                listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, None)?);
+                return Ok(listing);
+            }
+            let plugin = match &slot.plugin {
+                Ok(plugin) => plugin,
+                Err(_) => {
+                    listing.missing.push(missing(slot.unavailable_error(), &slot.name));
+                    continue;
+                }
+            };
+            let after =
+                start.as_ref().filter(|(plugin, _)| *plugin == slot.name).and_then(|(_, after)| after.as_deref());
+            let candidates = match skills::find(plugin, None, visibility(&policy)).await {
+                Ok(found) => after_manifest(found, after),
+                Err(error) => {
+                    listing.missing.push(missing(find_error(&error, plugin.name(), ""), &slot.name));
+                    continue;
+                }
+            };
+            let mut last: Option<Uri> = None;
+            for (directory, candidate) in candidates {
+                if listing.items.len() >= PAGE_SIZE || files >= PAGE_FILES {
+                    listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, last.as_ref())?);
+                    return Ok(listing);
+                }
+                let manifest = candidate.manifest(&directory).cloned();
+                match self.build_skill(now, principal, plugin, &directory, candidate).await {
+                    Ok(skill) => {
+                        files = files.saturating_add(skill.files.len());
+                        listing.items.push(skill);
+                    }
+                    Err(problem) => {
+                        // Its manifest was read.
+                        files = files.saturating_add(1);
+                        log_problem(plugin.name(), &directory, &problem);
+                    }
+                }
+                last = manifest;
+            }
+        }
+        Ok(listing)
+    }
+
+    async fn build_skill(
+        &self,
+        now: &Generation,
+        principal: &Principal,
+        plugin: &CachedPlugin,
+        directory: &str,
+        candidate: Candidate,
+    ) -> Result<Skill, SkillProblem> {
+        let reader = VisibleFiles { now, principal, plugin };
+        skills::build(directory, candidate, &self.skill_digests, now.number, &reader).await
+    }
+}
+
+/// The files of a plugin that a principal may read.
+struct VisibleFiles<'a> {
+    now: &'a Generation,
+    principal: &'a Principal,
+    plugin: &'a CachedPlugin,
+}
+
+impl ReadFile for VisibleFiles<'_> {
+    async fn read(&self, uri: &Uri) -> Result<Vec<ResourceContents>, Fault> {
+        let target = self.now.resolve(self.principal, Operation::Read, uri.as_str(), &Facts::default());
+        let target = target.map_err(|_| Fault::NotFound)?;
+        self.plugin.read(&target.path, target.read_filter()).await
+    }
+}
+
+/// Whether a file is part of the skills of a principal with that policy.
+fn visibility(policy: &Arc<Policy>) -> impl Fn(&Uri) -> bool + Clone + Send + use<> {
+    let policy = policy.clone();
+    move |uri| policy.allows(Operation::List, uri) && policy.allows(Operation::Read, uri)
+}
+
+/// The candidates whose manifests come after a URI.
+fn after_manifest(found: BTreeMap<String, Candidate>, after: Option<&str>) -> BTreeMap<String, Candidate> {
+    let Some(directory) = after.and_then(skills::directory_of) else { return found };
+    let mut found = found;
+    let rest = found.split_off(directory);
+    rest.into_iter().filter(|(found, _)| found != directory).collect()
+}
+
+fn find_error(error: &FindError, plugin: &str, uri: &str) -> Error {
+    match error {
+        FindError::Listing(fault) => fault.clone().into_client_error(plugin, uri),
+        FindError::Bounds => {
+            Error::Unavailable { plugin: plugin.to_owned(), reason: error.to_string(), retry_after: None }
+        }
+    }
+}
+
+fn missing(error: Error, plugin: &str) -> MissingPlugin {
+    let (reason, retry_after) = match error {
+        Error::Unavailable { reason, retry_after, .. } => (reason, retry_after),
+        _ => ("it failed; the server's log says why".to_owned(), None),
+    };
+    MissingPlugin { plugin: plugin.to_owned(), reason, retry_after }
+}
+
+fn log_problem(plugin: &str, directory: &str, problem: &SkillProblem) {
+    tracing::debug!(target: log_target::PLUGIN, plugin, directory, %problem, "not served as a skill");
+}

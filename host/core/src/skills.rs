@@ -1,0 +1,456 @@
+//! Skills (SEP-2640): directories with a `SKILL.md`, below the mounts of plugins whose config names them (`skills`).
+//!
+//! A skill is found in the listing of its plugin, and consists of what the principal may list and read of it: a file that the
+//! principal may not see is no part of the skill, neither named nor counted. The host stores no index. Each request walks the
+//! listing ([`find`]), and reads the files of the skills that it returns, for their digests ([`build`]). Digests of files whose
+//! modification time and size are known are kept ([`Digests`]).
+//!
+//! A skill that breaks a rule of the [Agent Skills specification](https://agentskills.io/specification) or a limit of SEP-2640 is
+//! not served; `mcp-host check` says which ([`SkillProblem`]).
+//!
+//! # Bounds
+//!
+//! The walk of one plugin ends after [`MAX_PAGES`] pages, [`MAX_TIME`], or [`MAX_FOUND`] bytes of URIs, and then nothing of the
+//! plugin is served. A skill has at most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640 recommends.
+
+mod front_matter;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use mcp_host_config::UriGlob;
+use mcp_host_engine::CallOrigin;
+use mcp_host_engine::plugin::{Fault, Plugin};
+use mcp_host_model::resource::{Footprint, Notice, NoticeKind, Resource, ResourceContents};
+use mcp_host_model::uri::{Mount, Uri};
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+/// The name of the manifest of a skill.
+const MANIFEST: &str = "SKILL.md";
+/// The maximum number of files of a skill (SEP-2640, "Limits").
+const MAX_FILES: usize = 512;
+/// The maximum size of all files of a skill in bytes (SEP-2640, "Limits").
+const MAX_BYTES: u64 = 16 << 20;
+/// The maximum number of pages of a plugin's listing that are searched for skills.
+const MAX_PAGES: usize = 1024;
+/// The number of entries that a page is requested with.
+const PAGE_SIZE: u32 = 1000;
+/// The maximum time for the walk of a plugin's listing.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// The maximum size of the URIs that are found in one plugin.
+const MAX_FOUND: usize = 8 << 20;
+/// The number of digests that are kept.
+const MAX_DIGESTS: usize = 16 << 10;
+/// A file that was modified less than this ago may be modified again without another modification time.
+const CLOCK_RESOLUTION: Duration = Duration::from_secs(2);
+
+/// A skill, as one principal sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Skill {
+    /// The URI of its `SKILL.md`.
+    pub uri: Uri,
+    /// The front matter of its `SKILL.md`: YAML as JSON.
+    pub front_matter: Map<String, Value>,
+    /// Its files, ordered by URI, with its `SKILL.md`.
+    pub files: Vec<SkillFile>,
+    /// The time for which it may be considered unchanged: the least of its files'.
+    pub ttl: Duration,
+}
+
+/// A file of a skill.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SkillFile {
+    /// Its URI.
+    pub uri: Uri,
+    /// The SHA-256 of what reading it returns: `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
+    /// The number of bytes that reading it returns.
+    pub size: u64,
+}
+
+impl Footprint for Skill {
+    fn footprint(&self) -> usize {
+        let files = self.files.iter().map(|file| {
+            size_of::<SkillFile>().saturating_add(file.uri.as_str().len()).saturating_add(file.digest.len())
+        });
+        let own = size_of::<Self>().saturating_add(self.uri.as_str().len());
+        files.chain([footprint_of_members(&self.front_matter)]).fold(own, usize::saturating_add)
+    }
+}
+
+/// Returns the approximate memory of a JSON value. Its depth is bounded by the parser.
+fn footprint_of(value: &Value) -> usize {
+    let inner = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(footprint_of).fold(0, usize::saturating_add),
+        Value::Object(members) => footprint_of_members(members),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>().saturating_add(inner)
+}
+
+fn footprint_of_members(members: &Map<String, Value>) -> usize {
+    let members = members.iter().map(|(key, value)| key.len().saturating_add(footprint_of(value)));
+    members.fold(0, usize::saturating_add)
+}
+
+/// What keeps a directory from being served as a skill. `Display` has the line, the rule and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkillProblem {
+    /// The line of its `SKILL.md`.
+    pub line: Option<usize>,
+    /// The rule that it breaks.
+    pub rule: SkillRule,
+}
+
+impl fmt::Display for SkillProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        write!(f, "{}", self.rule)
+    }
+}
+
+/// A rule of the Agent Skills specification or of SEP-2640 that a directory breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillRule {
+    /// `SKILL.md` does not begin with front matter.
+    #[error("expected `---` as the first line, and front matter with `name` and `description` below it")]
+    NoFrontMatter,
+    /// The front matter has no end.
+    #[error("the front matter has no end; write a line `---` below it")]
+    Unterminated,
+    /// The front matter is too long.
+    #[error("the front matter has more than {0} bytes; move text below it")]
+    FrontMatterTooLong(usize),
+    /// The front matter is not YAML, has a key twice, or expands to too much.
+    #[error("expected YAML with each key once, and text with `: ` or `#` in quotes")]
+    Yaml,
+    /// The front matter is not a mapping.
+    #[error("expected `name: …` and `description: …`, found no mapping")]
+    NotMapping,
+    /// A required member is missing.
+    #[error("the front matter has no `{0}`")]
+    Missing(&'static str),
+    /// A member is not a text.
+    #[error("`{0}` is not a text; write it in quotes")]
+    NotText(&'static str),
+    /// A member is empty.
+    #[error("`{0}` is empty")]
+    Empty(&'static str),
+    /// A member is too long.
+    #[error("`{key}` has {found} characters, and may have {max}")]
+    TooLong {
+        /// The member.
+        key: &'static str,
+        /// The maximum number of characters.
+        max: usize,
+        /// The number of characters.
+        found: usize,
+    },
+    /// The name has characters that a name may not have.
+    #[error("`name` is not of a-z, 0-9 and single `-` between them")]
+    Name,
+    /// The name is not that of the directory.
+    #[error("`name` is `{name}`, and the directory `{directory}`; rename one of them")]
+    NameOfDirectory {
+        /// The name in the front matter.
+        name: String,
+        /// The name of the directory.
+        directory: String,
+    },
+    /// The skill has too many files.
+    #[error("it has {0} files, and may have {MAX_FILES}; move what agents do not need out of the directory")]
+    Files(usize),
+    /// The files of the skill are too large.
+    #[error("its files have more than {MAX_BYTES} bytes; move what agents do not need out of the directory")]
+    Bytes,
+    /// `SKILL.md` is not text.
+    #[error("`SKILL.md` is not text in UTF-8")]
+    NotUtf8,
+    /// What reading a file returns is not all of it, so that no client could compare its digest.
+    #[error("reading {0} returns a part of the file; raise the limit of the provider, or make the file smaller")]
+    Cut(Uri),
+    /// A file cannot be read.
+    #[error("{uri} cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        uri: Uri,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A directory that may be a skill: its files.
+#[derive(Debug, Default)]
+pub(crate) struct Candidate {
+    /// The files, in the order of their URIs; the first [`MAX_FILES`].
+    files: BTreeMap<Uri, ListedFile>,
+    /// The number of files.
+    count: usize,
+}
+
+/// What a listing has of a file.
+#[derive(Clone, Debug)]
+struct ListedFile {
+    modified: Option<Box<str>>,
+    size: Option<u64>,
+    ttl: Duration,
+}
+
+/// Why no skill of a plugin can be found.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FindError {
+    /// Its listing fails.
+    #[error("its listing fails: {0}")]
+    Listing(#[from] Fault),
+    /// The walk of its listing exceeds a bound.
+    #[error("its listing is too long to find skills: more than {MAX_PAGES} pages, {} s or {MAX_FOUND} bytes of URIs in them", MAX_TIME.as_secs())]
+    Bounds,
+}
+
+impl Candidate {
+    /// Returns the URI of the manifest in a directory.
+    pub(crate) fn manifest(&self, directory: &str) -> Option<&Uri> {
+        let is_manifest = |uri: &&Uri| uri.as_str().strip_prefix(directory) == Some("/SKILL.md");
+        self.files.keys().find(is_manifest)
+    }
+}
+
+/// Returns the directory of a manifest: the URI without `/SKILL.md`.
+pub(crate) fn directory_of(manifest: &str) -> Option<&str> {
+    manifest.strip_suffix(MANIFEST)?.strip_suffix('/')
+}
+
+/// Returns whether the globs name a directory.
+pub(crate) fn is_named(globs: &[UriGlob], directory: &str) -> bool {
+    globs.iter().any(|glob| glob.matches(directory))
+}
+
+/// Returns the directories above a URI that the globs name, below the mount or the mount itself.
+fn directories_above<'a>(globs: &[UriGlob], mount: &Mount, uri: &'a str) -> Vec<&'a str> {
+    let begin = mount.as_str().len().saturating_sub(1);
+    let slashes = uri.match_indices('/').map(|(index, _)| index).filter(|index| *index >= begin);
+    slashes.filter_map(|index| uri.get(..index)).filter(|directory| is_named(globs, directory)).collect()
+}
+
+/// Finds the directories with a manifest in the listing of a plugin, by their URIs: those that its globs name, or only `within`.
+/// `is_visible` decides which files exist.
+pub(crate) async fn find(
+    plugin: &Plugin,
+    within: Option<&str>,
+    is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
+) -> Result<BTreeMap<String, Candidate>, FindError> {
+    let begun = Instant::now();
+    let mut found: BTreeMap<String, Candidate> = BTreeMap::new();
+    let (mut cursor, mut bytes) = (None, 0_usize);
+    for _ in 0..MAX_PAGES {
+        let (globs, mount, is_visible) = (plugin.skills().clone(), plugin.mount().clone(), is_visible.clone());
+        let within = within.map(str::to_owned);
+        let keep = move |entry: Resource| {
+            let uri = entry.uri.as_str();
+            if entry.is_directory() || uri.contains('?') {
+                return None;
+            }
+            let is_wanted = |directory: &&str| within.as_ref().is_none_or(|within| within == *directory);
+            let directories = directories_above(&globs, &mount, uri);
+            let directories: Vec<_> = directories.into_iter().filter(is_wanted).map(str::to_owned).collect();
+            (!directories.is_empty() && is_visible(&entry.uri)).then(|| {
+                let modified = entry.annotations.last_modified.as_ref().map(|time| time.as_str().into());
+                (directories, entry.uri, ListedFile { modified, size: entry.size, ttl: entry.ttl.unwrap_or_default() })
+            })
+        };
+        let page = plugin.list(CallOrigin::Client, None, cursor.as_deref(), PAGE_SIZE, keep).await?;
+        for (_, (directories, uri, file)) in page.items {
+            for directory in directories {
+                let candidate = found.entry(directory).or_default();
+                candidate.count = candidate.count.saturating_add(1);
+                if candidate.files.len() <= MAX_FILES {
+                    bytes = bytes.saturating_add(uri.as_str().len());
+                    candidate.files.insert(uri.clone(), file.clone());
+                }
+            }
+        }
+        if bytes > MAX_FOUND || begun.elapsed() > MAX_TIME {
+            return Err(FindError::Bounds);
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            found.retain(|directory, candidate| candidate.manifest(directory).is_some());
+            return Ok(found);
+        }
+    }
+    Err(FindError::Bounds)
+}
+
+/// Digests of files, by what a listing has of them.
+#[derive(Debug)]
+pub(crate) struct Digests(Cache<DigestKey, (Box<str>, u64)>);
+
+/// The URI, the modification time and the size of a file, and the generation of its plugin.
+type DigestKey = (u64, Uri, Box<str>, u64);
+
+impl Default for Digests {
+    fn default() -> Self {
+        Self(Cache::new(MAX_DIGESTS))
+    }
+}
+
+impl Digests {
+    /// The key of a file whose modification would change it: its time is known, and past.
+    fn key(generation: u64, uri: &Uri, file: &ListedFile) -> Option<DigestKey> {
+        let modified = file.modified.as_ref()?;
+        let time: jiff::Timestamp = modified.parse().ok()?;
+        let age = SystemTime::now().duration_since(SystemTime::from(time)).ok()?;
+        (age > CLOCK_RESOLUTION).then(|| (generation, uri.clone(), modified.clone(), file.size.unwrap_or(u64::MAX)))
+    }
+}
+
+/// Reads files of skills.
+pub(crate) trait ReadFile: Sync {
+    /// Returns the contents of a file.
+    fn read(&self, uri: &Uri) -> impl Future<Output = Result<Vec<ResourceContents>, Fault>> + Send;
+}
+
+/// Makes a skill of a directory.
+///
+/// # Errors
+///
+/// The directory breaks a rule.
+pub(crate) async fn build(
+    directory: &str,
+    candidate: Candidate,
+    digests: &Digests,
+    generation: u64,
+    reader: &impl ReadFile,
+) -> Result<Skill, SkillProblem> {
+    let of_directory = |rule| SkillProblem { line: None, rule };
+    if candidate.count > MAX_FILES {
+        return Err(of_directory(SkillRule::Files(candidate.count)));
+    }
+    let Some(manifest) = candidate.manifest(directory).cloned() else {
+        return Err(of_directory(SkillRule::NoFrontMatter));
+    };
+    let content = read_whole(reader, &manifest).await.map_err(of_directory)?;
+    let bytes = content.body.as_bytes();
+    let text = std::str::from_utf8(bytes).map_err(|_| of_directory(SkillRule::NotUtf8))?;
+    let name = directory.rsplit('/').next().unwrap_or_default();
+    let front_matter = front_matter::parse(text, name)?;
+    let ttl = candidate.files.values().map(|file| file.ttl).min().unwrap_or_default();
+    let (mut files, mut total) = (Vec::with_capacity(candidate.files.len()), 0_u64);
+    for (uri, listed) in candidate.files {
+        let (digest, size) = if uri == manifest {
+            digest_of(bytes)
+        } else {
+            let key = Digests::key(generation, &uri, &listed);
+            match key.as_ref().and_then(|key| digests.0.get(key)) {
+                Some((digest, size)) => (digest.into(), size),
+                None => {
+                    let content = read_whole(reader, &uri).await.map_err(of_directory)?;
+                    let (digest, size) = digest_of(content.body.as_bytes());
+                    if let Some(key) = key {
+                        digests.0.insert(key, (digest.as_str().into(), size));
+                    }
+                    (digest, size)
+                }
+            }
+        };
+        total = total.saturating_add(size);
+        if total > MAX_BYTES {
+            return Err(of_directory(SkillRule::Bytes));
+        }
+        files.push(SkillFile { uri, digest, size });
+    }
+    Ok(Skill { uri: manifest, front_matter, files, ttl })
+}
+
+/// Returns the content of a file, if that is all of it.
+async fn read_whole(reader: &impl ReadFile, uri: &Uri) -> Result<ResourceContents, SkillRule> {
+    let unreadable = |reason: String| SkillRule::Unreadable { uri: uri.clone(), reason };
+    let contents = reader.read(uri).await.map_err(|fault| unreadable(reason(&fault)))?;
+    let content = contents.into_iter().find(|content| content.entry.uri == *uri);
+    let content = content.ok_or_else(|| unreadable("reading it returns contents of other resources".to_owned()))?;
+    let is_part = |notice: &Notice| matches!(notice.kind, NoticeKind::Cut | NoticeKind::Incomplete);
+    match Notice::all_in(&content.entry.meta).iter().any(is_part) {
+        true => Err(SkillRule::Cut(uri.clone())),
+        false => Ok(content),
+    }
+}
+
+/// The files of a plugin, without access rules.
+struct AllFiles<'a>(&'a Plugin);
+
+impl ReadFile for AllFiles<'_> {
+    async fn read(&self, uri: &Uri) -> Result<Vec<ResourceContents>, Fault> {
+        let mount = self.0.mount();
+        match uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) {
+            Some(Ok(named)) => self.0.read(&named.path, |_| true).await,
+            _ => Err(Fault::NotFound),
+        }
+    }
+}
+
+/// Returns why directories of a plugin are not served as skills, each with its manifest, as a check finds it: without access rules.
+pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
+    let found = match find(plugin, None, |_| true).await {
+        Ok(found) => found,
+        Err(error) => return vec![format!("no skill is served: {error}")],
+    };
+    if found.is_empty() {
+        return vec!["no skill is served: its listing has no `SKILL.md` in a directory that `skills` names".to_owned()];
+    }
+    let (digests, mut problems) = (Digests::default(), Vec::new());
+    for (directory, candidate) in found {
+        if let Err(problem) = build(&directory, candidate, &digests, 0, &AllFiles(plugin)).await {
+            problems.push(format!("`{directory}/{MANIFEST}` is not served as a skill: {problem}"));
+        }
+    }
+    problems
+}
+
+/// The reason of a fault, for an administrator and for whoever may read the file.
+fn reason(fault: &Fault) -> String {
+    match fault {
+        Fault::NotFound => "it does not exist any more".to_owned(),
+        Fault::InvalidRequest(_) | Fault::Denied(_) | Fault::Unavailable { .. } => fault.to_string(),
+        _ => "its plugin failed; the server's log says why".to_owned(),
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> (String, u64) {
+    let mut digest = "sha256:".to_owned();
+    for byte in Sha256::digest(bytes) {
+        // Writing to memory does not fail.
+        let _ = write!(digest, "{byte:02x}");
+    }
+    (digest, u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_those_above_a_file_up_to_the_mount() {
+        let globs: Vec<UriGlob> = vec!["**/skills/*".parse().unwrap()];
+        let mount: Mount = "files:///".parse().unwrap();
+        let of = |uri| directories_above(&globs, &mount, uri);
+        assert_eq!(of("files:///team/skills/pdf/SKILL.md"), ["files:///team/skills/pdf"]);
+        assert_eq!(of("files:///skills/pdf/a/skills/b/x"), ["files:///skills/pdf", "files:///skills/pdf/a/skills/b"]);
+        assert_eq!(of("files:///skills/SKILL.md"), Vec::<&str>::new());
+        let whole: Vec<UriGlob> = vec!["skill://pdf".parse().unwrap()];
+        let mount: Mount = "skill://pdf/".parse().unwrap();
+        assert_eq!(directories_above(&whole, &mount, "skill://pdf/SKILL.md"), ["skill://pdf"]);
+        assert_eq!(directory_of("skill://pdf/SKILL.md"), Some("skill://pdf"));
+        assert_eq!(directory_of("skill://pdf/OTHER.md"), None);
+    }
+}
