@@ -165,8 +165,9 @@ impl Project {
         context: &Context,
     ) -> Result<Candidate, CliError> {
         let trust = self.config.trust_in(&reference.repository);
-        let trust =
-            trust.ok_or_else(|| RegistryError::Untrusted(Box::new(reference.clone()))).map_err(RegistryCommandError::from)?;
+        let trust = trust
+            .ok_or_else(|| RegistryError::Untrusted(Box::new(reference.clone())))
+            .map_err(RegistryCommandError::from)?;
         let spinner = context.messages.spin(format!("getting {reference}"));
         let obtained = registries.obtain(reference, trust, store).await;
         drop(spinner);

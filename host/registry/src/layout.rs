@@ -2,7 +2,7 @@
 //!
 //! | entry | holds |
 //! |---|---|
-//! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have the reference as their name, signature bundles are referrers |
+//! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have the reference without its scheme as their name, signature bundles are referrers |
 //! | `blobs/sha256/DIGITS` | manifests, configs, components and bundles |
 //! | `mcp-host.lock` | what of the lock is in the archive |
 //!
@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
-use mcp_host_config::registry::{Lock, LockedComponent};
+use mcp_host_config::registry::{Lock, LockedComponent, SCHEME};
 use mcp_host_model::digest::Digest;
 use serde_json::json;
 use tar::{Archive, Builder, EntryType, Header};
@@ -86,7 +86,9 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
                 .manifests
                 .push(Descriptor { artifact_type: Some(BUNDLE.to_owned()), ..Descriptor::of(MANIFEST, &referrer) });
         }
-        subject.annotations.insert("org.opencontainers.image.ref.name".to_owned(), locked.source.to_string());
+        let name = locked.source.to_string();
+        let name = name.strip_prefix(SCHEME).unwrap_or(&name).to_owned();
+        subject.annotations.insert("org.opencontainers.image.ref.name".to_owned(), name);
         index.manifests.push(subject);
         let component = store.open_verified(&locked.component)?.ok_or_else(missing)?;
         out.stream(&locked.component, locked.size, component)?;

@@ -206,7 +206,10 @@ impl Registries {
             }
         }
         if let Some(cause) = failed {
-            return Err(RegistryError::CouldNotLook { source_reference: Box::new(reference.clone()), cause: Box::new(cause) });
+            return Err(RegistryError::CouldNotLook {
+                source_reference: Box::new(reference.clone()),
+                cause: Box::new(cause),
+            });
         }
         if parsed.is_empty() && referrers::has_v2_signature(&self.client, &reference.repository, manifest).await {
             subject.hint = V2_HINT;

@@ -4,6 +4,7 @@ mod interruptions;
 mod lies;
 mod published;
 mod refusals;
+mod tools;
 mod updates;
 
 use std::path::PathBuf;
