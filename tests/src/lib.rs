@@ -47,6 +47,7 @@ mod origin;
 mod postgresql;
 mod process;
 mod prometheus;
+mod registry;
 mod reserved_port;
 mod stdio;
 mod template;
@@ -74,6 +75,7 @@ pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest
 pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use process::{Exit, KilledOnDrop};
 pub use prometheus::{NodeExporter, PrometheusBuilder, PrometheusServer};
+pub use registry::{Registry, RegistryProject};
 pub use reserved_port::ReservedPort;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};

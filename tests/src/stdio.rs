@@ -354,7 +354,7 @@ impl RawStdio {
 }
 
 /// Gives a command of the system the environment of `mcp-host`.
-fn inherit_environment(command: &mut Command, host: &Command) {
+pub(crate) fn inherit_environment(command: &mut Command, host: &Command) {
     let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
 }

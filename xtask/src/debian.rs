@@ -6,6 +6,7 @@
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
 //! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
 //! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
+//! | `docker-registry`, `skopeo` with `libgpgme11` and `libassuan0`, `strace` with `libunwind8` | components from registries: a registry, another client, and that serving connects nowhere |
 //! | `chromium`, installed: it needs many libraries | the console |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
@@ -18,7 +19,7 @@ use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 15] = [
     "prometheus",
     "prometheus-node-exporter",
     "debian-reference-ja",
@@ -28,6 +29,12 @@ const PACKAGES: [&str; 9] = [
     "manpages-dev",
     "ripgrep",
     "zabbix-server-pgsql",
+    "docker-registry",
+    "skopeo",
+    "libgpgme11",
+    "libassuan0",
+    "strace",
+    "libunwind8",
 ];
 
 /// Where Debian has the programs of PostgreSQL, by version.

@@ -22,6 +22,7 @@ use mcp_resource_host::host::{InspectError, StartError};
 use self::help::build_help;
 use super::connect::{ConnectError, FileError};
 use super::messages::Messages;
+use super::registry::RegistryCommandError;
 use super::served_paths::ServedPathError;
 use mcp_host_server::AdminClientError;
 use mcp_resource_host::keyvalue::AdminError;
@@ -30,6 +31,8 @@ use mcp_resource_host::keyvalue::AdminError;
 const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is invalid.
 const EXIT_USAGE: u8 = 2;
+/// Somebody has to agree to what a newer version of a component wants.
+const EXIT_NOT_AGREED: u8 = 3;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -291,6 +294,9 @@ pub(super) enum CliError {
     /// The answer that was printed is a negative one: an operation is denied, or a plugin could not be loaded.
     #[error("the answer is negative")]
     NegativeAnswer,
+    /// A command for components from registries failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryCommandError),
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -328,7 +334,9 @@ impl CliError {
             Self::Connect(error) if error.is_usage() => EXIT_USAGE,
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_)
+            Self::Registry(RegistryCommandError::NotAgreed { .. }) => EXIT_NOT_AGREED,
+            Self::Registry(RegistryCommandError::Capability(_) | RegistryCommandError::NotFromRegistry(_))
+            | Self::Config(_)
             | Self::Exposure(_)
             | Self::Admin(AdminClientError::NotConfigured | AdminClientError::AnyPort(_))
             | Self::ServedPath(_)

@@ -1,6 +1,6 @@
 //! `inspect`: the digest, exports, imports and description of a component file, and what it asks for, without granting it anything.
 
-mod plugin_table;
+pub(crate) mod plugin_table;
 
 use std::path::{Path, PathBuf};
 

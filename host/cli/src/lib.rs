@@ -10,12 +10,13 @@
 //! | `messages`, `stderr`, `journal` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
+//! | `registry` | the commands for components from registries |
 //! | `served_paths` | the plugins for files and directories that the command line names |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
 //! | `browser` | the browser of `serve --open` |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
+//! Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 somebody has to agree (`update`). A reader that closes standard output early is
 //! not a failure.
 //!
 //! Commands contain no logic of the host: they call the library and print the result.
@@ -53,6 +54,7 @@ mod output;
 mod progress;
 mod provider;
 mod read;
+mod registry;
 mod requirements;
 mod schema;
 mod search;
@@ -99,8 +101,9 @@ Examples:
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
   mcp-host search circuit breaker         what a client finds
+  mcp-host add web oci://HOST/NAME:1.4    a provider from a registry, verified and locked
 
-Exit codes: 0 success, 1 failure, 2 invalid command line or config.";
+Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 somebody has to agree (`update`).";
 
 /// Serves MCP resources from sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -135,6 +138,14 @@ enum Command {
     Watch(watch::Args),
     Explain(explain::Args),
     Keyvalue(keyvalue::Args),
+    Add(registry::add::Args),
+    Remove(registry::remove::Args),
+    Lock(registry::lock::Args),
+    Update(registry::update::Args),
+    Diff(registry::update::DiffArgs),
+    Outdated(registry::outdated::Args),
+    Store(registry::store::Args),
+    Push(registry::push::Args),
     Token(token::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -271,6 +282,14 @@ fn run(
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),
             Command::Keyvalue(args) => args.run(context),
+            Command::Add(args) => args.run(context).await,
+            Command::Remove(args) => args.run(context),
+            Command::Lock(args) => args.run(context).await,
+            Command::Update(args) => args.run(context).await,
+            Command::Diff(args) => args.run(context).await,
+            Command::Outdated(args) => args.run(context).await,
+            Command::Store(args) => args.run(context).await,
+            Command::Push(args) => args.run(context).await,
             Command::Token(args) => args.run(context),
             Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),

@@ -1,7 +1,8 @@
-//! The component of a plugin: the path of a file, or the name of a provider that is installed.
+//! The component of a plugin: the path of a file, the name of a provider that is installed, or a reference to a registry.
 //!
 //! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin path
-//! that has it, and `./git` is a file beside the config. So a config can be the same on machines whose packages have other
+//! that has it, and `./git` is a file beside the config. `oci://…` is a
+//! component from a registry (`registry`). So a config can be the same on machines whose packages have other
 //! directories. The plugin path is `plugin-path` of `[server]`, or that of the [`Environment`].
 
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use super::declare::list_type;
 use super::error::quote;
 use super::paths::{CreatableDirectory, ExistingFile};
 use super::reader::{FromNode, Node, Schema};
+use super::registry::source;
 
 /// No directory of the plugin path has a provider of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +78,7 @@ list_type! {
 pub(super) struct Component(pub(super) PathBuf);
 
 impl FromNode for Component {
-    const TYPE_NAME: &'static str = "the path of a component, or the name of a provider";
+    const TYPE_NAME: &'static str = "the path of a component, the name of a provider, or a reference to a registry";
 
     fn example() -> String {
         ExistingFile::example()
@@ -87,6 +89,9 @@ impl FromNode for Component {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let Some(written) = node.value.as_str().filter(|written| source::is_reference(written)) {
+            return Some(Self(source::component(node, written).unwrap_or_default()));
+        }
         let written = node.value.as_str().filter(|written| is_provider_name(written));
         let Some(written) = written else {
             return Some(Self(ExistingFile::from_node(node).map(|ExistingFile(path)| path).unwrap_or_default()));

@@ -20,6 +20,7 @@ pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     home: Option<PathBuf>,
     plugin_path: Vec<PathBuf>,
+    keeps_references: bool,
 }
 
 impl Environment {
@@ -36,6 +37,7 @@ impl Environment {
             variables: std::env::vars_os().collect(),
             home: std::env::home_dir(),
             plugin_path: Self::plugin_path_of(&program),
+            keeps_references: false,
         }
     }
 
@@ -58,6 +60,18 @@ impl Environment {
     pub fn plugin_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         self.plugin_path = directories.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Reads references to registries as they are, as the path of the component, for commands that resolve them. Otherwise a component
+    /// is the file in the store that the lock names. A config without plugins is valid then.
+    #[must_use]
+    pub fn keep_references(mut self) -> Self {
+        self.keeps_references = true;
+        self
+    }
+
+    pub(super) fn keeps_references(&self) -> bool {
+        self.keeps_references
     }
 
     /// The directories in which providers are found by name, unless the config sets `server.plugin-path`.

@@ -63,6 +63,7 @@ mod principal;
 mod quantity;
 mod rate;
 mod reader;
+pub mod registry;
 mod rule;
 pub mod search;
 mod secret;
@@ -150,6 +151,8 @@ use issuer::{Issuer, Issuers};
 use log::Log;
 use principal::{Groups, Principals};
 use reader::{Keys, ReadContext, ReadOutcome, Table};
+use registry::trust::Trusts;
+use registry::{Reference, Registry, Repository, Trust};
 use search::Search;
 use telemetry::Telemetry;
 
@@ -173,6 +176,12 @@ pub struct Config {
     pub telemetry: Option<Telemetry>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
     pub search: Option<Search>,
+    /// The registries that components come from.
+    pub registry: Registry,
+    /// Whose signatures are required for components from registries.
+    pub trust: Vec<Trust>,
+    /// The directory of verified components; none if there is no state directory.
+    pub store: Option<PathBuf>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
@@ -215,6 +224,11 @@ table! {
         telemetry: Option<Telemetry>,
         /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
         search: Option<Search>,
+        /// The registries that components come from, and the store of verified components.
+        registry: Registry,
+        /// Whose signatures are required for components from a registry.
+        #[read(Trusts)]
+        trust: Vec<Trust>,
         /// A provider with its mount, config, grants and limits.
         plugin: Plugins,
         /// A principal that authenticates with a bearer token over HTTP.
@@ -277,6 +291,16 @@ impl Config {
         suggest::nearest_mount(written, self.plugins.iter().map(|plugin| &plugin.mount))
     }
 
+    /// The references to components in registries, of a config that was read with [`Environment::keep_references`].
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.plugins.iter().filter_map(Plugin::reference)
+    }
+
+    /// The table `[[trust]]` that decides on a repository: the one with the longest prefix of it.
+    pub fn trust_in(&self, repository: &Repository) -> Option<&Trust> {
+        registry::trust::longest(&self.trust, repository)
+    }
+
     /// Reads a config file, with the environment variables and the home directory of this process.
     ///
     /// # Errors
@@ -321,11 +345,12 @@ impl Config {
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
+        let store = registry::source::store_of(&context);
         let ReadOutcome { problems, files, mut secret_files, has_secret } = context.finish();
         if has_secret {
             secret_files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         }
-        let config = Self { secret_files, file: Some(file.to_owned()), ..config };
+        let config = Self { secret_files, file: Some(file.to_owned()), store, ..config };
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
@@ -356,6 +381,8 @@ impl Config {
             audit: keys.audit,
             telemetry: keys.telemetry,
             search: keys.search,
+            registry: keys.registry,
+            trust: keys.trust,
             plugins: keys.plugin,
             principals: keys.principal,
             issuers: keys.issuer,
@@ -364,7 +391,7 @@ impl Config {
             dev: keys.dev,
             ..Self::default()
         };
-        if !table.has("plugin") && !table.has_misspelling_of("plugin") {
+        if !table.has("plugin") && !table.has_misspelling_of("plugin") && !table.environment().keeps_references() {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "`mcp-host init` writes a config for a directory; or add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"notes\"\n\

@@ -15,6 +15,7 @@ use super::grants::Grants;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::reader::{FromNode, Schema};
+use super::registry::Reference;
 use super::search::PluginSearch;
 use super::settings::Settings;
 
@@ -29,7 +30,8 @@ table! {
         /// Its name in the log and in messages. Unique within a config.
         #[required]
         pub name: PluginName,
-        /// The component's file. A config file must name an existing one, or the name of a provider in `server.plugin-path`.
+        /// The component's file. A config file must name an existing one, the name of a provider in `server.plugin-path`, or a
+        /// component in a registry that is locked, `oci://registry.example.com/acme/web:1.4`.
         #[required]
         #[read(Component)]
         pub component: PathBuf,
@@ -67,6 +69,12 @@ table! {
 }
 
 impl Plugin {
+    /// The reference to a registry that the component is, of a config that was read with
+    /// [`Environment::keep_references`](super::Environment::keep_references).
+    pub fn reference(&self) -> Option<Reference> {
+        self.component.to_str()?.parse().ok()
+    }
+
     /// A plugin without config and grants, with the default limits and a fresh instance per call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self::with_defaults(name, component.into(), mount)

@@ -7,6 +7,7 @@ use mcp_host_model::uri::Mount;
 use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
 use super::reader::{FromNode, Node, Schema};
+use super::registry::source;
 use super::search;
 
 /// Plugins with unique names and mounts that do not overlap, in insertion order.
@@ -102,7 +103,12 @@ impl FromNode for Plugins {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let items = node.items::<Plugin>()?;
-        let plugins = items.iter().filter_map(Plugin::from_node).collect();
+        let read = |item: &Node<'_>| {
+            let mut plugin = Plugin::from_node(item)?;
+            source::pin(item, &mut plugin);
+            Some(plugin)
+        };
+        let plugins = items.iter().filter_map(read).collect();
         // Names and mounts are compared even if other parts of an entry are invalid.
         let known: Vec<_> = items.iter().map(PluginIdentity::new).collect();
         for (index, item) in known.iter().enumerate() {

@@ -9,15 +9,18 @@ mod schema;
 mod table;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use mcp_host_model::digest::Digest;
 use mcp_host_model::uri::Mount;
 use toml::de::DeValue;
 
 use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
+use super::registry::{Lock, LockError};
 
 pub(super) use node::Node;
 pub(super) use schema::{KeyDocs, Schema};
@@ -64,6 +67,14 @@ pub(super) struct DeclaredNames {
     pub(super) mounts: Vec<Mount>,
     /// `plugin-path` of `[server]`; none if it is not set.
     pub(super) plugin_path: Option<Vec<PathBuf>>,
+    /// `state` of `[server]`.
+    pub(super) state: Option<PathBuf>,
+    /// `store` of `[registry]`.
+    pub(super) store: Option<PathBuf>,
+    /// The lock beside the config, once a component has needed it.
+    pub(super) lock: Option<Result<Rc<Lock>, Rc<LockError>>>,
+    /// The files of the store that components are, with the digests that are locked.
+    pub(super) locked: BTreeMap<PathBuf, Digest>,
 }
 
 impl<'a> ReadContext<'a> {

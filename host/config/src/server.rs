@@ -12,6 +12,7 @@ use super::http::HttpAddress;
 use super::limits::CompileLimits;
 use super::paths::CreatableDirectory;
 use super::reader::{FromNode, Node, Schema};
+use super::registry::StateDirectory;
 use super::secret::Secret;
 use super::size::{GIB, KIB, MIB, Size};
 use super::suggest::closest;
@@ -65,7 +66,7 @@ table! {
         /// Resource limits of compiling one component.
         pub compile: CompileLimits,
         /// The directory of persistent state. Without it: the user's state directory.
-        #[read(CreatableDirectory)]
+        #[read(StateDirectory)]
         pub state: Option<PathBuf>,
         /// The key that seals cursors, for replicas that continue each other's listings. Without it: a key that is
         /// generated once and stored in the state directory.

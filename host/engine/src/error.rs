@@ -1,7 +1,7 @@
 //! Why the engine cannot be started, or a component cannot be loaded.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mcp_host_base::private_dir::PrivateError;
@@ -71,11 +71,7 @@ pub enum ComponentError {
         limit: u64,
     },
     /// The file is not the one that the plugin is pinned to. Nothing of it was compiled.
-    #[error(
-        "{file} is not the component that `digest` pins: expected {expected}, found {found}; put the pinned file back, or, \
-         if you trust what is there now, write `digest = \"{found}\"`",
-        file = file.display()
-    )]
+    #[error("{}", digest_mismatch(.file, .expected, .found))]
     DigestMismatch {
         /// The file.
         file: PathBuf,
@@ -128,6 +124,22 @@ pub enum ComponentError {
         /// Why, and what to do.
         source: PrivateError,
     },
+}
+
+/// Says what to do about a file that was changed: one of the store of components from registries is named by its digest.
+fn digest_mismatch(file: &Path, expected: &Digest, found: &Digest) -> String {
+    let is_stored = file.file_name().is_some_and(|name| *name == *expected.digits());
+    let file = file.display();
+    if is_stored {
+        return format!(
+            "{file} is not the component that the lock names: expected {expected}, found {found}; it was changed in the store: run \
+             `mcp-host store fetch`, which replaces it, and find out who has written there"
+        );
+    }
+    format!(
+        "{file} is not the component that `digest` pins: expected {expected}, found {found}; put the pinned file back, or, if you \
+         trust what is there now, write `digest = \"{found}\"`"
+    )
 }
 
 impl ComponentError {

@@ -30,7 +30,7 @@ const DIGITS: usize = 64;
 const CHUNK_SIZE: usize = 64 * 1024;
 
 /// The SHA-256 of a component file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {

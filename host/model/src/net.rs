@@ -3,6 +3,7 @@
 //! Grants of outbound HTTP (`grants.http`), CORS (`cors` of `[http]`) and the check of `Origin` and `Host` use the same
 //! types.
 
+mod public_address;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
 use mcp_host_base::text::quote;
+
+pub use self::public_address::is_public;
 
 /// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
 //! | concurrency limit and rate limit, of which each client has a share ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
-//! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
+//! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`is_public`](mcp_host_model::net::is_public) | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
 //! | the response's headers are within their size limit, and informational responses (1xx) before it within about twice that | `limits.http.headers`, [`head_limit`] | `HTTP-response-header-section-size` |
@@ -28,7 +28,6 @@
 //! Memory that the host keeps for an instance, from the first header of a request that may never be sent, is charged to
 //! `limits.memory` ([`resources`]).
 
-mod address;
 mod body;
 mod connect;
 mod error;

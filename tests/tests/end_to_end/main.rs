@@ -18,6 +18,7 @@ mod new_project;
 mod operations;
 mod protocol;
 mod providers;
+mod registries;
 mod robustness;
 mod sandbox;
 mod search;

@@ -35,6 +35,13 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
     table.line(&format!("component = {}", string(&component.to_string_lossy())));
     table.line(&format!("digest = \"{digest}\""));
     table.line(&format!("mount = \"{name}:///\"   # the URIs that it owns"));
+    table.0.push_str(&grants(needs));
+    table.0
+}
+
+/// Renders what it asks for: lines of TOML in an entry, each with a line break.
+pub(crate) fn grants(needs: &Needs) -> String {
+    let mut table = Lines(String::new());
     table.list(
         "grants.dirs",
         needs.dirs.iter().map(|need| {

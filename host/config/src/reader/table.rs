@@ -87,6 +87,11 @@ impl<'a> Table<'a> {
         self.optional(field).unwrap_or_default()
     }
 
+    /// The environment that the file is read with.
+    pub(crate) fn environment(&self) -> &Environment {
+        self.context.environment
+    }
+
     /// Reports a problem of the file as a whole.
     pub(crate) fn report(&self, problem: Diagnostic) {
         self.context.report(problem);

@@ -20,6 +20,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "client_ca_of_no_authority",
             "component_missing",
             "component_name_unknown",
+            "component_reference_not_locked",
             "cursor_key_too_short",
             "database_file_missing",
             "database_url_of_another_kind",
@@ -32,6 +33,9 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "http_tls_of_another_key",
             "http_tls_swapped",
             "somebody_elses_home",
+            "registry_store_is_a_file",
+            "trust_key_missing",
+            "trust_key_of_another_kind",
             "value_file_missing",
             "variable_in_path",
             "variable_not_set",
@@ -66,10 +70,23 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "same_name_twice",
             "search_mount",
             "tool_without_search",
+            "trust_minimum_above_the_keys",
+            "trust_source_twice",
+            "trust_unsigned_with_keys",
         ],
     ),
     ("bounds of quantities", &["size_out_of_range", "time_out_of_range"]),
-    ("grammars beyond regular expressions", &["dev_watch_is_no_glob", "glob_with_stars_in_a_segment"]),
+    (
+        "grammars beyond regular expressions",
+        &[
+            "component_reference_of_a_tag",
+            "component_reference_of_another_digest",
+            "component_reference_without_repository",
+            "component_reference_without_version",
+            "dev_watch_is_no_glob",
+            "glob_with_stars_in_a_segment",
+        ],
+    ),
 ];
 
 fn schema() -> Validator {
@@ -183,6 +200,8 @@ fn what_the_reader_accepts_is_valid() {
         "[[rule]]\nprincipals = ['*', 'local', 'é/b']\nallow = ['**', '**/.env', 'a://{b,c}/**', 'a:b', 'a://b/?/%7e']",
         "[dev]\nbuild = '''\nmake\nmake install\n'''\nwatch = ['src', './*.{c,h}', '../wit', '/usr/include/a b.h']",
         "[dev]",
+        "[[trust]]\nsources = ['oci://A.example', 'oci://[::1]:5000/a_b/c-d']\nunsigned = true",
+        "[registry]\nmirrors = { 'a.example:5000' = ['[::1]/b', 'localhost'] }\nprivate = ['a.b:1']",
         "[[rule]]\nprincipals = ['x/y']\ndeny = ['notes:///非公開/**']\noperations = ['list']",
     ] {
         let text = with_line(line);

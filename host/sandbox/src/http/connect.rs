@@ -9,12 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcp_host_model::net::{HostName, Origin, UrlHost};
+use mcp_host_model::net::{HostName, Origin, UrlHost, is_public};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
-use super::address::is_public;
 use super::error::ExchangeError;
 use super::tls::TlsClient;
 

@@ -349,7 +349,9 @@ async fn completed_by_bash(line: &str) -> Vec<String> {
         "$function" mcp-host "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}""#;
     let mut bash = tokio::process::Command::new("bash");
-    bash.args(["--norc", "-c", &format!("{script}\n{call}")]).env("line", line);
+    // An argument has at most 128 KiB, and the script has more.
+    let folder = Folder::with_files([("complete.sh", format!("{script}\n{call}"))]);
+    bash.arg("--norc").arg(folder.path().join("complete.sh")).env("line", line);
     let output = bash.output().await.unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }

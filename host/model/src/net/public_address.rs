@@ -1,6 +1,6 @@
-//! SSRF protection: a name may only resolve to addresses of the public internet.
+//! SSRF protection: a name that is not trusted may only resolve to addresses of the public internet.
 //!
-//! Otherwise an untrusted provider could let a name of its own resolve to an address that only this machine can reach:
+//! Otherwise an untrusted provider, or a registry, could let a name of its own resolve to an address that only this machine can reach:
 //! the machine itself, its network, the metadata service of its cloud. Every address that the IANA special-purpose
 //! registries (RFC 6890) do not list as globally reachable is rejected, and so is an IPv6 address that embeds such an
 //! IPv4 address. A grant that names an address is not subject to this check.
@@ -58,7 +58,7 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 const SIX_TO_FOUR: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
 /// Returns whether a name may resolve to `address`.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

@@ -1,0 +1,304 @@
+//! What the commands for components from registries share: the config with its references, the lock, the store, and how a component is
+//! obtained, inspected and shown.
+//!
+//! | module | command |
+//! |---|---|
+//! | `add`, `remove` | `mcp-host add`, `mcp-host remove`: a plugin, and what it is locked to |
+//! | `lock` | `mcp-host lock` |
+//! | `update` | `mcp-host update`, `mcp-host diff` |
+//! | `outdated` | `mcp-host outdated` |
+//! | `store` | `mcp-host store` |
+//! | `push` | `mcp-host push` |
+//! | `difference` | what a version wants beyond what was agreed to |
+//! | `config_edit` | a `[[plugin]]` in the text of a config |
+//!
+//! A component is inspected as `mcp-host inspect` does it: compiled in the confined child process, and described without any grant.
+
+pub(super) mod add;
+mod config_edit;
+mod difference;
+pub(super) mod lock;
+pub(super) mod outdated;
+pub(super) mod push;
+pub(super) mod remove;
+pub(super) mod store;
+pub(super) mod update;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
+use mcp_host_config::registry::{LockedComponent, Reference, lock_file};
+use mcp_host_config::{self as config, Config, Environment};
+use mcp_host_engine::plugin::{Inspection, NeededMode, Needs};
+use mcp_host_registry::{
+    Capability, CapabilityError, LayoutError, LockFile, LockFileError, Obtained, Registries, RegistryError,
+    SignerError, Store, StoreError,
+};
+
+use super::context::Context;
+use super::error::CliError;
+use super::output::Output;
+use super::table::{Cell, Table};
+
+/// What marks the export of a provider, before its version.
+const CONTRACT: &str = "mcp-host:provider/";
+
+/// Why a command for components from registries failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegistryCommandError {
+    /// A component cannot be obtained.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The lock cannot be changed.
+    #[error(transparent)]
+    Lock(#[from] LockFileError),
+    /// An archive cannot be written or read.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The key cannot sign.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+    /// `--agree` has something that is no capability.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
+    /// A plugin of that name is there.
+    #[error("the config has a plugin `{0}` already")]
+    NameTaken(String),
+    /// A plugin is not from a registry.
+    #[error("the component of plugin `{0}` is not from a registry")]
+    NotFromRegistry(String),
+    /// The config would not be valid with the change.
+    #[error("the config was not changed: with the change it would not be valid\n{0}")]
+    Edit(String),
+    /// The config cannot be read or written.
+    #[error("the config {} cannot be {doing}: {source}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What was attempted.
+        doing: &'static str,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// `lock --check` found that config and lock differ.
+    #[error("the lock is not what the config needs: {0}")]
+    NotLocked(String),
+    /// An update was not done, because somebody has to agree.
+    #[error("{count} {} not updated: somebody has to agree", if *.count == 1 { "component was" } else { "components were" })]
+    NotAgreed {
+        /// The number of components.
+        count: usize,
+    },
+    /// `store verify` found problems.
+    #[error("{count} {} not verified", if *.count == 1 { "component is" } else { "components are" })]
+    NotVerified {
+        /// The number of components.
+        count: usize,
+    },
+}
+
+/// The config of these commands: its references are read as they are.
+pub(super) struct Project {
+    pub(super) config: Config,
+    pub(super) file: PathBuf,
+}
+
+/// A component that was obtained, verified and inspected.
+pub(super) struct Candidate {
+    pub(super) obtained: Obtained,
+    pub(super) inspection: Inspection,
+    pub(super) capabilities: BTreeSet<Capability>,
+}
+
+impl Project {
+    /// Reads the config. Files and variables that plugins need may be missing.
+    pub(super) fn load(context: &Context) -> Result<Self, CliError> {
+        let file = context.config_file().to_owned();
+        let config = match Config::load_in(&file, &Environment::from_process().keep_references()) {
+            Ok(config) => config,
+            Err(error) => match error.config_without_secrets() {
+                Some(config) => config.clone(),
+                None => return Err(error.into()),
+            },
+        };
+        Ok(Self { config, file })
+    }
+
+    /// Opens the lock beside the config, to change it.
+    pub(super) fn open_lock(&self) -> Result<LockFile, CliError> {
+        Ok(LockFile::open(&lock_file(&self.file)).map_err(RegistryCommandError::from)?)
+    }
+
+    /// Opens the store, and notes that the lock of this config uses it.
+    pub(super) fn open_store(&self) -> Result<Store, CliError> {
+        let dir = self.config.store.as_ref().ok_or(StoreError::NoDirectory).map_err(RegistryCommandError::from)?;
+        let store = Store::open(dir).map_err(RegistryCommandError::from)?;
+        store.register(&lock_file(&self.file)).map_err(RegistryCommandError::from)?;
+        Ok(store)
+    }
+
+    /// The references of the config, each once.
+    pub(super) fn references(&self) -> BTreeSet<Reference> {
+        self.config.references().collect()
+    }
+
+    /// The reference of a plugin.
+    pub(super) fn reference_of(&self, name: &str) -> Result<Reference, CliError> {
+        let plugin = self.config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
+        let plugin = plugin.ok_or_else(|| CliError::NoPlugin {
+            name: name.to_owned(),
+            known: self.config.plugins.iter().map(|plugin| plugin.name.to_string()).collect(),
+        })?;
+        Ok(plugin.reference().ok_or_else(|| RegistryCommandError::NotFromRegistry(name.to_owned()))?)
+    }
+
+    /// Obtains what a reference names now, and inspects it. Nothing is locked.
+    pub(super) async fn obtain(
+        &self,
+        reference: &Reference,
+        registries: &Registries,
+        store: &Store,
+        context: &Context,
+    ) -> Result<Candidate, CliError> {
+        let trust = self.config.trust_in(&reference.repository);
+        let trust = trust
+            .ok_or_else(|| RegistryError::Untrusted(Box::new(reference.clone())))
+            .map_err(RegistryCommandError::from)?;
+        let spinner = context.messages.spin(format!("getting {reference}"));
+        let obtained = registries.obtain(reference, trust, store).await;
+        drop(spinner);
+        self.candidate(obtained.map_err(RegistryCommandError::from)?, store, context).await
+    }
+
+    /// Inspects what is locked; what of it is not in the store is fetched.
+    pub(super) async fn locked(
+        &self,
+        locked: &LockedComponent,
+        registries: &Registries,
+        store: &Store,
+        context: &Context,
+    ) -> Result<Candidate, CliError> {
+        registries.fetch(locked, store).await.map_err(RegistryCommandError::from)?;
+        let obtained = Obtained {
+            reference: locked.source.clone(),
+            version: locked.version.clone(),
+            manifest: locked.manifest,
+            component: locked.component,
+            size: locked.size,
+            signers: locked.signers.clone(),
+            bundles: locked.bundles.clone(),
+        };
+        self.candidate(obtained, store, context).await
+    }
+
+    async fn candidate(&self, obtained: Obtained, store: &Store, context: &Context) -> Result<Candidate, CliError> {
+        let inspection = inspect(&self.config, &store.file(&obtained.component), Some(&obtained), context).await?;
+        if let Err(error) = &inspection.needs {
+            context.messages.warning(&error.warning());
+        }
+        let needs = inspection.needs.as_ref().ok().and_then(Option::as_ref).map(needed).unwrap_or_default();
+        let capabilities = Capability::of(needs, inspection.imports.iter().map(String::as_str));
+        Ok(Candidate { obtained, inspection, capabilities })
+    }
+}
+
+impl Candidate {
+    /// What is locked, with those capabilities agreed to.
+    pub(super) fn locked(&self, agreed: &BTreeSet<Capability>) -> Result<LockedComponent, CliError> {
+        let (obtained, inspection) = (&self.obtained, &self.inspection);
+        let (provider, provider_version) = match &inspection.info {
+            Ok(info) => (info.name.clone(), info.version.clone()),
+            Err(error) => {
+                return Err(
+                    anyhow::anyhow!("`{}` is not a provider that can be used: {error}", obtained.reference).into()
+                );
+            }
+        };
+        Ok(LockedComponent {
+            source: obtained.reference.clone(),
+            version: obtained.version.clone(),
+            manifest: obtained.manifest,
+            component: obtained.component,
+            size: obtained.size,
+            provider,
+            provider_version,
+            contract: contract(&inspection.exports),
+            imports: inspection.imports.clone(),
+            needs: texts(&self.capabilities),
+            agreed: texts(agreed),
+            signers: obtained.signers.clone(),
+            bundles: obtained.bundles.clone(),
+        })
+    }
+
+    /// Shows what it is and what it wants.
+    pub(super) fn print(&self, output: &mut Output<'_>) -> Result<(), CliError> {
+        let row = |label: &str, value: &str| [Cell::text(label), Cell::verbatim(value)];
+        let obtained = &self.obtained;
+        let mut rows = vec![row("source", &obtained.reference.to_string())];
+        rows.extend(obtained.version.iter().map(|version| row("version", &version.to_string())));
+        rows.push(row("manifest", &obtained.manifest.to_string()));
+        rows.push(row("digest", &obtained.component.to_string()));
+        rows.push(row("size", &ByteSize(obtained.size).to_string()));
+        if let Ok(info) = &self.inspection.info {
+            rows.push(row("provider", &super::provider::name_and_version(info)));
+        }
+        match obtained.signers.is_empty() {
+            true => rows.push([Cell::text("signed by"), Cell::warning("nobody: `unsigned = true`")]),
+            false => rows.extend(obtained.signers.iter().map(|signer| row("signed by", signer))),
+        }
+        match self.capabilities.is_empty() {
+            true => rows.push(row("wants", "nothing")),
+            false => rows.extend(self.capabilities.iter().map(|capability| row("wants", &capability.to_string()))),
+        }
+        Table::without_headings().print(rows, output)?;
+        Ok(())
+    }
+}
+
+/// Inspects a component file, which is one that was obtained if that is given.
+pub(super) async fn inspect(
+    config: &Config,
+    file: &Path,
+    obtained: Option<&Obtained>,
+    context: &Context,
+) -> Result<Inspection, CliError> {
+    let name = "inspected".parse().map_err(anyhow::Error::from)?;
+    let mut plugin = config::Plugin::new(name, file, "inspected:///".parse().map_err(anyhow::Error::from)?);
+    plugin.digest = obtained.map(|obtained| obtained.component);
+    let bare = Config { server: config.server.clone(), ..Config::new() };
+    Ok(context.builder(bare).inspect(&plugin).await?)
+}
+
+/// The capabilities that a provider says it needs.
+fn needed(needs: &Needs) -> BTreeSet<Capability> {
+    let mut all: BTreeSet<_> = needs.http.iter().map(|need| Capability::Http(need.origin.clone())).collect();
+    all.extend(needs.dirs.iter().map(|need| match need.mode {
+        NeededMode::ReadWrite => Capability::DirsWrite,
+        _ => Capability::DirsRead,
+    }));
+    all.extend(needs.keyvalue.first().map(|_| Capability::Keyvalue));
+    all.extend(needs.sql.iter().map(|need| Capability::Sql(need.database.to_string())));
+    all.extend(needs.env.iter().map(|need| Capability::Env(need.name.to_string())));
+    all
+}
+
+/// The version of the contract that a component exports.
+fn contract(exports: &BTreeSet<String>) -> String {
+    let export = exports.iter().find(|export| export.starts_with(CONTRACT));
+    export.and_then(|export| export.split_once('@')).map(|(_, version)| version.to_owned()).unwrap_or_default()
+}
+
+/// The capabilities in the notation of locks and of `--agree`.
+fn texts(capabilities: &BTreeSet<Capability>) -> BTreeSet<String> {
+    capabilities.iter().map(ToString::to_string).collect()
+}
+
+/// The capabilities of a lock. What a later version has written, and this one does not know, counts as nothing.
+fn capabilities(texts: &BTreeSet<String>) -> BTreeSet<Capability> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
+}

@@ -1,0 +1,72 @@
+//! `add`: a plugin whose component is from a registry. It is resolved, verified, inspected, locked, and written into the config.
+
+use mcp_host_config::PluginName;
+use mcp_host_config::registry::Reference;
+use mcp_host_model::uri::Mount;
+use mcp_host_registry::Registries;
+
+use super::{Project, RegistryCommandError, config_edit};
+use crate::context::Context;
+use crate::error::CliError;
+
+const EXAMPLES: &str = "\
+Adding is agreeing: what is shown is what `mcp-host update` compares later versions with. Nothing is granted; what the provider asks for
+stands in the config behind a `#`. Without `[[trust]]` for the source nothing is added.
+
+Examples:
+  mcp-host add web oci://registry.example.com/acme/web:1.4          the newest release of 1.4
+  mcp-host add web oci://registry.example.com/acme/web:1.4.2 --mount web://docs/
+  mcp-host remove web                                               undo it";
+
+/// Add a plugin from a registry: verify, show and lock it, and write it into the config
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The name of the plugin
+    name: PluginName,
+
+    /// The component: `oci://HOST/REPOSITORY:VERSION`
+    source: Reference,
+
+    /// The URIs that it owns; `NAME:///` unless given
+    #[arg(long, value_name = "URI")]
+    mount: Option<Mount>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let project = Project::load(context)?;
+        let name = self.name.to_string();
+        if project.config.plugins.iter().any(|plugin| plugin.name == self.name) {
+            return Err(RegistryCommandError::NameTaken(name).into());
+        }
+        let default = || format!("{}:///", name.replace(['_', '.'], "-")).parse().map_err(anyhow::Error::from);
+        let mount = self.mount.map_or_else(default, Ok)?;
+        let mut lock = project.open_lock()?;
+        let store = project.open_store()?;
+        let registries = Registries::new(&project.config);
+        // What another plugin has locked stays as it is: newer versions are for `update`, which shows the difference.
+        let known = lock.lock.get(&self.source).cloned();
+        let candidate = match &known {
+            Some(locked) => project.locked(locked, &registries, &store, context).await?,
+            None => project.obtain(&self.source, &registries, &store, context).await?,
+        };
+        let locked = candidate.locked(&candidate.capabilities)?;
+        let needs = candidate.inspection.needs.as_ref().ok().and_then(Option::as_ref);
+        let text = config_edit::add(&config_edit::read(&project.file)?, &self.name, &self.source, &mount, needs);
+        let mut output = context.output();
+        candidate.print(&mut output)?;
+        output.flush()?;
+        // The lock first: a config that names what is not locked cannot be served.
+        if known.is_none() {
+            lock.lock.insert(locked);
+            lock.save().map_err(RegistryCommandError::from)?;
+        }
+        config_edit::replace(&project.file, &text)?;
+        context.messages.note(&format!(
+            "locked, and added to {} as `{name}` at {mount}; nothing is granted: see there what it asks for",
+            project.file.display()
+        ));
+        Ok(())
+    }
+}

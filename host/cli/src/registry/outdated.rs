@@ -1,0 +1,48 @@
+//! `outdated`: which locked components have newer versions.
+
+use mcp_host_registry::Registries;
+
+use super::{Project, RegistryCommandError};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::table::{Cell, Table};
+
+const EXAMPLES: &str = "\
+Nothing is downloaded, verified or changed. `WITHIN` is the newest version within the range of the config, `NEWEST` the newest release.
+
+Examples:
+  mcp-host outdated";
+
+/// List components from registries that have newer versions
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let project = Project::load(context)?;
+        let lock = project.open_lock()?.lock;
+        let registries = Registries::new(&project.config);
+        let mut rows = Vec::new();
+        for reference in project.references() {
+            let available = registries.available(&reference).await.map_err(RegistryCommandError::from)?;
+            let locked = lock.get(&reference).and_then(|locked| locked.version.clone());
+            let shown = |version: Option<&dyn ToString>| {
+                Cell::verbatim(&version.map_or_else(|| "-".to_owned(), ToString::to_string))
+            };
+            if available.newest.as_ref() > locked.as_ref() || locked.is_none() {
+                let within = available.within.as_ref().map(|version| version as &dyn ToString);
+                let newest = available.newest.as_ref().map(|version| version as &dyn ToString);
+                let locked = locked.as_ref().map(|version| version as &dyn ToString);
+                rows.push([Cell::verbatim(&reference.to_string()), shown(locked), shown(within), shown(newest)]);
+            }
+        }
+        if rows.is_empty() {
+            context.messages.note("all components from registries are the newest");
+            return Ok(());
+        }
+        let mut output = context.output();
+        Table::new(["COMPONENT", "LOCKED", "WITHIN", "NEWEST"]).print(rows, &mut output)?;
+        Ok(output.flush()?)
+    }
+}

@@ -1,0 +1,41 @@
+//! `remove`: a plugin from a registry, and what only it was locked for.
+
+use mcp_host_config::PluginName;
+
+use super::{Project, RegistryCommandError, config_edit};
+use crate::context::Context;
+use crate::error::CliError;
+
+const EXAMPLES: &str = "\
+The files in the store stay until `mcp-host store gc`.
+
+Examples:
+  mcp-host remove web      undo `mcp-host add web …`";
+
+/// Remove a plugin from a registry from the config and the lock
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The name of the plugin
+    name: PluginName,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let project = Project::load(context)?;
+        let name = self.name.as_str();
+        project.reference_of(name)?;
+        let mut lock = project.open_lock()?;
+        let text = config_edit::remove(&config_edit::read(&project.file)?, name);
+        let text = text.ok_or_else(|| {
+            RegistryCommandError::Edit(format!("no `[[plugin]]` of its own has the name `{name}`: remove it by hand"))
+        })?;
+        // The config first: a lock may have more than a config names.
+        config_edit::replace(&project.file, &text)?;
+        if lock.lock.retain(&Project::load(context)?.references()) {
+            lock.save().map_err(RegistryCommandError::from)?;
+        }
+        context.messages.note(&format!("removed `{name}` from {}", project.file.display()));
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! `update` and `diff`: a newer version, compared with what was agreed to.
+
+use mcp_host_config::registry::{LockedComponent, Reference};
+use mcp_host_registry::Registries;
+
+use super::difference::{Agreed, Difference};
+use super::{Project, RegistryCommandError};
+use crate::context::Context;
+use crate::error::CliError;
+
+const UPDATE_EXAMPLES: &str = "\
+A version is locked if all that it wants was agreed to. Otherwise the difference is printed, nothing of that component changes, and the
+exit code is 3. Beside capabilities, `--agree` takes `signer` (none of the keys has signed that signed before), `downgrade` (the version
+is lower) and `moved` (the tag of the same version names another manifest).
+
+Exit codes: 0 up to date or updated, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
+
+Examples:
+  mcp-host update                                          all plugins from registries
+  mcp-host update web
+  mcp-host update web --agree http:https://api.example.com";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  mcp-host diff web                                            what `mcp-host update web` would change
+  mcp-host diff web oci://registry.example.com/acme/web:2      compare with another version";
+
+/// Lock newer versions of components within the ranges of the config
+///
+/// Prints what is different: the version, the signer, what it wants, what it imports, and which grants it could use now and could not before.
+#[derive(Debug, clap::Args)]
+#[command(after_help = UPDATE_EXAMPLES)]
+pub(crate) struct Args {
+    /// The plugin; all from registries unless given
+    name: Option<String>,
+
+    /// Agree to a capability, as `update` prints it
+    #[arg(long, value_name = "CAPABILITY")]
+    agree: Vec<String>,
+}
+
+/// Show what a newer version of a component would change, without changing anything
+#[derive(Debug, clap::Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub(crate) struct DiffArgs {
+    /// The plugin
+    name: String,
+
+    /// The version to compare with; the newest within the range of the config unless given
+    #[arg(value_name = "REF")]
+    reference: Option<Reference>,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let agreed = Agreed::parse(&self.agree)?;
+        let project = Project::load(context)?;
+        let references = match &self.name {
+            Some(name) => [project.reference_of(name)?].into(),
+            None => project.references(),
+        };
+        let mut lock = project.open_lock()?;
+        let store = project.open_store()?;
+        let registries = Registries::new(&project.config);
+        let mut output = context.output();
+        let mut unagreed = 0_usize;
+        for reference in references {
+            let locked = lock.lock.get(&reference).ok_or_else(|| not_locked(&reference))?.clone();
+            let candidate = project.obtain(&reference, &registries, &store, context).await?;
+            let difference = Difference::new(&locked, &candidate, &project.config, &agreed);
+            if difference.is_empty() {
+                context.messages.note(&format!("{reference} is up to date"));
+                continue;
+            }
+            difference.print(&reference, &mut output)?;
+            output.flush()?;
+            if difference.unagreed.is_empty() {
+                lock.lock.insert(candidate.locked(&difference.agreed)?);
+                lock.save().map_err(RegistryCommandError::from)?;
+                context.messages.note(&format!("updated {reference}"));
+            } else {
+                unagreed = unagreed.saturating_add(1);
+                let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {what}")).collect();
+                let name = self.name.as_deref().unwrap_or_default();
+                let command = format!("mcp-host update {name}").trim_end().to_owned();
+                context
+                    .messages
+                    .warning(&format!("{reference} was not updated; to agree: {command} {}", options.join(" ")));
+            }
+        }
+        if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
+    }
+}
+
+impl DiffArgs {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let project = Project::load(context)?;
+        let source = project.reference_of(&self.name)?;
+        let lock = project.open_lock()?;
+        let locked: LockedComponent = lock.lock.get(&source).ok_or_else(|| not_locked(&source))?.clone();
+        // Others may change the lock meanwhile.
+        drop(lock);
+        let store = project.open_store()?;
+        let reference = self.reference.unwrap_or(source);
+        let candidate = project.obtain(&reference, &Registries::new(&project.config), &store, context).await?;
+        let difference = Difference::new(&locked, &candidate, &project.config, &Agreed::default());
+        if difference.is_empty() {
+            context.messages.note(&format!("{reference} is what is locked"));
+            return Ok(());
+        }
+        let mut output = context.output();
+        difference.print(&reference, &mut output)?;
+        Ok(output.flush()?)
+    }
+}
+
+fn not_locked(reference: &Reference) -> RegistryCommandError {
+    RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`"))
+}

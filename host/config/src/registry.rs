@@ -1,0 +1,147 @@
+//! Components from registries: where they come from, whom the admin trusts, and what was agreed to.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `reference`, [`Reference`] | `oci://HOST/REPOSITORY:VERSION`, what `component` of a `[[plugin]]` names |
+//! | `lock`, [`Lock`] | `mcp-host.lock` beside the config: what each reference was resolved to, verified and agreed |
+//! | `trust`, [`Trust`] | `[[trust]]`: the keys that must have signed what comes from a source |
+//! | `source` | `component = "oci://…"`: by the lock and the store, never by the network |
+
+mod lock;
+mod reference;
+pub(crate) mod source;
+pub(crate) mod trust;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::declare::{checked_text, table, written_as};
+use super::error::Suggest;
+use super::grants::CaBundle;
+use super::paths::CreatableDirectory;
+use super::reader::{FromNode, Node, Schema};
+
+pub use self::lock::{Lock, LockError, LockedComponent};
+pub use self::reference::{Reference, ReferenceError, Repository, RepositoryError, SCHEME, Selector};
+pub use self::source::{lock_file, store_file};
+pub use self::trust::{
+    KeyAlgorithm, MinimumSignatures, PublicKey, PublicKeyError, Source, SourceError, Trust, TrustedKey,
+};
+
+/// The maximum number of mirrors of a source.
+const MAX_MIRRORS: usize = 16;
+
+table! {
+    /// The registries that components come from, and the store of verified components: `[registry]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Registry as "a table", such as "{ store = \"components\" }" {
+        /// The directory of verified components. `components` in the state directory unless set.
+        #[read(Store)]
+        pub store: Option<PathBuf>,
+        /// PEM files of certificate authorities that are trusted for registries, in addition to the machine's own.
+        pub ca: Vec<CaBundle>,
+        /// Registries that are asked before the one that a component names: `{ "registry.example.com/acme" = ["mirror.example.net/acme"] }`.
+        /// What they have is verified like all else.
+        #[read(Mirrors)]
+        pub mirrors: BTreeMap<Repository, Vec<Repository>>,
+        /// Registries by name whose addresses may be private. None unless set: a name must resolve to public addresses.
+        pub private: Vec<RegistryName>,
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::with_defaults()
+    }
+}
+
+checked_text! {
+    /// The name of a registry, with a port or without: `registry.corp.example:5000`.
+    pub struct RegistryName, RegistryNameError as "the name of a registry", such as "\"registry.corp.example\"",
+    schema Schema::pattern(r"^[A-Za-z0-9.\[\]:-]+$"),
+    valid if reference::is_registry,
+    otherwise "write the host, and the port if the reference has one, such as `private = [\"registry.corp.example\"]`"
+}
+
+/// The directory of the store, which later keys look up components in.
+struct Store(PathBuf);
+
+written_as! {
+    Store as CreatableDirectory, such as "\"components\"", |node| {
+        let CreatableDirectory(path) = CreatableDirectory::from_node(node)?;
+        node.context.declared.borrow_mut().store = Some(path.clone());
+        Some(Self(path))
+    }
+}
+
+/// The state directory, which the store is in unless set.
+pub(super) struct StateDirectory(pub(super) PathBuf);
+
+written_as! {
+    StateDirectory as CreatableDirectory, |node| {
+        let CreatableDirectory(path) = CreatableDirectory::from_node(node)?;
+        node.context.declared.borrow_mut().state = Some(path.clone());
+        Some(Self(path))
+    }
+}
+
+impl Suggest for RepositoryError {
+    fn suggestion(&self, _: &str) -> String {
+        "write a registry and the beginning of a repository, without a scheme: `registry.example.com/acme`".to_owned()
+    }
+}
+
+/// Mirrors by the prefix of what they have.
+#[derive(Default)]
+struct Mirrors(BTreeMap<Repository, Vec<Repository>>);
+
+/// A prefix of repositories, as a mirror is written.
+struct Prefix(Repository);
+
+impl FromNode for Prefix {
+    const TYPE_NAME: &'static str = "a mirror";
+
+    fn example() -> String {
+        "\"mirror.example.net/acme\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[A-Za-z0-9.\[\]:-]*[A-Za-z0-9\]](/[a-z0-9._/-]*)?$")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.string::<Self>()?.parse::<Repository>() {
+            Ok(prefix) => Some(Self(prefix)),
+            Err(error) => {
+                node.reject(&error);
+                None
+            }
+        }
+    }
+}
+
+impl FromNode for Mirrors {
+    const TYPE_NAME: &'static str = "a table of mirrors";
+
+    fn example() -> String {
+        "{ \"registry.example.com/acme\" = [\"mirror.example.net/acme\"] }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::map(Schema::string(), Schema::list(Prefix::schema()))
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let mut mirrors = BTreeMap::new();
+        for entry in node.entries::<Self>()? {
+            let Some(prefix) = entry.parse_key::<Repository>() else { continue };
+            let items = entry.items::<Prefix>()?;
+            if items.len() > MAX_MIRRORS {
+                entry.report_error(format!("a source has at most {MAX_MIRRORS} mirrors"), "remove some");
+                continue;
+            }
+            mirrors.insert(prefix, items.iter().filter_map(Prefix::from_node).map(|Prefix(mirror)| mirror).collect());
+        }
+        Some(Self(mirrors))
+    }
+}

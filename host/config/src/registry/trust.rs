@@ -1,0 +1,368 @@
+//! `[[trust]]`: whose signatures are required for what comes from a source.
+//!
+//! The table with the longest prefix of a source decides alone; a source without one is refused. A signature counts if it is of one
+//! of the `keys` of that table, and `minimum` different keys must have signed. A key with a date in `not-after` counts until the end of
+//! that day in UTC: after it nothing new is locked by its signature, and what was locked before is served.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::Date;
+use mcp_host_base::regular_file;
+use mcp_host_base::text::quote;
+use mcp_host_model::digest::Digest;
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::pki_types::pem::PemObject;
+use toml::de::DeValue;
+
+use super::reference::{Repository, SCHEME};
+use crate::count::Count;
+use crate::declare::{from_text, list_type, table, written_as};
+use crate::error::{Diagnostic, Suggest};
+use crate::paths::ExistingFile;
+use crate::reader::{FromNode, FromTable, Node, Schema, Table};
+
+/// The maximum size of the file of a public key in bytes.
+const MAX_KEY_FILE_SIZE: usize = 64 * 1024;
+/// What precedes the point in the SubjectPublicKeyInfo of an uncompressed key on P-256 (RFC 5480).
+const P256: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// What precedes the key in the SubjectPublicKeyInfo of Ed25519 (RFC 8410).
+const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// How many keys must have signed. 1 unless set; 1 to 16.
+pub type MinimumSignatures = Count<1, 1, 16>;
+
+table! {
+    /// Whose signatures are required for components from a source: `[[trust]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Trust {
+        /// The beginnings of the references that it is for, such as `oci://registry.example.com/acme/`. The table with the longest one
+        /// decides.
+        #[required]
+        pub sources: Vec<Source>,
+        /// The public keys whose signatures count.
+        pub keys: Vec<TrustedKey>,
+        /// How many of the keys must have signed. 1 unless set; 1 to 16.
+        pub minimum: MinimumSignatures,
+        /// Whether components from there need no signature. `false` unless set.
+        pub unsigned: bool,
+    }
+}
+
+table! {
+    /// A public key that is trusted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TrustedKey as "a public key", such as "{ file = \"acme.pub\" }" {
+        /// Its PEM file: ECDSA on P-256, or Ed25519.
+        #[required]
+        #[read(KeyFile)]
+        pub file: PublicKey,
+        /// The last day, in UTC, on which something new is locked by its signature: `2027-01-01`. No end unless set.
+        #[read(Day)]
+        pub not_after: Option<Date>,
+    }
+}
+
+/// The beginning of references: a registry, or a registry and whole segments of a repository.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source(Repository);
+
+/// Why a text is no beginning of references.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not the beginning of references", quote(.0))]
+pub struct SourceError(String);
+
+impl Source {
+    /// The beginning without its scheme.
+    pub fn prefix(&self) -> &Repository {
+        &self.0
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/", self.0)
+    }
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let prefix = text.strip_prefix(SCHEME).and_then(|rest| Repository::parse_prefix(rest).ok());
+        prefix.map(Self).ok_or_else(|| SourceError(text.to_owned()))
+    }
+}
+
+impl Suggest for SourceError {
+    fn suggestion(&self, _: &str) -> String {
+        format!("write a registry and whole segments of a repository, without a version: {}", Source::example())
+    }
+}
+
+from_text!(
+    Source,
+    "the beginning of references",
+    "\"oci://registry.example.com/acme/\"",
+    Schema::pattern(r"^oci://[A-Za-z0-9.\[\]:-]+(/[a-z0-9._/-]*)?$")
+);
+
+/// A public key that verifies signatures.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    algorithm: KeyAlgorithm,
+    key: Vec<u8>,
+    fingerprint: Digest,
+}
+
+/// The algorithm of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAlgorithm {
+    /// ECDSA on P-256 with SHA-256.
+    EcdsaP256,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// Why a text is no public key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublicKeyError {
+    /// It is not PEM with a public key.
+    #[error("it is not a public key in PEM (`-----BEGIN PUBLIC KEY-----`)")]
+    Pem,
+    /// The key is for another algorithm.
+    #[error("its public key is neither ECDSA on P-256 nor Ed25519")]
+    Algorithm,
+}
+
+impl PublicKey {
+    /// Parses a public key in PEM.
+    ///
+    /// # Errors
+    ///
+    /// It is not PEM, or the algorithm is another one.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, PublicKeyError> {
+        let info = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| PublicKeyError::Pem)?;
+        Self::from_der(&info)
+    }
+
+    /// Parses a SubjectPublicKeyInfo. Fails if the algorithm is another one.
+    pub fn from_der(der: &[u8]) -> Result<Self, PublicKeyError> {
+        let of = |algorithm, prefix: &[u8], length: usize| {
+            let key = der.strip_prefix(prefix).filter(|key| key.len() == length)?;
+            Some(Self { algorithm, key: key.to_owned(), fingerprint: Digest::compute(der) })
+        };
+        of(KeyAlgorithm::EcdsaP256, &P256, 65)
+            .or_else(|| of(KeyAlgorithm::Ed25519, &ED25519, 32))
+            .ok_or(PublicKeyError::Algorithm)
+    }
+
+    /// The SubjectPublicKeyInfo of a key: an uncompressed point of P-256, or the 32 bytes of Ed25519.
+    pub fn to_der(algorithm: KeyAlgorithm, key: &[u8]) -> Vec<u8> {
+        let prefix: &[u8] = match algorithm {
+            KeyAlgorithm::EcdsaP256 => &P256,
+            KeyAlgorithm::Ed25519 => &ED25519,
+        };
+        [prefix, key].concat()
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> KeyAlgorithm {
+        self.algorithm
+    }
+
+    /// The key itself: an uncompressed point, or 32 bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The SHA-256 of its SubjectPublicKeyInfo, by which people and locks know it.
+    pub fn fingerprint(&self) -> Digest {
+        self.fingerprint
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.fingerprint)
+    }
+}
+
+struct KeyFile(PublicKey);
+
+written_as! {
+    KeyFile as ExistingFile, such as "\"acme.pub\"", |node| {
+        let ExistingFile(path) = ExistingFile::from_node(node)?;
+        let help = "name the file of a public key, such as `mcp-host push --sign` and `cosign generate-key-pair` use: ECDSA on \
+                    P-256, or Ed25519";
+        let key = match regular_file::read(&path, MAX_KEY_FILE_SIZE) {
+            Ok(pem) => PublicKey::from_pem(&pem).map_err(|error| error.to_string()),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        };
+        match key {
+            Ok(key) => Some(Self(key)),
+            Err(reason) => {
+                node.report_machine_error(format!("the key cannot be used: {reason}"), help);
+                None
+            }
+        }
+    }
+}
+
+struct Day(Date);
+
+impl FromNode for Day {
+    const TYPE_NAME: &'static str = "a date";
+
+    fn example() -> String {
+        "2027-01-01".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let text = match node.value {
+            DeValue::Datetime(date) => date.to_string(),
+            DeValue::String(text) => text.to_string(),
+            _ => {
+                node.expected_type::<Self>();
+                return None;
+            }
+        };
+        match text.parse() {
+            Ok(date) if text.len() == 10 => Some(Self(date)),
+            _ => {
+                node.report_error(
+                    format!("{} is not a date without a time", quote(&text)),
+                    format!("write the last day, in UTC: {}", node.assignment_hint(&Self::example())),
+                );
+                None
+            }
+        }
+    }
+}
+
+impl FromTable for Trust {
+    type Keys = Self;
+
+    const TYPE_NAME: &'static str = "a table";
+
+    fn example() -> String {
+        "{ sources = [\"oci://registry.example.com/acme/\"], keys = [{ file = \"acme.pub\" }] }".into()
+    }
+
+    fn constrain(schema: Schema) -> Schema {
+        let having = |key: &str| Schema::any_table().with("required", vec![key]);
+        schema.with("anyOf", vec![having("keys").into_json(), having("unsigned").into_json()])
+    }
+
+    fn check(table: &Table<'_>) {
+        if !table.has("keys") && !table.has("unsigned") {
+            table.report_error(
+                "a `[[trust]]` names the keys that must have signed",
+                "add `keys = [{ file = \"acme.pub\" }]`, or say `unsigned = true`: then anybody who can write to the registry decides \
+                 what runs",
+            );
+        }
+    }
+
+    fn from_keys(keys: Self, table: &Table<'_>) -> Option<Self> {
+        if keys.unsigned && table.has("keys") {
+            let problem = Diagnostic::new(
+                "`unsigned` and `keys` exclude each other",
+                "remove `unsigned = true`, so that one of the keys must have signed, or remove the keys",
+            );
+            table.report(problem.at(table.entry_span("unsigned")));
+        } else if !keys.unsigned && !table.has_problems() && keys.minimum.get() > keys.keys.len() {
+            let message =
+                format!("{} signatures are required, and there are {} keys", keys.minimum.get(), keys.keys.len());
+            let at = if table.has("minimum") { "minimum" } else { "keys" };
+            table.report(Diagnostic::new(message, "add keys, or lower `minimum`").at(table.entry_span(at)));
+        }
+        Some(keys)
+    }
+}
+
+list_type! {
+    /// The tables, of which no two have the same source.
+    pub(crate) struct Trusts(Vec<Trust>) of Trust as "a list of tables", |node| {
+        let mut trusts: Vec<Trust> = Vec::new();
+        for item in node.items::<Trust>()? {
+            let Some(trust) = Trust::from_node(&item) else { continue };
+            let known = |source: &&Source| trusts.iter().any(|earlier| earlier.sources.contains(source));
+            if let Some(source) = trust.sources.iter().find(known) {
+                let problem = Diagnostic::new(
+                    format!("two `[[trust]]` are for `{source}`"),
+                    "name each source once: the table with the longest one decides alone",
+                );
+                item.context.report(problem.at(item.entry_span("sources")));
+            }
+            trusts.push(trust);
+        }
+        Some(trusts)
+    }
+}
+
+/// The table that decides on a repository: the one with the longest prefix of it.
+pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Option<&'t Trust> {
+    let length = |trust: &Trust| {
+        let matching = trust.sources.iter().filter(|source| source.prefix().strip_prefix(repository).is_some());
+        matching.map(|source| source.prefix().path().len()).max()
+    };
+    trusts
+        .iter()
+        .filter_map(|trust| Some((length(trust)?, trust)))
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, trust)| trust)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_key_is_known_by_the_digest_of_what_it_is_encoded_as() {
+        for algorithm in [KeyAlgorithm::EcdsaP256, KeyAlgorithm::Ed25519] {
+            let key = vec![4; if algorithm == KeyAlgorithm::EcdsaP256 { 65 } else { 32 }];
+            let der = PublicKey::to_der(algorithm, &key);
+            let read = PublicKey::from_der(&der).unwrap();
+            assert_eq!((read.algorithm(), read.bytes(), read.fingerprint()), (algorithm, &*key, Digest::compute(&der)));
+        }
+        assert_eq!(PublicKey::from_der(&ED25519), Err(PublicKeyError::Algorithm));
+        assert_eq!(PublicKey::from_pem(b"key"), Err(PublicKeyError::Pem));
+    }
+
+    #[test]
+    fn keys_of_other_tools_are_read() {
+        for (algorithm, expected) in [
+            (&rcgen::PKCS_ECDSA_P256_SHA256, Ok(KeyAlgorithm::EcdsaP256)),
+            (&rcgen::PKCS_ED25519, Ok(KeyAlgorithm::Ed25519)),
+            (&rcgen::PKCS_ECDSA_P384_SHA384, Err(PublicKeyError::Algorithm)),
+        ] {
+            let pem = rcgen::KeyPair::generate_for(algorithm).unwrap().public_key_pem();
+            assert_eq!(PublicKey::from_pem(pem.as_bytes()).map(|key| key.algorithm()), expected);
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let trust = |sources: &[&str], unsigned| Trust {
+            unsigned,
+            ..Trust::with_defaults(sources.iter().map(|source| source.parse().unwrap()).collect())
+        };
+        let trusts =
+            [trust(&["oci://a.example/acme/", "oci://b.example"], false), trust(&["oci://a.example/acme/web"], true)];
+        let decides = |text: &str| longest(&trusts, &text.parse().unwrap()).map(|trust| trust.unsigned);
+        assert_eq!(decides("a.example/acme/web"), Some(true));
+        assert_eq!(decides("a.example/acme/webs"), Some(false));
+        assert_eq!(decides("b.example/any"), Some(false));
+        assert_eq!(decides("a.example/other"), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Credentials for registries, and the tokens that registries exchange them for.
+//!
+//! Credentials are those that `docker login` has stored: in `~/.docker/config.json`, or with the helper that it names. A helper is another
+//! program; it has [`HELPER_TIMEOUT`]. Without credentials, and where a helper fails, requests are anonymous; an error that follows says
+//! both. A token is asked for at the `realm` of the registry's challenge (RFC 6750, Docker's token authentication), which must be
+//! `https`; it is kept for this command only.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use mcp_host_base::text::quote;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::http::{Call, HttpClient, HttpError};
+
+/// The time for a credential helper.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The maximum size of the answer of a token server in bytes.
+const MAX_TOKEN_ANSWER: usize = 64 * 1024;
+
+/// A user and a password, as they are sent.
+pub(crate) struct Login(HeaderValue);
+
+/// What a registry asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// A user and a password.
+    Basic,
+    /// A token of another server.
+    Bearer { realm: String, service: Option<String> },
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// The credentials that are stored for a registry. None if there are none; the text says why they cannot be had.
+pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
+    let name = registry.to_owned();
+    let looked = tokio::task::spawn_blocking(move || docker_credential::get_credential(&name));
+    let found = match timeout(HELPER_TIMEOUT, looked).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => {
+            return Err(format!(
+                "the credential helper did not end within {}",
+                humantime::format_duration(HELPER_TIMEOUT)
+            ));
+        }
+    };
+    match found {
+        Ok(DockerCredential::UsernamePassword(user, password)) => basic(&user, &password).map(Some),
+        Ok(DockerCredential::IdentityToken(_)) => {
+            Err("an identity token is stored, which is not supported: log in with a user and a password".to_owned())
+        }
+        Err(
+            CredentialRetrievalError::NoCredentialConfigured
+            | CredentialRetrievalError::ConfigNotFound
+            | CredentialRetrievalError::ConfigReadError,
+        ) => Ok(None),
+        Err(error) => Err(format!("the stored credentials cannot be had: {}", quote(&error.to_string()))),
+    }
+}
+
+fn basic(user: &str, password: &str) -> Result<Login, String> {
+    let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
+    sensitive(&format!("Basic {encoded}")).map(Login)
+}
+
+/// A header that is not shown.
+fn sensitive(text: &str) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| "the credential cannot be sent in a header".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Login {
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl Challenge {
+    /// Parses `WWW-Authenticate` (RFC 9110, section 11.6.1), as far as registries use it.
+    pub(crate) fn parse(header: &str) -> Option<Self> {
+        let (scheme, parameters) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
+        if scheme.eq_ignore_ascii_case("basic") {
+            return Some(Self::Basic);
+        }
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let parameter = |name: &str| {
+            let mut rest = parameters;
+            while let Some((key, behind)) = rest.split_once('=') {
+                let (value, next) = match behind.trim_start().strip_prefix('"') {
+                    Some(quoted) => quoted.split_once('"')?,
+                    None => behind.split_once(',').unwrap_or((behind, "")),
+                };
+                if key.trim().trim_start_matches(',').trim().eq_ignore_ascii_case(name) {
+                    return Some(value.to_owned());
+                }
+                rest = next.trim_start_matches([',', ' ']);
+            }
+            None
+        };
+        Some(Self::Bearer { realm: parameter("realm")?, service: parameter("service") })
+    }
+}
+
+/// Asks for a token for that scope.
+pub(crate) async fn token(
+    http: &HttpClient,
+    registry: &str,
+    (realm, service): (&str, Option<&str>),
+    scope: &str,
+    login: Option<&Login>,
+) -> Result<HeaderValue, HttpError> {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let separator = if realm.contains('?') { '&' } else { '?' };
+    let mut url = format!("{realm}{separator}scope={}", encode(scope));
+    if let Some(service) = service {
+        url.push_str(&format!("&service={}", encode(service)));
+    }
+    let mut call = Call::get(url);
+    if let Some(login) = login {
+        call.headers.insert(AUTHORIZATION, login.header());
+    }
+    let answer = http.send(&call, registry).await?;
+    if !answer.response.status().is_success() {
+        return Err(answer.into_error().await);
+    }
+    let host = answer.host.clone();
+    let broken = |reason: &str| HttpError::Broken { host: host.clone(), reason: reason.to_owned() };
+    let token: Token =
+        serde_json::from_slice(&answer.body(MAX_TOKEN_ANSWER).await?).map_err(|_| broken("it is not a token"))?;
+    let token = token.token.or(token.access_token).ok_or_else(|| broken("it has no token"))?;
+    sensitive(&format!("Bearer {token}")).map_err(|_| broken("its token cannot be sent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_are_read_as_registries_write_them() {
+        let bearer = |realm: &str, service: Option<&str>| {
+            Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
+        };
+        for (header, expected) in [
+            ("Basic realm=\"Registry\"", Some(Challenge::Basic)),
+            ("basic", Some(Challenge::Basic)),
+            (
+                "Bearer realm=\"https://auth.example/token?a=b\",service=\"registry.example\",scope=\"repository:a:pull,push\"",
+                bearer("https://auth.example/token?a=b", Some("registry.example")),
+            ),
+            ("Bearer service=x, realm=https://auth.example", bearer("https://auth.example", Some("x"))),
+            ("Bearer realm=\"https://auth.example", None),
+            ("Bearer", None),
+            ("Negotiate", None),
+        ] {
+            assert_eq!(Challenge::parse(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_not_shown() {
+        let login = basic("ada", "secret").unwrap();
+        assert!(!format!("{:?}", login.header()).contains(&BASE64_STANDARD.encode("ada:secret")));
+        assert!(basic("a\nb", "c").is_ok(), "it is encoded");
+    }
+}

@@ -1,0 +1,243 @@
+//! Capabilities: classes of what a provider can do to the outside world, which an admin agrees to.
+//!
+//! | class | from |
+//! |---|---|
+//! | `dirs:ro`, `dirs:rw` | a need of a directory |
+//! | `http:ORIGIN` | a need of an origin, `http:https://*.example.com` |
+//! | `sql:NAME`, `env:NAME` | a need of a database, of a variable |
+//! | `keyvalue` | a need of a bucket, or the import |
+//! | `dirs`, `http`, `sql`, `env` | the import of their interfaces without any need that names what for |
+//! | `sockets` | the import, which the host denies in any case |
+//!
+//! One that names nothing is covered by each of its kind: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
+//! covers the origins that match it. The imports of a component are facts; its needs are what its publisher says, and they are covered
+//! by the digest of the component.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use mcp_host_base::text::quote;
+use mcp_host_config::grants::{DatabaseName, EnvName};
+use mcp_host_model::net::{Origin, OriginPattern};
+
+/// A class of what a provider can do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// An import that no need explains.
+    Import(Kind),
+    /// Reading granted directories.
+    DirsRead,
+    /// Writing to granted directories.
+    DirsWrite,
+    /// Requests to an origin, if it is granted.
+    Http(OriginPattern),
+    /// A database, if it is granted.
+    Sql(String),
+    /// Lasting values.
+    Keyvalue,
+    /// An environment variable, if it is granted.
+    Env(String),
+}
+
+/// A kind of capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Directories.
+    Dirs,
+    /// Outbound HTTP.
+    Http,
+    /// SQL databases.
+    Sql,
+    /// Key-value buckets.
+    Keyvalue,
+    /// Environment variables.
+    Env,
+    /// Sockets, which are always denied.
+    Sockets,
+}
+
+/// A text that is not a capability.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} is not a capability; write one as `update` prints it: `dirs:ro`, `dirs:rw`, `http:https://api.example.com`, `sql:NAME`, \
+     `keyvalue`, `env:NAME`",
+    quote(.0)
+)]
+pub struct CapabilityError(String);
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dirs => "dirs",
+            Self::Http => "http",
+            Self::Sql => "sql",
+            Self::Keyvalue => "keyvalue",
+            Self::Env => "env",
+            Self::Sockets => "sockets",
+        }
+    }
+
+    /// The kind that an interface belongs to, if it reaches the outside world.
+    pub fn of_import(import: &str) -> Option<Self> {
+        let interface = import.split('@').next().unwrap_or(import);
+        let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
+        match (package, name) {
+            ("wasi:filesystem", _) => Some(Self::Dirs),
+            ("wasi:http", "outgoing-handler") => Some(Self::Http),
+            ("wasi:keyvalue", _) => Some(Self::Keyvalue),
+            ("mcp-host:sql", _) => Some(Self::Sql),
+            ("wasi:cli", "environment") => Some(Self::Env),
+            ("wasi:sockets", _) => Some(Self::Sockets),
+            _ => None,
+        }
+    }
+}
+
+impl Capability {
+    /// The kind that it belongs to.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Import(kind) => *kind,
+            Self::DirsRead | Self::DirsWrite => Kind::Dirs,
+            Self::Http(_) => Kind::Http,
+            Self::Sql(_) => Kind::Sql,
+            Self::Keyvalue => Kind::Keyvalue,
+            Self::Env(_) => Kind::Env,
+        }
+    }
+
+    /// Whether whoever agreed to this one agreed to the other, too.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::DirsWrite, Self::DirsRead) => true,
+            (Self::Http(pattern), Self::Http(wanted)) => {
+                pattern == wanted || wanted.exact().is_some_and(|origin: &Origin| pattern.matches(origin))
+            }
+            (_, Self::Import(kind)) => self.kind() == *kind,
+            _ => self == other,
+        }
+    }
+
+    /// The capabilities of a component: what it says that it needs, and the kinds that it imports beside them.
+    pub fn of<'i>(needs: BTreeSet<Self>, imports: impl IntoIterator<Item = &'i str>) -> BTreeSet<Self> {
+        let imported: BTreeSet<Kind> = imports.into_iter().filter_map(Kind::of_import).collect();
+        let mut all = needs;
+        for kind in imported {
+            if !all.iter().any(|need| need.kind() == kind) {
+                all.insert(if kind == Kind::Keyvalue { Self::Keyvalue } else { Self::Import(kind) });
+            }
+        }
+        all
+    }
+}
+
+/// The capabilities that nobody has agreed to.
+pub fn missing<'w>(wanted: &'w BTreeSet<Capability>, agreed: &BTreeSet<Capability>) -> Vec<&'w Capability> {
+    wanted.iter().filter(|wanted| !agreed.iter().any(|agreed| agreed.covers(wanted))).collect()
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Import(kind) => f.write_str(kind.name()),
+            Self::DirsRead => f.write_str("dirs:ro"),
+            Self::DirsWrite => f.write_str("dirs:rw"),
+            Self::Http(origin) => write!(f, "http:{origin}"),
+            Self::Sql(name) => write!(f, "sql:{name}"),
+            Self::Keyvalue => f.write_str("keyvalue"),
+            Self::Env(name) => write!(f, "env:{name}"),
+        }
+    }
+}
+
+impl FromStr for Capability {
+    type Err = CapabilityError;
+
+    fn from_str(text: &str) -> Result<Self, CapabilityError> {
+        let invalid = || CapabilityError(text.to_owned());
+        match text.split_once(':') {
+            None if text == "keyvalue" => Ok(Self::Keyvalue),
+            None => Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Self::Import).ok_or_else(invalid),
+            Some(("dirs", "ro")) => Ok(Self::DirsRead),
+            Some(("dirs", "rw")) => Ok(Self::DirsWrite),
+            Some(("http", origin)) => origin.parse().map(Self::Http).map_err(|_| invalid()),
+            Some(("sql", name)) => {
+                name.parse::<DatabaseName>().map(|name| Self::Sql(name.to_string())).map_err(|_| invalid())
+            }
+            Some(("env", name)) => {
+                name.parse::<EnvName>().map(|name| Self::Env(name.to_string())).map_err(|_| invalid())
+            }
+            Some(_) => Err(invalid()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(texts: &[&str]) -> BTreeSet<Capability> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_capability_is_read_as_it_is_shown() {
+        for text in [
+            "dirs",
+            "dirs:ro",
+            "dirs:rw",
+            "http",
+            "http:https://*.example.com",
+            "sql:shop",
+            "keyvalue",
+            "env:LANG",
+            "sockets",
+        ] {
+            assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
+        }
+        for text in ["", "dirs:x", "http:docs.rs", "files", "keyvalue:pages", "env:", "sql:a b", "dirs:"] {
+            assert!(text.parse::<Capability>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_agreed_covers_less_and_never_more() {
+        for (agreed, wanted, is_covered) in [
+            (&["dirs:rw"][..], "dirs:ro", true),
+            (&["dirs:ro"], "dirs:rw", false),
+            (&["dirs"], "dirs:ro", false),
+            (&["dirs:ro"], "dirs", true),
+            (&["http:https://*.example.com"], "http:https://a.example.com", true),
+            (&["http:https://a.example.com"], "http:https://*.example.com", false),
+            (&["http:https://a.example.com"], "http:https://b.example.com", false),
+            (&["http:https://a.example.com"], "http:http://a.example.com", false),
+            (&["env:A"], "env:B", false),
+            (&["env:A"], "env", true),
+            (&[], "keyvalue", false),
+            (&["keyvalue"], "sql:a", false),
+        ] {
+            assert_eq!(missing(&set(&[wanted]), &set(agreed)).is_empty(), is_covered, "{agreed:?} {wanted}");
+        }
+    }
+
+    #[test]
+    fn an_import_counts_where_no_need_explains_it() {
+        let imports = [
+            "wasi:filesystem/types@0.2.6",
+            "wasi:filesystem/preopens@0.2.6",
+            "wasi:cli/environment@0.2.6",
+            "wasi:http/outgoing-handler@0.2.0",
+            "wasi:http/types@0.2.0",
+            "wasi:keyvalue/store@0.2.0-draft2",
+            "wasi:clocks/wall-clock@0.2.6",
+            "mcp-host:sql/query@0.1.0",
+            "wasi:sockets/tcp@0.2.6",
+        ];
+        let all = Capability::of(set(&["http:https://docs.rs", "dirs:ro"]), imports);
+        assert_eq!(all, set(&["http:https://docs.rs", "dirs:ro", "keyvalue", "env", "sql", "sockets"]));
+    }
+}

@@ -1,0 +1,279 @@
+//! The client of one registry: the OCI Distribution Specification 1.1, as far as components need it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LINK, LOCATION, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
+use mcp_host_base::text::quote;
+use mcp_host_config::registry::Repository;
+use mcp_host_model::digest::Digest;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::auth::{self, Challenge};
+use crate::http::{Answer, Call, HttpClient, HttpError, origin_of, resolve};
+use crate::manifest::{INDEX, MANIFEST, MAX_MANIFEST_SIZE};
+use crate::store::Store;
+
+/// The maximum number of pages of a list of tags.
+const MAX_TAG_PAGES: usize = 64;
+/// The number of tags that a page is asked for.
+const PAGE_SIZE: usize = 1000;
+/// The maximum size of a page of tags in bytes.
+const MAX_TAG_PAGE: usize = 1 << 20;
+
+/// What is done with a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Access {
+    Pull,
+    Push,
+}
+
+/// The client of all registries of a command.
+#[derive(Debug)]
+pub(crate) struct Client {
+    http: Arc<HttpClient>,
+    /// The header `Authorization` by repository, once a registry has asked for it.
+    authorized: Mutex<BTreeMap<(Repository, Access), HeaderValue>>,
+}
+
+#[derive(Deserialize)]
+struct Tags {
+    tags: Option<Vec<String>>,
+}
+
+impl Client {
+    pub(crate) fn new(http: HttpClient) -> Self {
+        Self { http: Arc::new(http), authorized: Mutex::default() }
+    }
+
+    /// The tags of a repository: at most 64 pages of 1000.
+    pub(crate) async fn tags(&self, repository: &Repository) -> Result<Vec<String>, HttpError> {
+        let mut url = self.url(repository, &format!("tags/list?n={PAGE_SIZE}"));
+        let mut all = Vec::new();
+        for _ in 0..MAX_TAG_PAGES {
+            let answer = self.success(repository, Access::Pull, Call::get(url.clone())).await?;
+            let next = answer.response.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?));
+            let host = answer.host.clone();
+            let page: Tags = serde_json::from_slice(&answer.body(MAX_TAG_PAGE).await?)
+                .map_err(|_| HttpError::Broken { host: host.clone(), reason: "it is not a list of tags".to_owned() })?;
+            all.extend(page.tags.unwrap_or_default());
+            let Some(next) = next.and_then(|next| resolve(&url, &next)) else { return Ok(all) };
+            if origin_of(&next)? != origin_of(&url)? {
+                return Err(HttpError::Redirect { host, problem: "the next page to another host".to_owned() });
+            }
+            url = next;
+        }
+        Err(HttpError::TooLarge { host: repository.registry().to_owned(), max: (MAX_TAG_PAGES * PAGE_SIZE) as u64 })
+    }
+
+    /// The bytes of a manifest or an index, by tag or by digest. Those by digest have it.
+    pub(crate) async fn manifest(&self, repository: &Repository, name: &str) -> Result<Bytes, HttpError> {
+        let mut call = Call::get(self.url(repository, &format!("manifests/{name}")));
+        let accept = format!("{MANIFEST}, {INDEX}");
+        call.headers.insert(ACCEPT, HeaderValue::from_str(&accept).unwrap_or(HeaderValue::from_static("*/*")));
+        let answer = self.success(repository, Access::Pull, call).await?;
+        let host = answer.host.clone();
+        let bytes = answer.body(MAX_MANIFEST_SIZE).await?;
+        match name.parse::<Digest>() {
+            Ok(expected) if Digest::compute(&bytes) != expected => {
+                let found = Digest::compute(&bytes);
+                Err(HttpError::Broken {
+                    host,
+                    reason: format!("its manifest has the digest {found}, and {expected} was requested"),
+                })
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    /// The bytes of a small blob, which have that digest.
+    pub(crate) async fn small_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        max: usize,
+    ) -> Result<Bytes, HttpError> {
+        let call = Call::get(self.url(repository, &format!("blobs/{digest}")));
+        let answer = self.success(repository, Access::Pull, call).await?;
+        let host = answer.host.clone();
+        let bytes = answer.body(max).await?;
+        if Digest::compute(&bytes) == *digest {
+            return Ok(bytes);
+        }
+        Err(HttpError::Broken { host, reason: format!("its content has another digest than {digest}") })
+    }
+
+    /// Brings a blob of that size into the store, hashed while it is written.
+    pub(crate) async fn blob(
+        &self,
+        repository: &Repository,
+        (digest, size): (&Digest, u64),
+        store: &Store,
+    ) -> Result<(), HttpError> {
+        let call = Call::get(self.url(repository, &format!("blobs/{digest}")));
+        let answer = self.success(repository, Access::Pull, call).await?;
+        let stored = |error: crate::StoreError| HttpError::Store(error.to_string());
+        let mut incoming = store.begin(size).map_err(stored)?;
+        answer.stream(size, |piece| incoming.write(piece).map_err(stored)).await?;
+        incoming.finish(digest).map_err(stored)
+    }
+
+    /// The referrers of a manifest with that artifact type by the referrers API; none if the registry does not have it.
+    pub(crate) async fn referrers(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        artifact_type: &str,
+        max: usize,
+    ) -> Result<Option<Bytes>, HttpError> {
+        let filter = percent_encoding::utf8_percent_encode(artifact_type, percent_encoding::NON_ALPHANUMERIC);
+        let call = Call::get(self.url(repository, &format!("referrers/{digest}?artifactType={filter}")));
+        let answer = self.send(repository, Access::Pull, call).await?;
+        match answer.response.status() {
+            StatusCode::OK => answer.body(max).await.map(Some),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(answer.into_error().await),
+        }
+    }
+
+    /// Whether the repository has a blob.
+    pub(crate) async fn has_blob(&self, repository: &Repository, digest: &Digest) -> Result<bool, HttpError> {
+        let call = Call { method: Method::HEAD, ..Call::get(self.url(repository, &format!("blobs/{digest}"))) };
+        let answer = self.send(repository, Access::Push, call).await?;
+        Ok(answer.response.status() == StatusCode::OK)
+    }
+
+    /// Uploads a blob in one piece.
+    pub(crate) async fn upload(&self, repository: &Repository, bytes: Bytes) -> Result<Digest, HttpError> {
+        let digest = Digest::compute(&bytes);
+        if self.has_blob(repository, &digest).await? {
+            return Ok(digest);
+        }
+        let url = self.url(repository, "blobs/uploads/");
+        let begin = Call { method: Method::POST, ..Call::get(url.clone()) };
+        let answer = self.send(repository, Access::Push, begin).await?;
+        if answer.response.status() != StatusCode::ACCEPTED {
+            return Err(answer.into_error().await);
+        }
+        let location =
+            answer.response.headers().get(LOCATION).and_then(|location| resolve(&url, location.to_str().ok()?));
+        let no_location =
+            || HttpError::Broken { host: answer.host.clone(), reason: "it does not say where to upload".to_owned() };
+        let location = location.ok_or_else(no_location)?;
+        if origin_of(&location)? != origin_of(&url)? {
+            return Err(HttpError::Redirect { host: answer.host, problem: "an upload to another host".to_owned() });
+        }
+        let separator = if location.contains('?') { '&' } else { '?' };
+        let mut call =
+            Call { method: Method::PUT, body: bytes, ..Call::get(format!("{location}{separator}digest={digest}")) };
+        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        let answer = self.send(repository, Access::Push, call).await?;
+        if answer.response.status() == StatusCode::CREATED { Ok(digest) } else { Err(answer.into_error().await) }
+    }
+
+    /// Uploads a manifest or an index. Returns whether the registry has noted its subject for the referrers API.
+    pub(crate) async fn put_manifest(
+        &self,
+        repository: &Repository,
+        name: &str,
+        media_type: &'static str,
+        bytes: Bytes,
+    ) -> Result<bool, HttpError> {
+        let url = self.url(repository, &format!("manifests/{name}"));
+        let mut call = Call { method: Method::PUT, body: bytes, ..Call::get(url) };
+        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        let answer = self.send(repository, Access::Push, call).await?;
+        match answer.response.status() {
+            StatusCode::CREATED => Ok(answer.response.headers().contains_key("oci-subject")),
+            _ => Err(answer.into_error().await),
+        }
+    }
+
+    async fn success(&self, repository: &Repository, access: Access, call: Call) -> Result<Answer, HttpError> {
+        let answer = self.send(repository, access, call).await?;
+        if answer.response.status() == StatusCode::OK { Ok(answer) } else { Err(answer.into_error().await) }
+    }
+
+    /// Sends a request, and once more with credentials where the registry asks for them.
+    async fn send(&self, repository: &Repository, access: Access, mut call: Call) -> Result<Answer, HttpError> {
+        let key = (repository.clone(), access);
+        let known = self.authorized.lock().await.get(&key).cloned();
+        let registry = repository.registry();
+        if let Some(known) = known {
+            call.headers.insert(AUTHORIZATION, known);
+        }
+        let answer = self.http.send(&call, registry).await?;
+        if answer.response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        let challenges = answer.response.headers().get_all(WWW_AUTHENTICATE);
+        let challenge = challenges.iter().find_map(|challenge| Challenge::parse(challenge.to_str().ok()?));
+        let (login, problem) = match auth::login(registry).await {
+            Ok(login) => (login, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let denied = |detail: String| HttpError::Status { host: registry.to_owned(), status: 401, detail };
+        let with_problem = |error: HttpError| match &problem {
+            Some(problem) => HttpError::Broken {
+                host: registry.to_owned(),
+                reason: format!("{problem}; without credentials: {error}"),
+            },
+            None => error,
+        };
+        let header = match challenge {
+            Some(Challenge::Basic) => match login {
+                Some(login) => login.header(),
+                None => return Err(with_problem(answer.into_error().await)),
+            },
+            Some(Challenge::Bearer { realm, service }) => {
+                let actions = if access == Access::Push { "pull,push" } else { "pull" };
+                let scope = format!("repository:{}:{actions}", repository.path());
+                let realm = (realm.as_str(), service.as_deref());
+                let token = auth::token(&self.http, registry, realm, &scope, login.as_ref()).await;
+                token.map_err(&with_problem)?
+            }
+            None => return Err(denied(": it asks for credentials in a way that is not supported".to_owned())),
+        };
+        call.headers.insert(AUTHORIZATION, header.clone());
+        let answer = self.http.send(&call, registry).await?;
+        if answer.response.status() == StatusCode::UNAUTHORIZED {
+            return Err(with_problem(answer.into_error().await));
+        }
+        self.authorized.lock().await.insert(key, header);
+        Ok(answer)
+    }
+
+    fn url(&self, repository: &Repository, rest: &str) -> String {
+        format!("https://{}/v2/{}/{rest}", repository.registry(), repository.path())
+    }
+}
+
+/// The URL of the next page in a header `Link` (RFC 8288).
+fn next_page(link: &str) -> Option<String> {
+    let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+    let is_next = parameters.split(';').any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next"));
+    is_next.then(|| target.to_owned())
+}
+
+/// A name of a registry in messages.
+pub(crate) fn shown(repository: &Repository) -> String {
+    quote(&repository.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_the_one_that_says_so() {
+        assert_eq!(
+            next_page("</v2/a/tags/list?last=b&n=2>; rel=\"next\"").as_deref(),
+            Some("/v2/a/tags/list?last=b&n=2")
+        );
+        assert_eq!(next_page("</v2/a>; rel=\"prev\""), None);
+        assert_eq!(next_page("/v2/a"), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Components from OCI registries: what a reference names is resolved, verified, stored by its content, and locked.
+//!
+//! Only commands that an admin runs come here (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving reads the config, the
+//! lock and the store (`mcp_host_config::registry`), and never a registry.
+//!
+//! The order of [`Registries::obtain`], in which each step relies on those before it only:
+//!
+//! | step | module |
+//! |---|---|
+//! | a tag within the range, the newest by semantic versioning | `versions` |
+//! | the bytes of the manifest, once, and their digest | `client` |
+//! | signature bundles that refer to that digest: "none" is told apart from "could not look" | `referrers` |
+//! | signatures by keys of `[[trust]]`, over exactly those bytes | `bundle`, `trust` |
+//! | exactly one layer `application/wasm`, of at most [`MAX_COMPONENT_SIZE`](manifest::MAX_COMPONENT_SIZE) bytes | `manifest` |
+//! | the layer, hashed while it is written, under the name of its digest | `store` |
+//!
+//! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability) with those that were
+//! agreed to, and writes the [lock](LockFile).
+//!
+//! Nothing that a registry says is trusted before it is verified, and nothing is unbounded: `http` has times and sizes, redirects carry no
+//! credentials to another host, and names resolve to public addresses unless the config lists them. What a publisher wrote is escaped in
+//! messages.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+mod auth;
+mod bundle;
+mod capability;
+mod client;
+mod error;
+mod http;
+mod layout;
+mod lock_file;
+mod manifest;
+mod push;
+mod referrers;
+mod registries;
+mod signer;
+mod store;
+mod trust;
+mod verify;
+mod versions;
+
+pub use self::capability::{Capability, CapabilityError, Kind, missing};
+pub use self::error::RegistryError;
+pub use self::http::HttpError;
+pub use self::layout::{LayoutError, export, import};
+pub use self::lock_file::{LockFile, LockFileError};
+pub use self::manifest::MAX_COMPONENT_SIZE;
+pub use self::push::{Published, Upload};
+pub use self::registries::{Available, Obtained, Registries};
+pub use self::signer::{Signer, SignerError};
+pub use self::store::{Collected, Store, StoreError};
+pub use self::verify::{Problem, verify, verify_one};

@@ -1,0 +1,287 @@
+//! All registries of a config: its mirrors, its authorities, and the order in which something is obtained.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use mcp_host_config::Config;
+use mcp_host_config::registry::{LockedComponent, Reference, Repository, Selector, Trust};
+use mcp_host_model::digest::Digest;
+use semver::Version;
+
+use crate::bundle::{Bundle, MAX_BUNDLE_SIZE};
+use crate::client::{Client, shown};
+use crate::error::RegistryError;
+use crate::http::{HttpClient, HttpError};
+use crate::manifest::{MAX_MANIFEST_SIZE, Manifest};
+use crate::referrers::{self, StoredBundle};
+use crate::store::Store;
+use crate::trust::{Moment, Subject, signers};
+use crate::versions;
+
+/// What a message says beside "no signature" where cosign v2 has signed.
+const V2_HINT: &str =
+    " but for a signature of cosign v2, which is not accepted (sign again: cosign v3, or `mcp-host push --sign`)";
+
+/// The registries of a config.
+#[derive(Debug)]
+pub struct Registries {
+    pub(crate) client: Client,
+    mirrors: BTreeMap<Repository, Vec<Repository>>,
+}
+
+/// What was obtained: verified, and in the store. It is not locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obtained {
+    /// What was asked for.
+    pub reference: Reference,
+    /// The version of its tag; none for one by digest.
+    pub version: Option<Version>,
+    /// The digest of the manifest.
+    pub manifest: Digest,
+    /// The digest of the component.
+    pub component: Digest,
+    /// The size of the component.
+    pub size: u64,
+    /// The fingerprints of the trusted keys that have signed.
+    pub signers: BTreeSet<String>,
+    /// The digests of the signature bundles.
+    pub bundles: Vec<Digest>,
+}
+
+/// The versions that a registry has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// The newest one that the reference names; none for one by digest.
+    pub within: Option<Version>,
+    /// The newest release.
+    pub newest: Option<Version>,
+}
+
+/// A manifest that a reference was resolved to.
+struct Resolved {
+    version: Option<Version>,
+    bytes: Bytes,
+    digest: Digest,
+}
+
+impl Registries {
+    /// The registries of that config.
+    pub fn new(config: &Config) -> Self {
+        let authorities = config.registry.ca.iter().flat_map(|bundle| bundle.certificates()).cloned().collect();
+        let private = config.registry.private.iter().map(|name| name.as_str().to_ascii_lowercase()).collect();
+        let client = Client::new(HttpClient::new(authorities, private));
+        Self { client, mirrors: config.registry.mirrors.clone() }
+    }
+
+    /// Obtains what a reference names now: resolved, verified by that trust, and stored.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be had, or is not signed as the trust requires. Then nothing new of it is named by any lock.
+    pub async fn obtain(&self, reference: &Reference, trust: &Trust, store: &Store) -> Result<Obtained, RegistryError> {
+        let resolved = self.resolve(reference).await?;
+        let (signers, bundles) = self.verified(reference, trust, &resolved.digest).await?;
+        let manifest = Manifest::parse(&resolved.bytes).map_err(RegistryError::Invalid)?;
+        let (component, size) = manifest.component().map_err(RegistryError::Invalid)?;
+        self.store_config(&reference.repository, &manifest, store).await?;
+        self.store_blob(&reference.repository, (&component, size), store).await?;
+        store.put(&resolved.bytes)?;
+        for (_, bytes) in &bundles {
+            store.put(bytes)?;
+        }
+        Ok(Obtained {
+            reference: reference.clone(),
+            version: resolved.version,
+            manifest: resolved.digest,
+            component,
+            size,
+            signers,
+            bundles: bundles.iter().map(|(digest, _)| *digest).collect(),
+        })
+    }
+
+    /// The versions that there are now, by their tags: nothing of them is verified.
+    ///
+    /// # Errors
+    ///
+    /// The registry does not say.
+    pub async fn available(&self, reference: &Reference) -> Result<Available, RegistryError> {
+        let tags = self.tags(&reference.repository).await?;
+        let within = versions::newest(&reference.selector, &tags).map(|(version, _)| version);
+        Ok(Available { within, newest: versions::newest_release(&tags) })
+    }
+
+    /// Brings what is locked into the store, as far as it is not there or was changed. Returns whether something was missing. What is
+    /// requested is named by its digest, so nothing is verified again.
+    ///
+    /// # Errors
+    ///
+    /// No registry or mirror has it with that digest.
+    pub async fn fetch(&self, locked: &LockedComponent, store: &Store) -> Result<bool, RegistryError> {
+        let repository = &locked.source.repository;
+        let has = |digest: &Digest| matches!(store.open_verified(digest), Ok(Some(_)));
+        let mut is_missing = false;
+        if !has(&locked.manifest) {
+            is_missing = true;
+            let name = locked.manifest.to_string();
+            let what = format!("the manifest of `{}`", locked.source);
+            let bytes = self.first(repository, &what, async |mirror| self.client.manifest(mirror, &name).await).await?;
+            store.put(&bytes)?;
+        }
+        let manifest = stored_manifest(store, locked).map_err(RegistryError::Invalid)?;
+        if let Some(manifest) = manifest {
+            is_missing |= self.store_config(repository, &manifest, store).await?;
+        }
+        for bundle in locked.bundles.iter().filter(|bundle| !has(bundle)) {
+            is_missing = true;
+            let what = format!("a signature of `{}`", locked.source);
+            let request = async |mirror: &Repository| self.client.small_blob(mirror, bundle, MAX_BUNDLE_SIZE).await;
+            store.put(&self.first(repository, &what, request).await?)?;
+        }
+        if !has(&locked.component) {
+            is_missing = true;
+            self.store_blob(repository, (&locked.component, locked.size), store).await?;
+        }
+        Ok(is_missing)
+    }
+
+    async fn resolve(&self, reference: &Reference) -> Result<Resolved, RegistryError> {
+        let (version, name) = match &reference.selector {
+            Selector::Digest(digest) => (None, digest.to_string()),
+            _ => {
+                let (version, tag) = self.newest_tag(reference).await?;
+                (Some(version), tag)
+            }
+        };
+        let what = format!("the manifest {name} of {}", shown(&reference.repository));
+        let request = async |mirror: &Repository| self.client.manifest(mirror, &name).await;
+        let bytes = self.first(&reference.repository, &what, request).await?;
+        Ok(Resolved { version, digest: Digest::compute(&bytes), bytes })
+    }
+
+    async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
+        let what = format!("the versions of {}", shown(repository));
+        self.first(repository, &what, async |mirror| self.client.tags(mirror).await).await
+    }
+
+    async fn newest_tag(&self, reference: &Reference) -> Result<(Version, String), RegistryError> {
+        let tags = self.tags(&reference.repository).await?;
+        versions::newest(&reference.selector, &tags).ok_or_else(|| {
+            let count = tags.len();
+            RegistryError::NotFound(format!(
+                "none of the {count} tags of {} is a version within `{reference}`",
+                shown(&reference.repository)
+            ))
+        })
+    }
+
+    /// The trusted signers of a manifest, and the bundles with their signatures. All mirrors are asked: one may have none.
+    async fn verified(
+        &self,
+        reference: &Reference,
+        trust: &Trust,
+        manifest: &Digest,
+    ) -> Result<(BTreeSet<String>, Vec<StoredBundle>), RegistryError> {
+        let mut subject = Subject { reference, manifest, hint: "" };
+        if trust.unsigned {
+            return signers(trust, subject, &[], Moment::Locked).map(|signers| (signers, Vec::new()));
+        }
+        let moment = Moment::Now(Timestamp::now());
+        let (mut found, mut parsed, mut failed) = (Vec::new(), Vec::new(), None);
+        for place in self.places(&reference.repository) {
+            match referrers::bundles(&self.client, &place, manifest).await {
+                Ok(bundles) => {
+                    for (digest, bytes) in bundles {
+                        if let Ok(bundle) = Bundle::parse(&bytes) {
+                            parsed.push(bundle);
+                            found.push((digest, bytes));
+                        }
+                    }
+                    if let Ok(signers) = signers(trust, subject, &parsed, moment) {
+                        return Ok((signers, found));
+                    }
+                }
+                Err(error) => failed = failed.or(Some(RegistryError::of("the signatures", &error))),
+            }
+        }
+        if let Some(cause) = failed {
+            return Err(RegistryError::CouldNotLook {
+                source_reference: Box::new(reference.clone()),
+                cause: Box::new(cause),
+            });
+        }
+        if parsed.is_empty() && referrers::has_v2_signature(&self.client, &reference.repository, manifest).await {
+            subject.hint = V2_HINT;
+        }
+        signers(trust, subject, &parsed, moment).map(|signers| (signers, found))
+    }
+
+    /// Brings the config of a component into the store, for archives: nothing else reads it. Returns whether it was not there.
+    async fn store_config(
+        &self,
+        repository: &Repository,
+        manifest: &Manifest,
+        store: &Store,
+    ) -> Result<bool, RegistryError> {
+        let digest = manifest.config.parse_digest().map_err(RegistryError::Invalid)?;
+        if matches!(store.open_verified(&digest), Ok(Some(_))) {
+            return Ok(false);
+        }
+        let what = format!("the config of the component of {}", shown(repository));
+        let request = async |mirror: &Repository| self.client.small_blob(mirror, &digest, MAX_MANIFEST_SIZE).await;
+        store.put(&self.first(repository, &what, request).await?)?;
+        Ok(true)
+    }
+
+    async fn store_blob(
+        &self,
+        repository: &Repository,
+        blob: (&Digest, u64),
+        store: &Store,
+    ) -> Result<(), RegistryError> {
+        if matches!(store.open_verified(blob.0), Ok(Some(_))) {
+            return Ok(());
+        }
+        let what = format!("the component of {}", shown(repository));
+        self.first(repository, &what, async |mirror| self.client.blob(mirror, blob, store).await).await
+    }
+
+    /// The answer of the first place that has one.
+    async fn first<T>(
+        &self,
+        repository: &Repository,
+        what: &str,
+        request: impl AsyncFn(&Repository) -> Result<T, HttpError>,
+    ) -> Result<T, RegistryError> {
+        let (mut causes, mut is_absent) = (Vec::new(), true);
+        for place in self.places(repository) {
+            match request(&place).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    is_absent &= error == HttpError::NotFound;
+                    causes.push(format!("{}: {error}", shown(&place)));
+                }
+            }
+        }
+        if is_absent {
+            Err(RegistryError::NotFound(format!("there is no such thing as {what}")))
+        } else {
+            Err(RegistryError::Unavailable { what: format!("cannot get {what}"), causes })
+        }
+    }
+
+    /// Where a repository is: at its mirrors, by the longest prefix, then at itself.
+    fn places(&self, repository: &Repository) -> Vec<Repository> {
+        let of_prefix = |(prefix, mirrors)| Some((prefix, mirrors, Repository::strip_prefix(prefix, repository)?));
+        let longest = self.mirrors.iter().filter_map(of_prefix).max_by_key(|(prefix, ..)| prefix.path().len());
+        let mirrors = longest.into_iter().flat_map(|(_, mirrors, rest)| mirrors.iter().map(|mirror| mirror.join(rest)));
+        mirrors.chain([repository.clone()]).collect()
+    }
+}
+
+/// The manifest of a locked component in the store. None if it is not there.
+pub(crate) fn stored_manifest(store: &Store, locked: &LockedComponent) -> Result<Option<Manifest>, String> {
+    let bytes = store.read(&locked.manifest, MAX_MANIFEST_SIZE).map_err(|error| error.to_string())?;
+    bytes.map(|bytes| Manifest::parse(&bytes)).transpose()
+}

@@ -1,0 +1,53 @@
+//! Verification without a network: the config, the lock and the store agree, and the signatures are those that `[[trust]]` requires now.
+
+use std::collections::BTreeSet;
+
+use mcp_host_config::Config;
+use mcp_host_config::registry::{Lock, LockedComponent, Reference};
+
+use crate::bundle::{Bundle, MAX_BUNDLE_SIZE};
+use crate::registries::stored_manifest;
+use crate::store::Store;
+use crate::trust::{Moment, Subject, signers};
+
+/// What is wrong with a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The reference.
+    pub source: Reference,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// Verifies what the config names. The dates of keys do not matter: what was locked before them is served.
+pub fn verify(config: &Config, lock: &Lock, store: &Store) -> Vec<Problem> {
+    let references: BTreeSet<Reference> = config.references().collect();
+    let mut problems = Vec::new();
+    for source in references {
+        let result = match lock.get(&source) {
+            Some(locked) => verify_one(config, locked, store),
+            None => Err("it is not locked; run `mcp-host lock`".to_owned()),
+        };
+        problems.extend(result.err().map(|message| Problem { source, message }));
+    }
+    problems
+}
+
+/// Verifies one component against the config and the store. The error says what is wrong, and what to do.
+pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> Result<(), String> {
+    let missing = |what: &str| format!("its {what} is not in the store; run `mcp-host store fetch`");
+    let trust = config.trust_in(&locked.source.repository).ok_or("no `[[trust]]` of the config is for it")?;
+    let manifest = stored_manifest(store, locked)?.ok_or_else(|| missing("manifest"))?;
+    let mut bundles = Vec::new();
+    for digest in &locked.bundles {
+        let bytes = store.read(digest, MAX_BUNDLE_SIZE).map_err(|error| error.to_string())?;
+        bundles.extend(Bundle::parse(&bytes.ok_or_else(|| missing("signature"))?).ok());
+    }
+    let subject = Subject { reference: &locked.source, manifest: &locked.manifest, hint: "" };
+    signers(trust, subject, &bundles, Moment::Locked).map_err(|error| error.to_string())?;
+    if manifest.component()? != (locked.component, locked.size) {
+        return Err("the lock names another component than the signed manifest; run `mcp-host lock` after you have removed its entry".to_owned());
+    }
+    store.open_verified(&locked.component).map_err(|error| error.to_string())?.ok_or_else(|| missing("component"))?;
+    Ok(())
+}

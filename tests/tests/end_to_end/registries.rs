@@ -1,0 +1,24 @@
+//! Components from registries: what is published, added, served without a network, updated and refused.
+
+mod interruptions;
+mod lies;
+mod published;
+mod refusals;
+mod tools;
+mod updates;
+
+use std::path::PathBuf;
+
+use mcp_host_tests::{Folder, component};
+use serde_json::Value;
+use wasm_encoder::{ComponentSection as _, CustomSection};
+
+/// The hello provider, which asks for that: a section at the top level counts before those of core modules.
+fn hello_that_asks_for(needs: &Value) -> (Folder, PathBuf) {
+    let mut bytes = std::fs::read(component("hello")).unwrap();
+    CustomSection { name: "mcp-host:needs/v1".into(), data: needs.to_string().into_bytes().into() }
+        .append_to_component(&mut bytes);
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.write("hello.wasm", bytes);
+    (folder, file)
+}

@@ -1,0 +1,104 @@
+//! Newer versions: what somebody has to agree to.
+
+use mcp_host_tests::{Registry, RegistryProject};
+use serde_json::json;
+
+use super::hello_that_asks_for;
+
+#[tokio::test]
+async fn an_update_that_wants_more_is_refused_until_somebody_agrees() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, modest) = hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }] }));
+    let (_second, greedy) =
+        hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }], "http": [{ "origin": "https://api.example.com" }] }));
+    project.push(&modest, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    project.run(["update"]).await.success();
+    project.push(&greedy, "1.1.0", Some("acme.pem")).await.success();
+
+    let config = project.text("mcp-host.toml") + "grants.http = [\"https://api.example.com\"]\n";
+    project.write("mcp-host.toml", config);
+    let before = project.text("mcp-host.lock");
+    let outdated = project.run(["outdated"]).await.success().text();
+    assert!(outdated.contains("1.0.0") && outdated.contains("1.1.0"), "{outdated}");
+    for arguments in [&["update"][..], &["update", "hello"], &["update", "--agree", "keyvalue"]] {
+        let refused = project.run(arguments).await;
+        assert_eq!(refused.code(), 3, "{}", refused.stderr);
+        assert!(refused.text().contains("1.0.0 -> 1.1.0"), "{}", refused.text());
+        assert!(refused.text().contains("it could use it now and could not before"), "{}", refused.text());
+        assert!(refused.stderr.contains("--agree http:https://api.example.com"), "{}", refused.stderr);
+        assert_eq!(project.text("mcp-host.lock"), before);
+    }
+    let shown = project.run(["diff", "hello"]).await.success();
+    assert!(shown.text().contains("http:https://api.example.com"), "{}", shown.text());
+    assert_eq!(project.text("mcp-host.lock"), before);
+
+    project.run(["update", "--agree", "http:https://api.example.com"]).await.success();
+    let lock = project.text("mcp-host.lock");
+    assert!(lock.contains("version = \"1.1.0\"") && lock.contains("http:https://api.example.com"), "{lock}");
+    project.run(["check"]).await.success();
+    let invalid = project.run(["update", "--agree", "everything"]).await;
+    assert!(invalid.code() == 2 && invalid.stderr.contains("is not a capability"), "{}", invalid.stderr);
+}
+
+#[tokio::test]
+async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, one) = hello_that_asks_for(&json!({}));
+    let (_second, other) = hello_that_asks_for(&json!({ "config": { "a": { "type": "string" } } }));
+    project.push(&one, "1.0.0", Some("acme.pem")).await.success();
+    project.push(&one, "1.0.1", Some("acme.pem")).await.success();
+    project.push(&other, "2.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let before = project.text("mcp-host.lock");
+
+    registry.move_tag("1.0.1", "2.0.0");
+    let moved = project.run(["update"]).await;
+    assert_eq!(moved.code(), 3, "{}", moved.stderr);
+    assert!(
+        moved.text().contains("names another manifest now") && moved.stderr.contains("--agree moved"),
+        "{}",
+        moved.text()
+    );
+    registry.remove_tag("1.0.1");
+    let lower = project.run(["update"]).await;
+    assert!(lower.code() == 3 && lower.stderr.contains("--agree downgrade"), "{}", lower.stderr);
+    assert_eq!(project.text("mcp-host.lock"), before);
+    project.run(["check", "--strict"]).await.success();
+    project.run(["update", "--agree", "downgrade"]).await.success();
+    assert!(project.text("mcp-host.lock").contains("version = \"1.0.0\""));
+}
+
+#[tokio::test]
+async fn a_second_plugin_with_the_same_source_gets_what_is_locked() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, one) = hello_that_asks_for(&json!({}));
+    project.push(&one, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let before = project.text("mcp-host.lock");
+    let (_second, greedy) = hello_that_asks_for(&json!({ "env": [{ "name": "TOKEN" }] }));
+    project.push(&greedy, "1.1.0", Some("acme.pem")).await.success();
+    let added = project.run(["add", "other", &registry.reference("1")]).await.success();
+    assert!(added.text().contains("1.0.0") && !added.text().contains("TOKEN"), "{}", added.text());
+    assert_eq!(project.text("mcp-host.lock"), before);
+    project.run(["remove", "hello"]).await.success();
+    assert_eq!(project.text("mcp-host.lock"), before, "the other one needs it");
+    project.run(["check", "--strict"]).await.success();
+}
+
+#[tokio::test]
+async fn another_signer_has_to_be_agreed_to_even_if_it_is_trusted() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    project.trust("keys = [{ file = 'acme.pub' }, { file = 'stranger.pub' }]");
+    let (_first, one) = hello_that_asks_for(&json!({}));
+    project.push(&one, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    project.push(&one, "1.0.1", Some("stranger.pem")).await.success();
+    let refused = project.run(["update"]).await;
+    assert!(refused.code() == 3 && refused.stderr.contains("--agree signer"), "{}", refused.stderr);
+    project.run(["update", "--agree", "signer"]).await.success();
+}
