@@ -499,7 +499,7 @@ async fn a_plugin_has_its_last_log_lines_and_what_it_imports_against_its_grants(
     let keyvalue = before["requirements"].as_array().unwrap().iter().find(|one| one["capability"] == "keyvalue");
     assert_eq!(keyvalue.unwrap()["status"], "unused", "{before:#}");
 
-    client.read_error("misbehaving://m/panic").await;
+    assert!(client.read("misbehaving://m/panic").await.is_err());
     let (_, after) = admin.api("GET", "plugins/m", None).await;
     assert_valid(&schema().await, "GET /api/v1/plugins/NAME", &after);
     let log = after["log"].as_array().unwrap();
@@ -516,7 +516,7 @@ async fn a_plugin_has_its_last_log_lines_and_what_it_imports_against_its_grants(
     assert!(shown.contains("the secret is at /very/secret/place"), "{shown}");
     assert!(shown.contains("imports    keyvalue: unused"), "{shown}");
 
-    client.read_error("misbehaving://m/flood-log").await;
+    let _ = client.read("misbehaving://m/flood-log").await;
     let (_, flooded) = admin.api("GET", "plugins/m", None).await;
     assert!(flooded["log"].as_array().unwrap().len() <= 128, "{}", flooded["log"].as_array().unwrap().len());
     admin.server.end().await;
