@@ -56,7 +56,7 @@ pub(crate) struct Position {
 impl Position {
     /// The place behind that much text.
     pub(super) fn after(text: &str) -> Self {
-        let (before, line) = text.rsplit_once('\n').map_or(("", text), |(before, line)| (before, line));
+        let (before, line) = text.rsplit_once('\n').unwrap_or(("", text));
         let lines = if text.contains('\n') { before.matches('\n').count().saturating_add(2) } else { 1 };
         Self { line: lines, column: line.chars().count().saturating_add(1) }
     }
