@@ -145,7 +145,8 @@ impl Registry {
     fn blob(&self, digest: &str) -> Vec<u8> {
         let digits = digest.strip_prefix("sha256:").expect("a digest");
         let blobs = self.dir.path().join("data/docker/registry/v2/blobs/sha256");
-        fs::read(blobs.join(&digits[..2]).join(digits).join("data")).expect("the registry has it")
+        fs::read(blobs.join(digits.get(..2).expect("a digest has 64 digits")).join(digits).join("data"))
+            .expect("the registry has it")
     }
 
     fn repository(&self) -> PathBuf {

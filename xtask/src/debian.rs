@@ -1,4 +1,4 @@
-//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for two.
+//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for some.
 //!
 //! | package | used by the tests of |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
 //! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
 //! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
-//! | `docker-registry`, `skopeo` with `libgpgme11` and `libassuan0`, `strace` with `libunwind8` | components from registries: a registry, another client, and that serving connects nowhere |
+//! | `docker-registry`; `skopeo` and `strace`, installed: they need libraries | components from registries: a registry, another client of it, and what `serve` connects to |
 //! | `chromium`, installed: it needs many libraries | the console |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
@@ -19,7 +19,7 @@ use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 10] = [
     "prometheus",
     "prometheus-node-exporter",
     "debian-reference-ja",
@@ -30,26 +30,27 @@ const PACKAGES: [&str; 15] = [
     "ripgrep",
     "zabbix-server-pgsql",
     "docker-registry",
-    "skopeo",
-    "libgpgme11",
-    "libassuan0",
-    "strace",
-    "libunwind8",
 ];
 
 /// Where Debian has the programs of PostgreSQL, by version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
+/// Where Debian has the programs that see components from registries from outside.
+const REGISTRY_TOOLS: [&str; 2] = ["/usr/bin/skopeo", "/usr/bin/strace"];
+
 /// Where Debian has the browser.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Unpacks them, unless they are there, and installs PostgreSQL and Chromium, unless they are.
+/// Unpacks them, unless they are there, and installs PostgreSQL, Chromium, skopeo and strace, unless they are.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !Path::new(POSTGRESQL).is_dir() {
         apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
     }
     if !Path::new(CHROMIUM).is_file() {
         apt::install(&["chromium"], "the browser for the tests of the console", progress)?;
+    }
+    if !REGISTRY_TOOLS.iter().all(|tool| Path::new(tool).is_file()) {
+        apt::install(&["skopeo", "strace"], "other programs for the tests of registries", progress)?;
     }
     unpack_into(&workspace.target().join("debian"), &PACKAGES, "packages of Debian for the tests", progress)
 }

@@ -1,17 +1,14 @@
 //! Other programs: skopeo copies what is published and published copies are added; strace sees that serving connects nowhere.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 
-use mcp_host_tests::{Registry, RegistryProject, component, debian_file};
+use mcp_host_tests::{Registry, RegistryProject, component};
 use tokio::process::Command;
 
-/// A program of Debian, which finds its libraries where they were unpacked.
+/// A program that `cargo xtask` installs.
 fn tool(name: &str) -> Command {
-    let mut command = Command::new(debian_file(&format!("usr/bin/{name}")));
-    let libraries = std::fs::read_dir(debian_file("usr/lib")).unwrap().map(|entry| entry.unwrap().path());
-    let libraries: Vec<PathBuf> = libraries.filter(|path| path.to_string_lossy().ends_with("-linux-gnu")).collect();
-    command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).unwrap()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut command = Command::new(format!("/usr/bin/{name}"));
+    command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
