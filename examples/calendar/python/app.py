@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -57,8 +58,15 @@ def by_start() -> list[dict[str, Any]]:
 
 
 def parsed() -> dict[str, dict[str, Any]]:
-    """The events of the file that have a UID and a start. Of a repeated one that is the first: rules are not expanded."""
+    """The events of the file, parsed once in an instance unless the file changes."""
     file = Path("/calendar") / provider.config.text("file", "calendar.ics")
+    status = file.stat()
+    return parse(file, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def parse(file: Path, size: int, modified: int) -> dict[str, dict[str, Any]]:
+    """The events that have a UID and a start. Of a repeated one that is the first: rules are not expanded."""
     events: dict[str, dict[str, Any]] = {}
     within, found = [""], dict[str, Any]()  # The components that a line is within, such as an alarm in an event.
     for line in re.sub(r"\r?\n[ \t]", "", file.read_text(encoding="utf-8-sig", errors="replace")).splitlines():
@@ -84,17 +92,17 @@ def parsed() -> dict[str, dict[str, Any]]:
 
 
 def plain(value: str) -> str:
-    return re.sub(r"\\(.)", lambda escaped: "\n" if escaped[1] in "nN" else escaped[1], value)
+    return value if "\\" not in value else re.sub(r"\\(.)", lambda escaped: "\n" if escaped[1] in "nN" else escaped[1], value)
 
 
 def at(parameters: str, value: str) -> date | None:
     """A day, or a time in its zone; one of no zone that is known is taken for UTC. None if it is malformed."""
-    zone = re.search(r';TZID="?([^";]+)', parameters)
+    zone = re.search(r';TZID="?([^";]+)', parameters) if parameters else None
     try:
         if "T" not in value:
-            return datetime.strptime(value, "%Y%m%d").date()
+            return date.fromisoformat(value)
         known = ZoneInfo(zone[1]) if zone and zone[1] in available_timezones() else timezone.utc
-        return datetime.strptime(value.removesuffix("Z"), "%Y%m%dT%H%M%S").replace(tzinfo=known)
+        return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=known)
     except ValueError:
         return None
 
