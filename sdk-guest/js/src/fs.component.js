@@ -3,6 +3,7 @@
 import { getDirectories } from "wasi:filesystem/preopens@0.2.6";
 
 import { Internal } from "./failures.js";
+import { File, filesOf } from "./file.js";
 import { FsError } from "./fs.error.js";
 import { decodeUtf8 } from "./text.js";
 
@@ -105,6 +106,16 @@ export function stat(path) {
     size: Number(found.size),
     modified: time && Number(time.seconds) * 1000 + time.nanoseconds / 1e6,
   };
+}
+
+const SYSTEM = { readDir, readFile, stat };
+
+export function file(folder, name) {
+  return new File(SYSTEM, folder, name);
+}
+
+export function files(folder) {
+  return filesOf(SYSTEM, folder);
 }
 
 export { FsError };

@@ -31,3 +31,24 @@ export function writeFile(path: string, bytes: Uint8Array): void;
 export function readDir(path: string): { name: string; type: FileType }[];
 /** Returns the metadata of a file. Symbolic links are followed. */
 export function stat(path: string): Stat;
+
+/** A file of a folder. As the result of `read` of a resource it is read, as text if it is UTF-8; in a listing it has its metadata. */
+export interface File {
+  /** The name, relative to the folder. */
+  readonly name: string;
+  readonly path: string;
+  /** By the name's extension. */
+  readonly mimeType: string | undefined;
+  stat(): Stat;
+  bytes(): Uint8Array;
+  /** Throws `InvalidRequest` if it is not UTF-8. */
+  text(): string;
+}
+
+/**
+ * A file of a folder, whose name may come from a client: `NotFound` if it leads out of the folder, or has a part that begins with a dot.
+ * It is not read before it is used. A file that does not exist is `NotFound`, a folder that does not is `Internal`.
+ */
+export function file(folder: string, name: string): File;
+/** The files of a folder, sorted by name, without hidden ones and folders. */
+export function files(folder: string): File[];

@@ -3,6 +3,7 @@
 import * as fs from "node:fs";
 
 import { Internal } from "./failures.js";
+import { File, filesOf } from "./file.js";
 import { FsError } from "./fs.error.js";
 import { decodeUtf8 } from "./text.js";
 
@@ -45,6 +46,16 @@ export function readDir(path) {
 export function stat(path) {
   const found = call(path, () => fs.statSync(path));
   return { type: typeOf(found), size: found.size, modified: found.mtimeMs };
+}
+
+const SYSTEM = { readDir, readFile, stat };
+
+export function file(folder, name) {
+  return new File(SYSTEM, folder, name);
+}
+
+export function files(folder) {
+  return filesOf(SYSTEM, folder);
 }
 
 export { FsError };

@@ -291,3 +291,83 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined;
 export function encodeUtf8(text: string): Uint8Array;
 /** Compares by code points, as bytes of UTF-8 compare. */
 export function compareText(a: string, b: string): number;
+
+/** The type of a template's variable. */
+export interface Variable<T> {
+  readonly expected: string;
+  convert(given: string): T | undefined;
+}
+
+/** Text. Of all types: a missing or empty value of a query is the default; without a default, it is an invalid request. */
+export function text(otherwise?: string): Variable<string>;
+/** An integer. */
+export function integer(otherwise?: number): Variable<number>;
+/** A number, without an exponent. */
+export function number(otherwise?: number): Variable<number>;
+/** `true` or `false`. */
+export function boolean(otherwise?: boolean): Variable<boolean>;
+/** A day as `2026-11-28`: midnight in UTC. */
+export function date(otherwise?: Date): Variable<Date>;
+/** One of some values, which are completed. */
+export function oneOf<const T extends string | number | boolean>(values: readonly T[], otherwise?: T): Variable<T>;
+/** A variable of a query that may be missing. */
+export function optional<T>(of: Variable<T>): Variable<T | undefined>;
+
+type Commas<Q extends string> = Q extends `${infer First},${infer Rest}` ? First | Commas<Rest> : Q;
+type PathNames<T extends string> = T extends `${string}{${infer E}}${infer Rest}`
+  ? (E extends `?${string}` ? never : E extends `+${infer N}` ? N : E) | PathNames<Rest>
+  : never;
+type QueryNames<T extends string> = T extends `${string}{?${infer Q}}` ? Commas<Q> : never;
+type Typed<V, N, Otherwise> = N extends keyof V ? (V[N] extends Variable<infer R> ? R : Otherwise) : Otherwise;
+
+/** The arguments of a function: the template's variables, of their types; without one text, of a query perhaps undefined. */
+export type Arguments<T extends string, V> = { [N in PathNames<T>]: Typed<V, N, string> } & {
+  [N in QueryNames<T>]: Typed<V, N, string | undefined>;
+};
+
+/** What a function returns: text, JSON, bytes, a file of `mcp-host-provider/fs`, or contents. Undefined or null: there is none. */
+export type Body = string | object | Uint8Array | null | undefined;
+
+/** One entry of a listing: the value of the template's variable (of several: an array, or an object by name), and metadata. */
+export interface Item extends Partial<Omit<Entry, "path" | "listable" | "subscribable">> {
+  value: unknown;
+  /** A file, whose size, MIME type and time of the last change are those of the entry. */
+  file?: object | undefined;
+}
+
+export interface ResourceOptions<T extends string, V> extends Partial<Metadata> {
+  /** The types of variables. */
+  variables?: V;
+  read(values: Arguments<T, V>, config: Config): Body;
+  /**
+   * What is listed: values, files or `Item`s, in any order that stays the same while the data do. It is iterated only as far as a page
+   * needs.
+   */
+  list?(config: Config): Iterable<unknown>;
+  /** Completion; without it, by the type, or by the first listing that has a variable of that name. */
+  complete?: { [N in PathNames<T> | QueryNames<T>]?: (value: string, known: Variables, config: Config) => Iterable<string> | Completion };
+  /** What differs when the content does; without it the size and time of a file, or a digest of what `read` returns. */
+  fingerprint?(values: Arguments<T, V>, config: Config): unknown;
+  subscribable?: boolean;
+  ttlMs?: number;
+}
+
+/** A resource, or those of a template; made by `resource`. */
+export interface Resource {
+  readonly isResource: true;
+}
+
+/**
+ * Declares the resource of a path, or those of an RFC 6570 template, by a function that reads them:
+ *
+ * ```ts
+ * resource("events/{uid}{?days}", { variables: { days: integer(7) }, read: ({ uid, days }) => find(uid, days) })
+ * ```
+ */
+export function resource<const T extends string, V extends { [N in PathNames<T> | QueryNames<T>]?: Variable<unknown> } = {}>(
+  pathTemplate: T,
+  options: ResourceOptions<T, V>,
+): Resource;
+
+/** Returns the class of a provider of these resources, which the module exports as its default. It reports changes. */
+export function provider(info: Info, resources: readonly Resource[]): { new (config: Config): Provider; info: Info };

@@ -81,7 +81,7 @@ export function compareChanges(watched, since, { state, listing }) {
 }
 
 /** A hash of 53 bits (cyrb53, public domain) of a value's JSON. */
-function digest(value) {
+export function digest(value) {
   const text = JSON.stringify(value) ?? "";
   let [high, low] = [0xdeadbeef, 0x41c6ce57];
   for (let at = 0; at < text.length; at++) {

@@ -26,6 +26,10 @@ export class PathTemplate {
     return [...this.#inPath.map(({ name }) => name), ...this.#query];
   }
 
+  get queryVariables() {
+    return [...this.#query];
+  }
+
   match(path) {
     const [segments, query] = splitQuery(path);
     const found = this.#pattern.exec(segments);

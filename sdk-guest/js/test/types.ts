@@ -1,7 +1,20 @@
 // What the types accept and what they refuse. Checked by the compiler; never run.
 
-import { type Config, type Contents, type Entry, type Page, Provider, template, Unavailable } from "mcp-host-provider";
-import { readDir, stat } from "mcp-host-provider/fs";
+import {
+  type Config,
+  type Contents,
+  date,
+  type Entry,
+  integer,
+  optional,
+  type Page,
+  Provider,
+  provider,
+  resource,
+  template,
+  Unavailable,
+} from "mcp-host-provider";
+import { file, files, readDir, stat } from "mcp-host-provider/fs";
 import { Bucket } from "mcp-host-provider/keyvalue";
 
 export default class Sample extends Provider {
@@ -41,3 +54,22 @@ export const nameless: Entry = { path: "a" };
 export const big: Entry = { path: "a", name: "a", size: 1n };
 export const busy: Error = new Unavailable("locked", { retryAfter: 1000 });
 export const size: number = stat("/a").size + readDir("/").length + new Bucket("a").increment("n");
+
+export const functions: new (config: Config) => Provider = provider({ name: "sample", version: "1.0.0" }, [
+  resource("{year}/{+path}{?days,from,note}", {
+    variables: { year: integer(), days: integer(7), from: optional(date()) },
+    read: ({ year, path, days, from, note }, config) => {
+      const [number, text, time]: [number, string, Date | undefined] = [year + days, path, from];
+      // @ts-expect-error: a variable of the query may be missing
+      const missing: string = note;
+      return { number, text, time, missing, dir: config.text("dir") };
+    },
+    list: () => [[2026, "a"]],
+    complete: { path: () => ["a"] },
+  }),
+  resource("{name}", { read: ({ name }) => file("/data", name), list: () => files("/data") }),
+  // @ts-expect-error: the template has no such variable
+  resource("other/{name}", { read: ({ uid }) => uid }),
+  // @ts-expect-error: it has no such variable to complete
+  resource("third/{name}", { read: () => "", complete: { uid: () => [] } }),
+]);

@@ -14,14 +14,24 @@ use crate::workspace::Workspace;
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let project = folder(workspace, "javascript");
     let sdk = workspace.root().join("sdk-guest/js");
-    let examples = ["javascript", "typescript"].map(|name| workspace.root().join("examples/csv").join(name));
+    let examples = ["csv/javascript", "csv/typescript", "folder/javascript", "folder/typescript"]
+        .map(|name| workspace.root().join("examples").join(name));
     let shown = "target/languages/javascript";
     install::npm_install("install", &sdk, &project, progress, "the toolchain of JavaScript", shown)?;
 
-    let names = ["csv-javascript", "csv-typescript", "failing-javascript", "granted-javascript", "lists-typescript"];
+    let names = [
+        "csv-javascript",
+        "csv-typescript",
+        "folder-javascript",
+        "folder-typescript",
+        "failing-javascript",
+        "granted-javascript",
+        "lists-typescript",
+    ];
     let outputs = names.map(|name| component(workspace, name));
-    let [javascript, typescript] = &examples;
-    let inputs = files(&[sdk.clone(), javascript.clone(), typescript.clone(), workspace.root().join("wit")])?;
+    let [javascript, typescript, folder_javascript, folder_typescript] = &examples;
+    let mut inputs = files(&[sdk.clone(), workspace.root().join("wit")])?;
+    inputs.extend(files(&examples)?);
     let stamp = Stamp::new(&folder(workspace, "javascript-built"), &inputs, "")?;
     if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
         return Ok(());
@@ -42,9 +52,10 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(command.args(arguments).current_dir(folder)).map(drop)
     };
     let tool = |name: &str| project.join("node_modules/.bin").join(name).display().to_string();
-    run("node", &["--test", "test/sdk.test.js"], &tests)?;
+    run("node", &["--test", "test/sdk.test.js", "test/functions.test.js"], &tests)?;
     run(&tool("tsc"), &["--project", "test"], &tests)?;
-    let [in_javascript, in_typescript] = ["csv-javascript", "csv-typescript"].map(|name| project.join(name));
+    let [in_javascript, in_typescript, in_folder_javascript, in_folder_typescript] =
+        ["csv-javascript", "csv-typescript", "folder-javascript", "folder-typescript"].map(|name| project.join(name));
     copy_folder(javascript, &in_javascript)?;
     run("node", &["--test"], &in_javascript)?;
     copy_folder(typescript, &in_typescript)?;
@@ -52,6 +63,10 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let bundled = ["--bundle", "--packages=external", "--platform=node", "--format=esm", "--outdir=build"];
     run(&tool("esbuild"), &[["test/app.test.ts"].as_slice(), &bundled].concat(), &in_typescript)?;
     run("node", &["--test", "build/app.test.js"], &in_typescript)?;
+    copy_folder(folder_javascript, &in_folder_javascript)?;
+    run("node", &["--test"], &in_folder_javascript)?;
+    copy_folder(folder_typescript, &in_folder_typescript)?;
+    run(&tool("tsc"), &[], &in_folder_typescript)?;
     check_worlds(workspace, &project)?;
 
     for provider in ["failing.js", "granted.js", "lists.ts"] {
@@ -60,6 +75,8 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sources = [
         in_javascript.join("app.js"),
         in_typescript.join("src/app.ts"),
+        in_folder_javascript.join("app.js"),
+        in_folder_typescript.join("src/app.ts"),
         in_javascript.join("failing.js"),
         in_javascript.join("granted.js"),
         in_javascript.join("lists.ts"),

@@ -14,13 +14,17 @@ use crate::workspace::Workspace;
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let environment = folder(workspace, "python");
     let sdk = workspace.root().join("sdk-guest/python");
-    let example = workspace.root().join("examples/csv/python");
+    let examples =
+        ["csv", "folder", "calendar"].map(|name| workspace.root().join("examples").join(name).join("python"));
+    let [csv, folder_of_files, _] = &examples;
     let requirements = sdk.join("requirements-build.txt");
     install::pip_install(&requirements, &environment, progress, "the toolchain of Python", "target/languages/python")?;
 
-    let outputs =
-        ["csv-python", "failing-python", "granted-python", "standard-python"].map(|name| component(workspace, name));
-    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
+    let outputs = ["csv-python", "folder-python", "failing-python", "granted-python", "standard-python"]
+        .map(|name| component(workspace, name));
+    let mut inputs = files(&[sdk.clone(), workspace.root().join("wit")])?;
+    inputs.extend(files(&examples)?);
+    inputs.extend(files(&[workspace.root().join("examples/calendar/data")])?);
     let stamp = Stamp::new(&folder(workspace, "python-built"), &inputs, "")?;
     if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
         return Ok(());
@@ -40,13 +44,19 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(&mut command)
     };
     python(&["-m", "unittest", "discover", "--start-directory", "tests"], &sdk)?;
-    python(&["-m", "unittest"], &example)?;
+    for example in &examples {
+        python(&["-m", "unittest"], example)?;
+    }
     let cache = folder(workspace, "mypy").display().to_string();
     python(&["-m", "mypy", "--cache-dir", &cache], &sdk)?;
-    python(&["-m", "mypy", "--cache-dir", &cache, "--strict", "."], &example)?;
+    for example in &examples {
+        python(&["-m", "mypy", "--cache-dir", &cache, "--strict", "."], example)?;
+    }
 
     let tests = ["failing.py", "granted.py", "standard.py"].map(|name| sdk.join("tests").join(name));
-    for (source, output) in [example.join("app.py")].iter().chain(&tests).zip(&outputs) {
+    for (source, output) in
+        [csv, folder_of_files].map(|example| example.join("app.py")).iter().chain(&tests).zip(&outputs)
+    {
         step.at(format!("{}", workspace.display(output)));
         let mut command = Command::new(install::venv_program(&environment, "mcp-host-provider"));
         cargo::capture(command.arg("build").arg(source).arg("--output").arg(output))?;

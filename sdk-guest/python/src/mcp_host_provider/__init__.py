@@ -28,10 +28,12 @@ provider: its traceback goes to the host's log, and the client gets an error wit
 from ._changes import Changes
 from ._config import Config, ConfigError
 from ._failures import Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable
+from ._functions import FunctionProvider
 from ._needs import Needs
 from ._paging import paginate
 from ._paths import decode_segment, encode_query, encode_segment, split_query
 from ._provider import Provider, ReadResult, export, template
+from ._resource import Item, Listed, ResourceFunction
 from ._templates import PathTemplate
 from ._types import Completion, Contents, Entry, Icon, Info, Page, Role, Template, Theme
 
@@ -44,16 +46,20 @@ __all__ = [
     "Denied",
     "Entry",
     "Failure",
+    "FunctionProvider",
     "Icon",
     "Info",
     "Internal",
     "InvalidRequest",
+    "Item",
+    "Listed",
     "Needs",
     "NotFound",
     "Page",
     "PathTemplate",
     "Provider",
     "ReadResult",
+    "ResourceFunction",
     "Role",
     "Template",
     "Theme",

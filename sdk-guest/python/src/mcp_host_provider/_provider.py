@@ -157,17 +157,22 @@ def export(
 
     def decorate(provider: P) -> P:
         provider.info = Info(name, version, title, description, watches)
-        _exported.append(provider)
-        return provider
+        return offer(provider)
 
     return decorate
+
+
+def offer(provider: P) -> P:
+    """Makes a class the component's provider."""
+    _exported.append(provider)
+    return provider
 
 
 def exported() -> type[Provider]:
     """Returns the class that was exported."""
     if len(_exported) != 1:
         names = ", ".join(provider.__name__ for provider in _exported) or "none"
-        raise TypeError(f"expected one class that is decorated with `@export(name=…, version=…)`, found {names}")
+        raise TypeError(f"expected one class that is decorated with `@export(name=…, version=…)`, or one `FunctionProvider`, found {names}")
     return _exported[0]
 
 

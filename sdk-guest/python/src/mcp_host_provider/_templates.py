@@ -44,6 +44,11 @@ class PathTemplate:
         in_path = [name for name in re.findall(r"\{\+?(\w+)\}", self.text)]
         return in_path + self._query
 
+    @property
+    def query_variables(self) -> list[str]:
+        """The names of the variables of the query."""
+        return list(self._query)
+
     def match(self, path: str) -> dict[str, str] | None:
         """Matches a path and returns the values of its variables; none if it does not match."""
         path, query = split_query(path)

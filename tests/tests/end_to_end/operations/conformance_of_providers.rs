@@ -191,6 +191,20 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
 }
 
 #[tokio::test]
+async fn a_provider_of_functions_keeps_the_contract_in_every_language_that_has_them() {
+    for language in ["python", "javascript", "typescript"] {
+        let files = Folder::with_files([("a b,c.md", "# A\n"), ("b.txt", "1\n2\n"), ("ü.txt", "x\n")]);
+        let (grant, edit) =
+            (format!("{}=/data", files.path().display()), format!("echo x >> {}/b.txt", files.path().display()));
+        let arguments = ["--json", "--dir", &grant, "--edit", &edit];
+        let report = test_with_time(&fixture(&format!("folder-{language}")), &arguments).await.success().json();
+        for check in ["cursor-resume", "templates", "completion", "changes-reported", "stateless"] {
+            assert!(checks(&report, "passed").contains(&check), "{language}: {report:#}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_report_says_what_is_wrong_and_what_to_do() {
     let guest = fixture("raw");
     let failed = test(&guest, &["--set", "fault=sizes"]).await;
