@@ -183,9 +183,9 @@ async fn a_directory_that_breaks_a_rule_is_left_out_and_a_check_says_why() {
     folder.write("broken/SKILL.md", "---\nname: broken\ndescription: [\n---\n");
     folder.write("plain/SKILL.md", "# Plain\n");
     folder.write("large/SKILL.md", "---\nname: large\ndescription: x\n---\n");
-    folder.write("large/data.txt", &"0123456789\n".repeat(200_000));
+    folder.write("large/data.txt", "0123456789\n".repeat(200_000));
     for n in 0..512 {
-        folder.write(&format!("many/{n}.txt"), "");
+        folder.write(format!("many/{n}.txt"), "");
     }
     folder.write("many/SKILL.md", "---\nname: many\ndescription: x\n---\n");
     let config = ConfigFile::new().plugin(team(&folder)).write();
