@@ -178,6 +178,9 @@ impl Args {
                 ];
                 let members: Vec<_> =
                     members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+                context
+                    .messages
+                    .note("following the audit log; the file `audit.file` of the config has the lines of before");
                 match follow_audit(&client, &members, &mut output).await? {}
             }
             Action::Sessions(list) => lists::sessions(&client, &list, self.json, &mut output).await?,

@@ -145,7 +145,7 @@ impl Args {
     ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         // First: a SIGHUP right after the start must not terminate the server.
-        let is_reloaded = !self.no_reload && !self.has_paths();
+        let (is_reloaded, is_stdio) = (!self.no_reload && !self.has_paths(), self.stdio);
         let hangup = if is_reloaded { Some(Hangup::new().context("cannot listen to signals")?) } else { None };
         let ServedConfig { config, paths } = config?;
         config.check_exposure()?;
@@ -225,6 +225,12 @@ impl Args {
                 context.messages.note(&format!(
                     "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, {http}"
                 ));
+            } else if paths.is_some() && !is_stdio {
+                // Without a message, a script that starts it sees it end and nothing served.
+                context.messages.note(
+                    "standard input is no terminal, so this speaks MCP over it, as for a client that starts it; to serve over HTTP, use \
+                     `--http 127.0.0.1:8080`",
+                );
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }

@@ -21,6 +21,12 @@ pub trait Function: Send + 'static {
     #[doc(hidden)]
     fn hash_input(&self, _hasher: &mut impl Hasher) {}
 
+    /// The path that it is about, for the log.
+    #[doc(hidden)]
+    fn path(&self) -> Option<&Arc<str>> {
+        None
+    }
+
     /// Calls it in an instance of a component.
     #[doc(hidden)]
     fn call_guest(self, guest: Guest<'_>) -> impl Future<Output = GuestResult<Self::Answer>> + Send;
@@ -120,6 +126,10 @@ impl Function for ListEntries {
         (&self.parent, &self.cursor).hash(hasher);
     }
 
+    fn path(&self) -> Option<&Arc<str>> {
+        self.parent.as_ref()
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Page> {
         let (parent, cursor) = (self.parent.as_deref(), self.cursor.as_deref());
         Ok(convert(guest.exports.call_list_entries(guest.store, parent, cursor, self.limit).await?))
@@ -171,6 +181,10 @@ impl Function for Read {
         self.path.hash(hasher);
     }
 
+    fn path(&self) -> Option<&Arc<str>> {
+        Some(&self.path)
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Vec<Contents>> {
         let contents = guest.exports.call_read(guest.store, &self.path).await?;
         Ok(contents.map(into_all).map_err(Failure::from))
@@ -194,6 +208,10 @@ impl Function for Stat {
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
         self.path.hash(hasher);
+    }
+
+    fn path(&self) -> Option<&Arc<str>> {
+        Some(&self.path)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Entry> {

@@ -350,7 +350,7 @@ impl Plugin {
 
     /// Records a fault of an answer to that function that shows only in its further processing.
     pub fn record_fault(&self, function: &str, fault: &Fault) {
-        self.faults.record(function, fault);
+        self.faults.record(function, None, fault);
     }
 
     /// Closes what it has open beside its instances: the database of its key-value buckets, whose write-ahead log is

@@ -83,12 +83,13 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
             return Ok(Outcome::new(encoder.metadata_result(entry), footprint));
         }
         ExtensionRequest::Skills(cursor) => {
-            let listing = host.skills(principal, cursor.as_deref()).await.map_err(to_rpc)?;
+            // Boxed: the state of its walk would be a part of each request.
+            let listing = Box::pin(host.skills(principal, cursor.as_deref())).await.map_err(to_rpc)?;
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             return Ok(Outcome { result: encoder.skills_result(listing, cursor.is_none()), footprint, missing });
         }
         ExtensionRequest::Skill(uri) => {
-            let skill = host.skill(principal, &uri).await.map_err(to_rpc)?;
+            let skill = Box::pin(host.skill(principal, &uri)).await.map_err(to_rpc)?;
             let footprint = skill.footprint();
             return Ok(Outcome::new(encoder.skill_result(skill), footprint));
         }

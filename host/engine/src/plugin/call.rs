@@ -108,12 +108,12 @@ impl Plugin {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))?;
+        self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME.as_str(), None, fault))?;
         let requester = Requester::current().filter(|_| origin == CallOrigin::Client);
         let input = requester.map(|requester| self.input_faults.key(&requester, &function));
         if let Some(input) = input {
             let checked = self.input_faults.check(input, Instant::now());
-            checked.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))?;
+            checked.inspect_err(|fault| self.faults.record(F::NAME.as_str(), None, fault))?;
         }
         let answer =
             self.dispatch(origin, input, function, check).await.map_err(|fault| fault.with_mount(self.mount()));
@@ -180,6 +180,7 @@ impl Plugin {
             "error.type" = Empty,
         );
         let spans = CurrentSpans::with(span.clone());
+        let path = function.path().cloned();
         let calling = self.call_context.clone().call(origin, input, self.info.watches, spans, function, check);
         let called = calling.instrument(span.clone()).await;
         let answer = called.and_then(|outcome| {
@@ -190,7 +191,7 @@ impl Plugin {
             outcome.answer
         });
         answer.inspect_err(|fault| {
-            self.faults.record(F::NAME.as_str(), fault);
+            self.faults.record(F::NAME.as_str(), path.as_deref(), fault);
             if let Some(kind) = fault.kind() {
                 span.record("otel.status_code", "ERROR");
                 span.record("error.type", kind.name());

@@ -1,5 +1,6 @@
 //! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin` with the fields `plugin`, `function`
-//! (none for a part of a response that was dropped) and `kind`, and `suppressed` where the line stands for several.
+//! (none for a part of a response that was dropped), `path` (of a call about one) and `kind`, and `suppressed` where the line stands for
+//! several.
 //!
 //! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
 //! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mcp_host_base::escape;
+use mcp_host_base::text::prefix;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_sandbox::guest_log::{GuestLog, RecentLine};
 
@@ -20,6 +23,30 @@ use mcp_host_base::log_target;
 
 /// The throttle interval of each kind that is over a limit.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The bytes of a path that a line has.
+const MAX_PATH: usize = 256;
+
+/// A call that failed.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    function: &'a str,
+    /// The path that it is about.
+    path: Option<&'a str>,
+}
+
+impl Call<'_> {
+    fn shown_path(self) -> Option<String> {
+        self.path.map(|path| escape::line(prefix(path, MAX_PATH)).into_owned())
+    }
+
+    fn line(self, message: &str) -> String {
+        match self.shown_path() {
+            Some(path) => format!("{} {path}: {message}", self.function),
+            None => format!("{}: {message}", self.function),
+        }
+    }
+}
 
 /// The faults of one plugin.
 pub(super) struct FaultRecorder {
@@ -37,18 +64,19 @@ impl FaultRecorder {
     }
 
     /// Records a call that failed, unless the failure is a negative answer.
-    pub(super) fn record(&self, function: &str, fault: &Fault) {
+    pub(super) fn record(&self, function: &str, path: Option<&str>, fault: &Fault) {
         let Some(kind) = fault.kind() else { return };
+        let call = Call { function, path };
         if !kind.is_throttled() {
-            return self.log_many(1, kind, Some(function), &fault.to_string());
+            return self.log_many(1, kind, Some(call), &fault.to_string());
         }
         self.count(kind, 1);
         let kind = kind.name();
         if let Some(suppressed) = self.throttle.record(kind) {
-            let plugin = &*self.plugin;
+            let (plugin, path) = (&*self.plugin, call.shown_path());
             let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
-            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
-            self.log.keep_recent("warn", format!("{function}: {fault}"));
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, path, kind, suppressed, "{fault}");
+            self.log.keep_recent("warn", call.line(&fault.to_string()));
         }
     }
 
@@ -69,16 +97,16 @@ impl FaultRecorder {
         self.log.recent()
     }
 
-    fn log_many(&self, count: u64, kind: FaultKind, function: Option<&str>, message: &str) {
+    fn log_many(&self, count: u64, kind: FaultKind, call: Option<Call<'_>>, message: &str) {
         self.count(kind, count);
         if !tracing::enabled!(target: log_target::PLUGIN, tracing::Level::WARN) {
             return;
         }
         if let Some(line) = self.log.admit_line(message) {
             let (plugin, kind) = (&*self.plugin, kind.name());
-            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, "{line}");
-            self.log
-                .keep_recent("warn", function.map_or_else(|| line.clone(), |function| format!("{function}: {line}")));
+            let (function, path) = call.map(|call| (call.function, call.shown_path())).unzip();
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, path = path.flatten(), kind, "{line}");
+            self.log.keep_recent("warn", call.map_or_else(|| line.clone(), |call| call.line(&line)));
         }
     }
 
@@ -97,7 +125,7 @@ mod tests {
     fn faults_are_counted_by_kind_and_answers_are_none() {
         let faults = FaultRecorder::new("a".into(), 1024);
         for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::QueueFull(1), Fault::QueueFull(1)] {
-            faults.record("read", &fault);
+            faults.record("read", Some("a"), &fault);
         }
         faults.record_partial(3, "bad hints");
         let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];

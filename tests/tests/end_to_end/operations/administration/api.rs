@@ -505,7 +505,7 @@ async fn a_plugin_has_its_last_log_lines_and_what_it_imports_against_its_grants(
     let log = after["log"].as_array().unwrap();
     let texts: Vec<_> = log.iter().map(|line| line["text"].as_str().unwrap()).collect();
     assert!(texts.iter().any(|text| text.contains("the secret is at /very/secret/place")), "{texts:?}");
-    assert!(texts.iter().any(|text| text.starts_with("read: ")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("read panic: ")), "{texts:?}");
 
     let address = admin.address.clone();
     let port = address.rsplit(':').next().unwrap().to_owned();

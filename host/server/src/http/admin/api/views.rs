@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use jiff::{Timestamp, Unit};
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use mcp_host_base::time::saturating_millis;
 use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Grants, Mode};
@@ -35,7 +35,9 @@ pub(super) struct PageRequest {
 pub(super) fn time(time: SystemTime) -> String {
     // A time beyond the years of a calendar is none of a clock.
     let time = Timestamp::try_from(time).unwrap_or_default();
-    time.round(Unit::Second).unwrap_or(time).to_string()
+    // As in the log, which has the milliseconds, too.
+    let seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
+    time.round(seconds).unwrap_or(time).to_string()
 }
 
 /// One page of a list that is sorted by a text.
