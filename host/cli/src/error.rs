@@ -335,7 +335,12 @@ impl CliError {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Registry(RegistryCommandError::NotAgreed { .. }) => EXIT_NOT_AGREED,
-            Self::Registry(RegistryCommandError::Capability(_) | RegistryCommandError::NotFromRegistry(_))
+            Self::Registry(
+                RegistryCommandError::Capability(_)
+                | RegistryCommandError::NotFromRegistry(_)
+                | RegistryCommandError::AgreeWithoutName
+                | RegistryCommandError::AgreeToOne(_),
+            )
             | Self::Config(_)
             | Self::Exposure(_)
             | Self::Admin(AdminClientError::NotConfigured | AdminClientError::AnyPort(_))

@@ -33,7 +33,7 @@ use mcp_host_config::{self as config, Config, Environment};
 use mcp_host_engine::plugin::{Inspection, NeededMode, Needs};
 use mcp_host_registry::{
     Capability, CapabilityError, LayoutError, LockFile, LockFileError, Obtained, Registries, RegistryError,
-    SignerError, Store, StoreError,
+    SignerError, Store, StoreError, verify_one,
 };
 
 use super::context::Context;
@@ -93,6 +93,30 @@ pub(super) enum RegistryCommandError {
         /// The number of components.
         count: usize,
     },
+    /// What is locked is not what `[[trust]]` requires now.
+    #[error("{source_reference}: {reason}")]
+    Untrusted {
+        /// The reference.
+        source_reference: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// What a component says that it needs cannot be read.
+    #[error("{source_reference} cannot be locked: {problem}; its publisher has to mend that")]
+    Needs {
+        /// The reference.
+        source_reference: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// `update --agree` without a plugin.
+    #[error("`--agree` is for one plugin: `mcp-host update NAME --agree CAPABILITY`")]
+    AgreeWithoutName,
+    /// `lock --agree` with several components to lock.
+    #[error(
+        "`--agree` is for one component, and {0} are to be locked: run `mcp-host lock` first, which locks what needs no agreement"
+    )]
+    AgreeToOne(usize),
     /// `store verify` found problems.
     #[error("{count} {} not verified", if *.count == 1 { "component is" } else { "components are" })]
     NotVerified {
@@ -128,7 +152,13 @@ impl Project {
         Ok(Self { config, file })
     }
 
-    /// Opens the lock beside the config, to change it.
+    /// Opens the lock beside the config, to change it, and reads the config then: no other command changes either meanwhile.
+    pub(super) fn load_to_change(context: &Context) -> Result<(Self, LockFile), CliError> {
+        let lock = LockFile::open(&lock_file(context.config_file())).map_err(RegistryCommandError::from)?;
+        Ok((Self::load(context)?, lock))
+    }
+
+    /// Opens the lock beside the config.
     pub(super) fn open_lock(&self) -> Result<LockFile, CliError> {
         Ok(LockFile::open(&lock_file(&self.file)).map_err(RegistryCommandError::from)?)
     }
@@ -183,6 +213,11 @@ impl Project {
         context: &Context,
     ) -> Result<Candidate, CliError> {
         registries.fetch(locked, store).await.map_err(RegistryCommandError::from)?;
+        // The lock may be older than what is trusted now.
+        verify_one(&self.config, locked, store).map_err(|reason| RegistryCommandError::Untrusted {
+            source_reference: locked.source.to_string(),
+            reason,
+        })?;
         let obtained = Obtained {
             reference: locked.source.clone(),
             version: locked.version.clone(),
@@ -195,12 +230,20 @@ impl Project {
         self.candidate(obtained, store, context).await
     }
 
-    async fn candidate(&self, obtained: Obtained, store: &Store, context: &Context) -> Result<Candidate, CliError> {
+    /// Inspects a component that was verified.
+    pub(super) async fn candidate(
+        &self,
+        obtained: Obtained,
+        store: &Store,
+        context: &Context,
+    ) -> Result<Candidate, CliError> {
         let inspection = inspect(&self.config, &store.file(&obtained.component), Some(&obtained), context).await?;
-        if let Err(error) = &inspection.needs {
-            context.messages.warning(&error.warning());
-        }
-        let needs = inspection.needs.as_ref().ok().and_then(Option::as_ref).map(needed).unwrap_or_default();
+        // Taken for none, they would hide what it asks for.
+        let needs = inspection.needs.as_ref().map_err(|error| RegistryCommandError::Needs {
+            source_reference: obtained.reference.to_string(),
+            problem: error.warning(),
+        })?;
+        let needs = needs.as_ref().map(needed).unwrap_or_default();
         let capabilities = Capability::of(needs, inspection.imports.iter().map(String::as_str));
         Ok(Candidate { obtained, inspection, capabilities })
     }

@@ -59,7 +59,7 @@ impl Bundle {
         Ok(Self {
             payload: payload.ok_or("its payload is not base64")?,
             signatures: signatures.collect::<Option<_>>().ok_or("a signature is not base64")?,
-            hint: text("/verificationMaterial/publicKey/hint").map(str::to_owned),
+            hint: text("/verificationMaterial/publicKey/hint").map(shown_hint),
         })
     }
 
@@ -78,6 +78,16 @@ impl Bundle {
     /// What it says of its key, which nobody has verified.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+}
+
+/// A hint as fingerprints are shown: that of a key is its SHA-256 in base64.
+fn shown_hint(hint: &str) -> String {
+    match BASE64_STANDARD.decode(hint) {
+        Ok(bytes) if bytes.len() == 32 => {
+            bytes.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        }
+        _ => hint.to_owned(),
     }
 }
 

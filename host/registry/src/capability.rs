@@ -117,7 +117,7 @@ impl Capability {
             (Self::Http(pattern), Self::Http(wanted)) => {
                 pattern == wanted || wanted.exact().is_some_and(|origin: &Origin| pattern.matches(origin))
             }
-            (_, Self::Import(kind)) => self.kind() == *kind,
+            // What is imported and not said to be needed may be used for anything: only the same covers it.
             _ => self == other,
         }
     }

@@ -116,8 +116,18 @@ impl Client {
         let call = Call::get(self.url(repository, &format!("blobs/{digest}")));
         let answer = self.success(repository, Access::Pull, call).await?;
         let stored = |error: crate::StoreError| HttpError::Store(error.to_string());
+        let host = answer.host.clone();
         let mut incoming = store.begin(size).map_err(stored)?;
-        answer.stream(size, |piece| incoming.write(piece).map_err(stored)).await?;
+        let mut received = 0_u64;
+        let receive = |piece: &[u8]| {
+            received = received.saturating_add(piece.len() as u64);
+            incoming.write(piece).map_err(stored)
+        };
+        answer.stream(size, receive).await?;
+        if received != size {
+            let reason = format!("the component has {received} bytes, and the manifest says {size}");
+            return Err(HttpError::Broken { host, reason });
+        }
         incoming.finish(digest).map_err(stored)
     }
 
@@ -208,6 +218,10 @@ impl Client {
         let answer = self.http.send(&call, registry).await?;
         if answer.response.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
+        }
+        // Who was redirected to is not the registry: its challenge would name whom to send the password to.
+        if answer.host != origin_of(&call.url)?.authority() {
+            return Err(answer.into_error().await);
         }
         let challenges = answer.response.headers().get_all(WWW_AUTHENTICATE);
         let challenge = challenges.iter().find_map(|challenge| Challenge::parse(challenge.to_str().ok()?));

@@ -266,9 +266,19 @@ impl HttpClient {
         let tls = self.tls.get_or_try_init(|| connector(&self.authorities)).await.map_err(&failed)?;
         tls.connect(name, stream).await.map_err(|error| {
             let mut reason = causes(&error);
-            if reason.contains("UnknownIssuer") {
-                reason.push_str(" (its certificate is of an authority that this machine does not trust; `ca` of `[registry]` can name it)");
-            }
+            reason.push_str(match reason.as_str() {
+                text if text.contains("UnknownIssuer") => {
+                    " (its certificate is of an authority that this machine does not trust; `ca` of `[registry]` can name it)"
+                }
+                text if text.contains("InvalidContentType") => {
+                    " (it answers without TLS; registries are reached over TLS only)"
+                }
+                text if text.contains("CaUsedAsEndEntity") => {
+                    " (its certificate is that of an authority; make a certificate that the authority signs, and name the authority in `ca` of \
+                     `[registry]`)"
+                }
+                _ => "",
+            });
             failed(reason)
         })
     }

@@ -4,15 +4,16 @@
 //! |---|---|
 //! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have the reference without its scheme as their name, signature bundles are referrers |
 //! | `blobs/sha256/DIGITS` | manifests, configs, components and bundles |
-//! | `mcp-host.lock` | what of the lock is in the archive |
+//! | `mcp-host.lock` | what of the lock is in the archive, before the contents |
 //!
 //! The same lock makes the same archive. An archive is not trusted: a file counts only if its content has the digest in its name, and
-//! nothing is written to a path that the archive names. Bounded: 65536 entries, each as large as a component may be.
+//! nothing is written to a path that the archive names. Bounded: 65536 entries; contents that the lock names, each of its size; 64 MiB of
+//! others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
-use mcp_host_config::registry::{Lock, LockedComponent, SCHEME};
+use mcp_host_config::registry::{Lock, LockedComponent, Reference, SCHEME};
 use mcp_host_model::digest::Digest;
 use serde_json::json;
 use tar::{Archive, Builder, EntryType, Header};
@@ -30,6 +31,8 @@ const BLOBS: &str = "blobs/sha256/";
 const MAX_ENTRIES: usize = 65_536;
 /// The maximum size of the entry with the lock.
 const MAX_LOCK_SIZE: u64 = 4 << 20;
+/// The maximum size of contents that the lock does not name, together.
+const MAX_OTHERS: u64 = 64 << 20;
 /// The content of an empty config.
 const EMPTY_CONFIG: &[u8] = b"{}";
 
@@ -65,6 +68,9 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
     let mut out = Out { archive: Builder::new(archive), written: BTreeSet::new() };
     let mut index = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() };
     let mut lock = Lock::default();
+    components.iter().for_each(|locked| lock.insert(locked.clone()));
+    let lock = lock.to_text().map_err(|error| LayoutError::Invalid(error.to_string()))?;
+    out.file(LOCK, lock.as_bytes())?;
     out.file("oci-layout", json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes())?;
     for locked in components {
         let missing = || LayoutError::Missing(locked.source.to_string());
@@ -92,40 +98,77 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
         index.manifests.push(subject);
         let component = store.open_verified(&locked.component)?.ok_or_else(missing)?;
         out.stream(&locked.component, locked.size, component)?;
-        lock.insert(locked.clone());
     }
     let index = serde_json::to_vec(&index).map_err(|error| LayoutError::Invalid(error.to_string()))?;
     out.file("index.json", &index)?;
-    let lock = lock.to_text().map_err(|error| LayoutError::Invalid(error.to_string()))?;
-    out.file(LOCK, lock.as_bytes())?;
     out.archive.into_inner().and_then(|mut archive| archive.flush()).map_err(written)
 }
 
-/// Reads an archive into the store, and returns its lock, of which nothing is verified.
+/// Reads an archive into the store, as far as its lock has components of those references, and returns that part of the lock, of which
+/// nothing is verified.
+///
+/// The lock comes before the contents. What it names has the size that it says; other contents, such as the configs of components, are
+/// small, and [`MAX_OTHERS`] together. Extension headers, of which a reader holds as much in memory as they say, are refused: an export
+/// has none.
 ///
 /// # Errors
 ///
-/// A content is not what its name says, there is no lock in it, or the disk fails.
-pub fn import(archive: impl Read, store: &Store) -> Result<Lock, LayoutError> {
+/// A content is not what its name says, the lock is missing or comes late, a bound is exceeded, or the disk fails.
+pub fn import(archive: impl Read, references: &BTreeSet<Reference>, store: &Store) -> Result<Lock, LayoutError> {
+    let invalid = |problem: String| Err(LayoutError::Invalid(problem));
     let mut archive = Archive::new(archive);
-    let mut lock = None;
-    for (number, entry) in archive.entries().map_err(read)?.enumerate() {
+    let mut lock: Option<(Lock, BTreeMap<Digest, u64>)> = None;
+    let mut others = MAX_OTHERS;
+    for (number, entry) in archive.entries().map_err(read)?.raw(true).enumerate() {
         if number >= MAX_ENTRIES {
-            return Err(LayoutError::Invalid(format!("it has more than {MAX_ENTRIES} entries")));
+            return invalid(format!("it has more than {MAX_ENTRIES} entries"));
         }
         let mut entry = entry.map_err(read)?;
-        if entry.header().entry_type() != EntryType::Regular {
-            continue;
+        match entry.header().entry_type() {
+            EntryType::Regular => {}
+            EntryType::Directory => continue,
+            other => return invalid(format!("it has an entry of the type {other:?}, and only files are expected")),
         }
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let size = entry.size();
         if name == LOCK {
             let mut text = String::new();
             entry.take(MAX_LOCK_SIZE).read_to_string(&mut text).map_err(read)?;
-            lock = Some(Lock::parse(&text).map_err(LayoutError::Invalid)?);
+            let mut of_references = Lock::default();
+            for component in Lock::parse(&text).map_err(LayoutError::Invalid)?.components() {
+                if references.contains(&component.source) {
+                    of_references.insert(component.clone());
+                }
+            }
+            let named = of_references.components().flat_map(|component| {
+                let bundles = component.bundles.iter().map(|bundle| (*bundle, MAX_BUNDLE_SIZE as u64));
+                let manifest = (component.manifest, MAX_MANIFEST_SIZE as u64);
+                [(component.component, component.size.min(MAX_COMPONENT_SIZE)), manifest].into_iter().chain(bundles)
+            });
+            let named = named.collect();
+            lock = Some((of_references, named));
         } else if let Some(digits) = name.strip_prefix(BLOBS) {
+            let Some((_, named)) = &lock else {
+                return invalid(format!(
+                    "`{LOCK}` does not come before its contents: `mcp-host store export` writes it first"
+                ));
+            };
             let digest: Digest =
                 format!("sha256:{digits}").parse().map_err(|error| LayoutError::Invalid(format!("{error}")))?;
-            let mut incoming = store.begin(MAX_COMPONENT_SIZE)?;
+            match named.get(&digest) {
+                Some(max) if size <= *max => {}
+                Some(max) => return invalid(format!("{digest} has {size} bytes, and {max} are expected")),
+                None if size > MAX_MANIFEST_SIZE as u64 => continue,
+                None => {
+                    let Some(left) = others.checked_sub(size) else {
+                        return invalid(format!(
+                            "contents that the lock does not name have more than {MAX_OTHERS} bytes"
+                        ));
+                    };
+                    others = left;
+                }
+            }
+            let mut incoming = store.begin(size)?;
             let mut piece = vec![0; 64 * 1024];
             loop {
                 let count = entry.read(&mut piece).map_err(read)?;
@@ -137,7 +180,10 @@ pub fn import(archive: impl Read, store: &Store) -> Result<Lock, LayoutError> {
             incoming.finish(&digest)?;
         }
     }
-    lock.ok_or_else(|| LayoutError::Invalid(format!("it has no `{LOCK}`: `mcp-host store export` writes one")))
+    match lock {
+        Some((lock, _)) => Ok(lock),
+        None => invalid(format!("it has no `{LOCK}`: `mcp-host store export` writes one")),
+    }
 }
 
 fn written(source: io::Error) -> LayoutError {

@@ -51,4 +51,4 @@ pub use self::push::{Published, Upload};
 pub use self::registries::{Available, Obtained, Registries};
 pub use self::signer::{Signer, SignerError};
 pub use self::store::{Collected, Store, StoreError};
-pub use self::verify::{Problem, verify, verify_one};
+pub use self::verify::{Problem, verify, verify_new, verify_one};

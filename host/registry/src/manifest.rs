@@ -14,6 +14,8 @@ use mcp_host_base::text::quote;
 use mcp_host_model::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+/// The annotation with the version that a manifest is of.
+pub(crate) const VERSION: &str = "org.opencontainers.image.version";
 /// The maximum size of a component in bytes.
 pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 /// The maximum size of a manifest or an index in bytes.

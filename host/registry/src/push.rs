@@ -15,7 +15,7 @@ use crate::client::shown;
 use crate::error::RegistryError;
 use crate::http::HttpError;
 use crate::manifest::{
-    Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, WASM_CONFIG, WASM_LAYER,
+    Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, VERSION, WASM_CONFIG, WASM_LAYER,
 };
 use crate::referrers::fallback_tag;
 use crate::registries::Registries;
@@ -71,7 +71,7 @@ impl Registries {
         let config = config(&upload, &component);
         let mut annotations = BTreeMap::from([
             ("org.opencontainers.image.title".to_owned(), upload.title.to_owned()),
-            ("org.opencontainers.image.version".to_owned(), tag.clone()),
+            (VERSION.to_owned(), tag.clone()),
         ]);
         annotations.extend(upload.needs.map(|needs| (NEEDS.to_owned(), needs)));
         let manifest = Manifest {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use mcp_host_base::text::quote;
 use mcp_host_config::Config;
 use mcp_host_config::registry::{LockedComponent, Reference, Repository, Selector, Trust};
 use mcp_host_model::digest::Digest;
@@ -13,7 +14,7 @@ use crate::bundle::{Bundle, MAX_BUNDLE_SIZE};
 use crate::client::{Client, shown};
 use crate::error::RegistryError;
 use crate::http::{HttpClient, HttpError};
-use crate::manifest::{MAX_MANIFEST_SIZE, Manifest};
+use crate::manifest::{MAX_MANIFEST_SIZE, Manifest, VERSION};
 use crate::referrers::{self, StoredBundle};
 use crate::store::Store;
 use crate::trust::{Moment, Subject, signers};
@@ -58,6 +59,26 @@ pub struct Available {
     pub newest: Option<Version>,
 }
 
+/// Checks that a manifest is of the version whose tag names it. The manifest is signed, and the tag is not: without this, whoever may
+/// write to the registry makes an old version a new one.
+pub(crate) fn check_version(
+    reference: &Reference,
+    version: Option<&Version>,
+    manifest: &Manifest,
+) -> Result<(), RegistryError> {
+    let stated = manifest.annotations.get(VERSION).map(|stated| stated.strip_prefix('v').unwrap_or(stated));
+    match (version, stated) {
+        (Some(version), Some(stated)) if stated.parse().ok().as_ref() != Some(version) => {
+            Err(RegistryError::Invalid(format!(
+                "the manifest at the tag {version} of {} says that it is version {}: somebody moved the tag; tell its publisher",
+                shown(&reference.repository),
+                quote(stated)
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A manifest that a reference was resolved to.
 struct Resolved {
     version: Option<Version>,
@@ -83,6 +104,7 @@ impl Registries {
         let resolved = self.resolve(reference).await?;
         let (signers, bundles) = self.verified(reference, trust, &resolved.digest).await?;
         let manifest = Manifest::parse(&resolved.bytes).map_err(RegistryError::Invalid)?;
+        check_version(reference, resolved.version.as_ref(), &manifest)?;
         let (component, size) = manifest.component().map_err(RegistryError::Invalid)?;
         self.store_config(&reference.repository, &manifest, store).await?;
         self.store_blob(&reference.repository, (&component, size), store).await?;
@@ -240,8 +262,14 @@ impl Registries {
         blob: (&Digest, u64),
         store: &Store,
     ) -> Result<(), RegistryError> {
-        if matches!(store.open_verified(blob.0), Ok(Some(_))) {
-            return Ok(());
+        if let Ok(Some(file)) = store.open_verified(blob.0) {
+            let length = file.metadata().map_or(0, |metadata| metadata.len());
+            return if length == blob.1 {
+                Ok(())
+            } else {
+                let reason = format!("the component has {length} bytes, and the manifest says {}", blob.1);
+                Err(RegistryError::Invalid(reason))
+            };
         }
         let what = format!("the component of {}", shown(repository));
         self.first(repository, &what, async |mirror| self.client.blob(mirror, blob, store).await).await
@@ -265,7 +293,7 @@ impl Registries {
             }
         }
         if is_absent {
-            Err(RegistryError::NotFound(format!("there is no such thing as {what}")))
+            Err(RegistryError::NotFound(format!("{what} cannot be found: there is no such repository or version")))
         } else {
             Err(RegistryError::Unavailable { what: format!("cannot get {what}"), causes })
         }

@@ -78,6 +78,14 @@ pub(crate) fn signers(
     })
 }
 
+/// A hint for a message: a fingerprint whole, anything else truncated.
+fn shown_hint(hint: &str) -> String {
+    match hint.parse::<Digest>() {
+        Ok(fingerprint) => fingerprint.to_string(),
+        Err(_) => quote(hint),
+    }
+}
+
 /// What can be said of signatures that do not count.
 fn found(expired: &[&TrustedKey], bundles: &[Bundle]) -> String {
     let past = expired.iter().filter_map(|key| Some((key.file.fingerprint(), key.not_after?)));
@@ -85,12 +93,16 @@ fn found(expired: &[&TrustedKey], bundles: &[Bundle]) -> String {
     if !past.is_empty() {
         return past.join(", ");
     }
-    let hints: BTreeSet<_> = bundles.iter().filter_map(Bundle::hint).map(quote).collect();
+    let hints: BTreeSet<_> = bundles.iter().filter_map(Bundle::hint).map(shown_hint).collect();
     let hints: Vec<_> = hints.into_iter().take(MAX_HINTS).collect();
     let count = bundles.len();
+    let bundles = if count == 1 { "signature bundle" } else { "signature bundles" };
     match hints.as_slice() {
-        [] => format!("{count} signature bundles that name no key"),
-        hints => format!("{count} signature bundles that say they are by {}", hints.join(", ")),
+        [] => format!("{count} {bundles} without the name of a key"),
+        hints => format!(
+            "{count} {bundles} said to be by {}; compare with the publisher, and add its key to `keys`",
+            hints.join(", ")
+        ),
     }
 }
 
@@ -166,7 +178,7 @@ mod tests {
         let trust = keys.trust("keys = [{ file = '0.pub' }]");
         let error = check(&trust, &keys.bundles(&[1]), at("2026-11-28T00:00:00Z")).unwrap_err();
         let expected = keys.signers[0].public_key().fingerprint().to_string();
-        assert!(error.contains(&expected) && error.contains("say they are by"), "{error}");
+        assert!(error.contains(&expected) && error.contains("said to be by"), "{error}");
         let none = check(&trust, &[], at("2026-11-28T00:00:00Z")).unwrap_err();
         assert!(none.contains("has no signature") && none.contains("`unsigned = true`"), "{none}");
         assert_eq!(check(&keys.trust("unsigned = true"), &[], Moment::Locked), Ok(0));

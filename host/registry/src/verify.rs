@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use mcp_host_config::Config;
 use mcp_host_config::registry::{Lock, LockedComponent, Reference};
 
 use crate::bundle::{Bundle, MAX_BUNDLE_SIZE};
-use crate::registries::stored_manifest;
+use crate::manifest::Manifest;
+use crate::registries::{Obtained, check_version, stored_manifest};
 use crate::store::Store;
 use crate::trust::{Moment, Subject, signers};
 
@@ -35,6 +37,31 @@ pub fn verify(config: &Config, lock: &Lock, store: &Store) -> Vec<Problem> {
 
 /// Verifies one component against the config and the store. The error says what is wrong, and what to do.
 pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> Result<(), String> {
+    verify_at(config, locked, store, Moment::Locked).map(drop)
+}
+
+/// Verifies a component that comes from elsewhere and is to be locked now: nothing of its entry is believed but what it names. The error says
+/// what is wrong, and what to do.
+pub fn verify_new(config: &Config, named: &LockedComponent, store: &Store) -> Result<Obtained, String> {
+    let (signers, manifest) = verify_at(config, named, store, Moment::Now(Timestamp::now()))?;
+    check_version(&named.source, named.version.as_ref(), &manifest).map_err(|error| error.to_string())?;
+    Ok(Obtained {
+        reference: named.source.clone(),
+        version: named.version.clone(),
+        manifest: named.manifest,
+        component: named.component,
+        size: named.size,
+        signers,
+        bundles: named.bundles.clone(),
+    })
+}
+
+fn verify_at(
+    config: &Config,
+    locked: &LockedComponent,
+    store: &Store,
+    moment: Moment,
+) -> Result<(BTreeSet<String>, Manifest), String> {
     let missing = |what: &str| format!("its {what} is not in the store; run `mcp-host store fetch`");
     let trust = config.trust_in(&locked.source.repository).ok_or("no `[[trust]]` of the config is for it")?;
     let manifest = stored_manifest(store, locked)?.ok_or_else(|| missing("manifest"))?;
@@ -44,10 +71,14 @@ pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> R
         bundles.extend(Bundle::parse(&bytes.ok_or_else(|| missing("signature"))?).ok());
     }
     let subject = Subject { reference: &locked.source, manifest: &locked.manifest, hint: "" };
-    signers(trust, subject, &bundles, Moment::Locked).map_err(|error| error.to_string())?;
+    let signers = signers(trust, subject, &bundles, moment).map_err(|error| error.to_string())?;
     if manifest.component()? != (locked.component, locked.size) {
         return Err("the lock names another component than the signed manifest; run `mcp-host lock` after you have removed its entry".to_owned());
     }
-    store.open_verified(&locked.component).map_err(|error| error.to_string())?.ok_or_else(|| missing("component"))?;
-    Ok(())
+    let component = store.open_verified(&locked.component).map_err(|error| error.to_string())?;
+    let length = component.ok_or_else(|| missing("component"))?.metadata().map_err(|error| error.to_string())?.len();
+    if length != locked.size {
+        return Err(format!("its component has {length} bytes, and the lock says {}", locked.size));
+    }
+    Ok((signers, manifest))
 }

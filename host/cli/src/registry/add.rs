@@ -35,14 +35,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let project = Project::load(context)?;
+        let (project, mut lock) = Project::load_to_change(context)?;
         let name = self.name.to_string();
         if project.config.plugins.iter().any(|plugin| plugin.name == self.name) {
             return Err(RegistryCommandError::NameTaken(name).into());
         }
         let default = || format!("{}:///", name.replace(['_', '.'], "-")).parse().map_err(anyhow::Error::from);
         let mount = self.mount.map_or_else(default, Ok)?;
-        let mut lock = project.open_lock()?;
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
         // What another plugin has locked stays as it is: newer versions are for `update`, which shows the difference.

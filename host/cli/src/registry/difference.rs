@@ -15,6 +15,7 @@ use crate::table::{Cell, Table};
 const SIGNER: &str = "signer";
 const DOWNGRADE: &str = "downgrade";
 const MOVED: &str = "moved";
+const PROVIDER: &str = "provider";
 
 /// What somebody agrees to.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +29,17 @@ impl Agreed {
     pub(super) fn parse(written: &[String]) -> Result<Self, RegistryCommandError> {
         let mut agreed = Self::default();
         for text in written {
-            match [SIGNER, DOWNGRADE, MOVED].into_iter().find(|other| other == text) {
+            match [SIGNER, DOWNGRADE, MOVED, PROVIDER].into_iter().find(|other| other == text) {
                 Some(other) => drop(agreed.others.insert(other)),
                 None => drop(agreed.capabilities.insert(text.parse()?)),
             }
         }
         Ok(agreed)
+    }
+
+    /// Whether nothing is agreed to.
+    pub(super) fn is_empty(&self) -> bool {
+        self.capabilities.is_empty() && self.others.is_empty()
     }
 }
 
@@ -61,17 +67,27 @@ impl Difference {
             difference.require(MOVED, by, "the tag of this version names another manifest now");
         }
         difference.change("manifest", &locked.manifest.to_string(), &obtained.manifest.to_string());
+        if let Ok(info) = &candidate.inspection.info {
+            let from = format!("{} {}", locked.provider, locked.provider_version);
+            difference.change("provider", &from, &format!("{} {}", info.name, info.version));
+            if info.name != locked.provider {
+                difference.require(PROVIDER, by, "it is another provider");
+            }
+        }
+        difference.change("size", &format!("{} bytes", locked.size), &format!("{} bytes", obtained.size));
         let (old, new) = (&locked.signers, &obtained.signers);
         difference.change("signed by", &joined(old), &joined(new));
         if !old.is_empty() && old.is_disjoint(new) {
             difference.require(SIGNER, by, "none of the keys has signed that signed before");
         }
-        difference.agreed.extend(by.capabilities.iter().cloned());
+        // What it does not want is not agreed to in advance.
+        let is_wanted = |capability: &&Capability| wanted.iter().any(|wanted| capability.covers(wanted));
+        difference.agreed.extend(by.capabilities.iter().filter(is_wanted).cloned());
         let agreed = difference.agreed.clone();
         let unagreed: BTreeSet<_> = missing(wanted, &agreed).into_iter().cloned().collect();
         for capability in wanted.difference(&before) {
             let mut note = if unagreed.contains(capability) { "not agreed to" } else { "agreed to" }.to_owned();
-            if is_granted(config, &locked.source, capability) {
+            if is_granted(config, &obtained.reference, capability) {
                 note.push_str("; the config grants it, so it could use it now and could not before");
             }
             let note = if unagreed.contains(capability) { Cell::whole_warning(&note) } else { Cell::text(&note) };

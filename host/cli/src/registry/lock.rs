@@ -2,12 +2,17 @@
 
 use mcp_host_registry::Registries;
 
+use super::difference::{Agreed, Difference};
+use super::update::warn_of_unagreed;
 use super::{Project, RegistryCommandError};
 use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-What is locked stays as it is: `mcp-host update` looks for newer versions. Locking is agreeing to what is shown.
+What is locked stays as it is: `mcp-host update` looks for newer versions. Locking is agreeing to what is shown; where another version of
+the same repository is locked, what is new has to be agreed to.
+
+Exit codes: 0 locked, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
 
 Examples:
   mcp-host lock            lock what the config names and the lock does not
@@ -18,14 +23,18 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Change nothing, and fail if the lock is not what the config needs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "agree")]
     check: bool,
+
+    /// Agree to a capability, as `lock` prints it
+    #[arg(long, value_name = "CAPABILITY")]
+    agree: Vec<String>,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let project = Project::load(context)?;
-        let mut lock = project.open_lock()?;
+        let agreed = Agreed::parse(&self.agree)?;
+        let (project, mut lock) = Project::load_to_change(context)?;
         let references = project.references();
         let mut problems = Vec::new();
         let open: Vec<_> = references.iter().filter(|reference| lock.lock.get(reference).is_none()).cloned().collect();
@@ -38,18 +47,43 @@ impl Args {
                 false => Err(RegistryCommandError::NotLocked(problems.join("; ")).into()),
             };
         }
+        if !agreed.is_empty() && open.len() > 1 {
+            return Err(RegistryCommandError::AgreeToOne(open.len()).into());
+        }
+        let mut unagreed = 0_usize;
         if !open.is_empty() {
             let store = project.open_store()?;
             let registries = Registries::new(&project.config);
             let mut output = context.output();
             for reference in &open {
                 let candidate = project.obtain(reference, &registries, &store, context).await?;
-                lock.lock.insert(candidate.locked(&candidate.capabilities)?);
+                // A reference that was edited is no new component: what was agreed to is compared.
+                let before = lock.lock.components().filter(|other| other.source.repository == reference.repository);
+                let before = before.max_by(|one, other| one.version.cmp(&other.version)).cloned();
+                let capabilities = match &before {
+                    None => candidate.capabilities.clone(),
+                    Some(before) => {
+                        let difference = Difference::new(before, &candidate, &project.config, &agreed);
+                        difference.print(reference, &mut output)?;
+                        output.flush()?;
+                        if !difference.unagreed.is_empty() {
+                            unagreed = unagreed.saturating_add(1);
+                            warn_of_unagreed(&project, reference, &difference, "lock", context);
+                            continue;
+                        }
+                        difference.agreed
+                    }
+                };
+                lock.lock.insert(candidate.locked(&capabilities)?);
                 candidate.print(&mut output)?;
                 output.flush()?;
                 // Each for itself: what has been agreed to is kept if the next one fails.
                 lock.save().map_err(RegistryCommandError::from)?;
             }
+        }
+        if unagreed > 0 {
+            // With what was agreed to for the other version.
+            return Err(RegistryCommandError::NotAgreed { count: unagreed }.into());
         }
         if lock.lock.retain(&references) {
             lock.save().map_err(RegistryCommandError::from)?;

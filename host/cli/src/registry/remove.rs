@@ -22,10 +22,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
-        let project = Project::load(context)?;
+        let (project, mut lock) = Project::load_to_change(context)?;
         let name = self.name.as_str();
         project.reference_of(name)?;
-        let mut lock = project.open_lock()?;
         let text = config_edit::remove(&config_edit::read(&project.file)?, name);
         let text = text.ok_or_else(|| {
             RegistryCommandError::Edit(format!("no `[[plugin]]` of its own has the name `{name}`: remove it by hand"))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 use clap::Subcommand;
 use mcp_host_config::registry::LockedComponent;
-use mcp_host_registry::{Registries, export, import, verify, verify_one};
+use mcp_host_registry::{Registries, export, import, verify, verify_new};
 use serde_json::json;
 
 use super::{Project, RegistryCommandError};
@@ -62,7 +62,7 @@ impl Args {
         match self.command {
             StoreCommand::Fetch => fetch(&project, context).await,
             StoreCommand::Export { file } => export_store(&project, &file, context),
-            StoreCommand::Import { file } => import_archive(&project, &file, context),
+            StoreCommand::Import { file } => import_archive(&file, context).await,
             StoreCommand::Verify { json } => verify_store(&project, json, context),
             StoreCommand::Gc => {
                 let collected = project.open_store()?.collect().map_err(RegistryCommandError::from)?;
@@ -110,28 +110,28 @@ fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(),
     Ok(())
 }
 
-fn import_archive(project: &Project, file: &Path, context: &Context) -> Result<(), CliError> {
-    let mut lock = project.open_lock()?;
+/// Of an archive only the contents and what names them are used: what was agreed to, and by whom it was signed, is found out here.
+async fn import_archive(file: &Path, context: &Context) -> Result<(), CliError> {
+    let (project, mut lock) = Project::load_to_change(context)?;
     let store = project.open_store()?;
     let read_error = |source| CliError::ValueFile { file: file.to_owned(), source };
     let archive = BufReader::new(File::open(file).map_err(read_error)?);
-    let imported = import(archive, &store).map_err(RegistryCommandError::from)?;
+    let references = project.references().into_iter().filter(|reference| lock.lock.get(reference).is_none()).collect();
+    let imported = import(archive, &references, &store).map_err(RegistryCommandError::from)?;
     let mut count = 0_usize;
-    for reference in project.references() {
-        if lock.lock.get(&reference).is_some() {
-            continue;
-        }
-        let Some(locked) = imported.get(&reference) else { continue };
-        match verify_one(&project.config, locked, &store) {
-            Ok(()) => {
-                lock.lock.insert(locked.clone());
+    let mut output = context.output();
+    for named in imported.components() {
+        match verify_new(&project.config, named, &store) {
+            Ok(obtained) => {
+                let candidate = project.candidate(obtained, &store, context).await?;
+                lock.lock.insert(candidate.locked(&candidate.capabilities)?);
+                candidate.print(&mut output)?;
+                output.flush()?;
+                lock.save().map_err(RegistryCommandError::from)?;
                 count = count.saturating_add(1);
             }
-            Err(reason) => context.messages.warning(&format!("{reference} was not locked: {reason}")),
+            Err(reason) => context.messages.warning(&format!("{} was not locked: {reason}", named.source)),
         }
-    }
-    if count > 0 {
-        lock.save().map_err(RegistryCommandError::from)?;
     }
     context.messages.note(&format!("{count} components were verified and locked from {}", file.display()));
     Ok(())

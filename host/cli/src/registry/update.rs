@@ -1,5 +1,7 @@
 //! `update` and `diff`: a newer version, compared with what was agreed to.
 
+use std::borrow::Cow;
+
 use mcp_host_config::registry::{LockedComponent, Reference};
 use mcp_host_registry::Registries;
 
@@ -54,12 +56,14 @@ pub(crate) struct DiffArgs {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
         let agreed = Agreed::parse(&self.agree)?;
-        let project = Project::load(context)?;
+        if self.name.is_none() && !agreed.is_empty() {
+            return Err(RegistryCommandError::AgreeWithoutName.into());
+        }
+        let (project, mut lock) = Project::load_to_change(context)?;
         let references = match &self.name {
             Some(name) => [project.reference_of(name)?].into(),
             None => project.references(),
         };
-        let mut lock = project.open_lock()?;
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
         let mut output = context.output();
@@ -80,12 +84,7 @@ impl Args {
                 context.messages.note(&format!("updated {reference}"));
             } else {
                 unagreed = unagreed.saturating_add(1);
-                let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {what}")).collect();
-                let name = self.name.as_deref().unwrap_or_default();
-                let command = format!("mcp-host update {name}").trim_end().to_owned();
-                context
-                    .messages
-                    .warning(&format!("{reference} was not updated; to agree: {command} {}", options.join(" ")));
+                warn_of_unagreed(&project, &reference, &difference, "update", context);
             }
         }
         if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
@@ -116,4 +115,25 @@ impl DiffArgs {
 
 fn not_locked(reference: &Reference) -> RegistryCommandError {
     RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`"))
+}
+
+/// Says what to run to agree to a difference.
+pub(super) fn warn_of_unagreed(
+    project: &Project,
+    reference: &Reference,
+    difference: &Difference,
+    command: &str,
+    context: &Context,
+) {
+    let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
+    let named = project.config.plugins.iter().find(|plugin| plugin.reference().as_ref() == Some(reference));
+    let name = named.map(|plugin| plugin.name.to_string()).filter(|_| command == "update").unwrap_or_default();
+    let command = format!("mcp-host {command} {name}").trim_end().to_owned();
+    context.messages.warning(&format!("{reference} was not locked; to agree: {command} {}", options.join(" ")));
+}
+
+/// A value as one word of a shell: a publisher wrote a part of it.
+fn word(text: &str) -> Cow<'_, str> {
+    // Only a NUL cannot be quoted, which no capability has.
+    shlex::try_quote(text).unwrap_or_default()
 }

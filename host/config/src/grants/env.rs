@@ -36,10 +36,15 @@ use crate::secret::{Secret, SecretSource};
 use crate::secret_text::names_secret;
 
 checked_text! {
-    /// The name of an environment variable of a provider: not empty, without `=` and control characters.
-    pub struct EnvName, EnvNameError as "a valid variable name", such as "\"LANG\"", schema Schema::pattern("^[^=]+$"),
-    valid if |text| !text.is_empty() && !text.contains(|c: char| c == '=' || c.is_control()),
-    otherwise "write a name without `=` and control characters, such as `LANG`"
+    /// The name of an environment variable of a provider: letters, digits, `_`, `.` and `-`, beginning with neither of the last two; at most
+    /// 128. A name may come from a publisher, and stands in messages and commands.
+    pub struct EnvName, EnvNameError as "a valid variable name", such as "\"LANG\"",
+    schema Schema::pattern("^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"),
+    valid if |text| {
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        (1..=128).contains(&text.len()) && text.chars().all(is_of_name) && !text.starts_with(['.', '-'])
+    },
+    otherwise "write a name of letters, digits, `_`, `.` and `-`, such as `LANG`"
 }
 
 /// The table of granted variables.

@@ -133,6 +133,20 @@ async fn credentials_go_to_no_other_host() {
 }
 
 #[tokio::test]
+async fn a_host_that_the_registry_redirects_to_cannot_ask_for_its_credentials() {
+    let stub = Stub::new("unsigned = true").await;
+    let authority = CertificateAuthority::new();
+    let (elsewhere, thief) = (MockOrigin::https(&authority).await, MockOrigin::https(&authority).await);
+    stub.project.write("ca.pem", format!("{}{}", stub.project.text("ca.pem"), authority.pem()));
+    let challenge = format!("Bearer realm=\"{}\",service=\"x\"", thief.url("/token"));
+    elsewhere.serve("/component", Reply::status(401).header("WWW-Authenticate", &challenge));
+    stub.origin.serve(&stub.blob(), Reply::redirect(307, &elsewhere.url("/component")));
+    let added = stub.add().await;
+    assert_eq!(added.code(), 1, "{}", added.stderr);
+    assert!(thief.requests().is_empty(), "{:?}", thief.requests());
+}
+
+#[tokio::test]
 async fn a_token_is_asked_for_where_the_registry_says_and_a_busy_registry_is_asked_again() {
     let stub = Stub::new("unsigned = true").await;
     let challenge = format!("Bearer realm=\"{}\",service=\"stub\"", stub.origin.url("/token"));

@@ -22,23 +22,27 @@ async fn an_update_that_wants_more_is_refused_until_somebody_agrees() {
     let before = project.text("mcp-host.lock");
     let outdated = project.run(["outdated"]).await.success().text();
     assert!(outdated.contains("1.0.0") && outdated.contains("1.1.0"), "{outdated}");
-    for arguments in [&["update"][..], &["update", "hello"], &["update", "--agree", "keyvalue"]] {
+    for arguments in [&["update"][..], &["update", "hello"], &["update", "hello", "--agree", "keyvalue"]] {
         let refused = project.run(arguments).await;
         assert_eq!(refused.code(), 3, "{}", refused.stderr);
         assert!(refused.text().contains("1.0.0 -> 1.1.0"), "{}", refused.text());
         assert!(refused.text().contains("it could use it now and could not before"), "{}", refused.text());
-        assert!(refused.stderr.contains("--agree http:https://api.example.com"), "{}", refused.stderr);
+        let agreeing = "mcp-host update hello --agree http:https://api.example.com";
+        assert!(refused.stderr.contains(agreeing), "{}", refused.stderr);
         assert_eq!(project.text("mcp-host.lock"), before);
     }
     let shown = project.run(["diff", "hello"]).await.success();
     assert!(shown.text().contains("http:https://api.example.com"), "{}", shown.text());
     assert_eq!(project.text("mcp-host.lock"), before);
 
-    project.run(["update", "--agree", "http:https://api.example.com"]).await.success();
+    let for_all = project.run(["update", "--agree", "http:https://api.example.com"]).await;
+    assert!(for_all.code() == 2 && for_all.stderr.contains("is for one plugin"), "{}", for_all.stderr);
+    project.run(["update", "hello", "--agree", "http:https://api.example.com", "--agree", "env:OTHER"]).await.success();
     let lock = project.text("mcp-host.lock");
     assert!(lock.contains("version = \"1.1.0\"") && lock.contains("http:https://api.example.com"), "{lock}");
+    assert!(!lock.contains("OTHER"), "what it does not want is not agreed to: {lock}");
     project.run(["check"]).await.success();
-    let invalid = project.run(["update", "--agree", "everything"]).await;
+    let invalid = project.run(["update", "hello", "--agree", "everything"]).await;
     assert!(invalid.code() == 2 && invalid.stderr.contains("is not a capability"), "{}", invalid.stderr);
 }
 
@@ -56,18 +60,13 @@ async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
 
     registry.move_tag("1.0.1", "2.0.0");
     let moved = project.run(["update"]).await;
-    assert_eq!(moved.code(), 3, "{}", moved.stderr);
-    assert!(
-        moved.text().contains("names another manifest now") && moved.stderr.contains("--agree moved"),
-        "{}",
-        moved.text()
-    );
+    assert!(moved.code() == 1 && moved.stderr.contains("says that it is version `2.0.0`"), "{}", moved.stderr);
     registry.remove_tag("1.0.1");
     let lower = project.run(["update"]).await;
     assert!(lower.code() == 3 && lower.stderr.contains("--agree downgrade"), "{}", lower.stderr);
     assert_eq!(project.text("mcp-host.lock"), before);
     project.run(["check", "--strict"]).await.success();
-    project.run(["update", "--agree", "downgrade"]).await.success();
+    project.run(["update", "hello", "--agree", "downgrade"]).await.success();
     assert!(project.text("mcp-host.lock").contains("version = \"1.0.0\""));
 }
 
@@ -100,5 +99,68 @@ async fn another_signer_has_to_be_agreed_to_even_if_it_is_trusted() {
     project.push(&one, "1.0.1", Some("stranger.pem")).await.success();
     let refused = project.run(["update"]).await;
     assert!(refused.code() == 3 && refused.stderr.contains("--agree signer"), "{}", refused.stderr);
-    project.run(["update", "--agree", "signer"]).await.success();
+    project.run(["update", "hello", "--agree", "signer"]).await.success();
+}
+
+#[tokio::test]
+async fn an_old_version_at_the_tag_of_a_new_one_is_refused() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, old) = hello_that_asks_for(&json!({}));
+    let (_second, new) = hello_that_asks_for(&json!({ "config": { "a": { "type": "string" } } }));
+    project.push(&old, "1.0.0", Some("acme.pem")).await.success();
+    project.push(&new, "1.4.0", Some("acme.pem")).await.success();
+    project.push(&new, "1.9.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1.4")]).await.success();
+    let before = project.text("mcp-host.lock");
+    // Whoever may write to the registry has no key.
+    registry.move_tag("1.9.0", "1.0.0");
+    let config = project.text("mcp-host.toml").replace(":1.4\"", ":1\"");
+    project.write("mcp-host.toml", config);
+    let refused = project.run(["lock"]).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("somebody moved the tag"), "{}", refused.stderr);
+    assert_eq!(project.text("mcp-host.lock"), before);
+}
+
+#[tokio::test]
+async fn a_range_that_was_edited_does_not_lead_around_what_was_agreed() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, modest) = hello_that_asks_for(&json!({}));
+    let (_second, greedy) = hello_that_asks_for(&json!({ "http": [{ "origin": "https://api.example.com" }] }));
+    project.push(&modest, "1.0.0", Some("acme.pem")).await.success();
+    project.push(&greedy, "1.1.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1.0.0")]).await.success();
+    let before = project.text("mcp-host.lock");
+    let config = project.text("mcp-host.toml").replace(":1.0.0\"", ":1\"");
+    project.write("mcp-host.toml", config);
+    for _ in 0..2 {
+        let refused = project.run(["lock"]).await;
+        assert_eq!(refused.code(), 3, "{}", refused.stderr);
+        let agreeing = "mcp-host lock --agree http:https://api.example.com";
+        assert!(refused.stderr.contains(agreeing), "{}", refused.stderr);
+        assert_eq!(project.text("mcp-host.lock"), before, "what was agreed to is kept");
+    }
+    project.run(["lock", "--agree", "http:https://api.example.com"]).await.success();
+    project.run(["check", "--strict"]).await.success();
+}
+
+#[tokio::test]
+async fn needs_that_are_left_out_or_cannot_be_read_are_not_covered_by_what_was_agreed() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, honest) = hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }] }));
+    project.push(&honest, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let before = project.text("mcp-host.lock");
+    // The provider imports variables, and does not say which.
+    let (_second, silent) = hello_that_asks_for(&json!({}));
+    project.push(&silent, "1.0.1", Some("acme.pem")).await.success();
+    let refused = project.run(["update"]).await;
+    assert!(refused.code() == 3 && refused.stderr.contains("--agree env"), "{}", refused.stderr);
+    let (_third, broken) = hello_that_asks_for(&json!("{"));
+    project.push(&broken, "1.0.2", Some("acme.pem")).await.success();
+    let refused = project.run(["update"]).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("cannot be locked"), "{}", refused.stderr);
+    assert_eq!(project.text("mcp-host.lock"), before);
 }
