@@ -59,7 +59,9 @@ impl Args {
                 let candidate = project.obtain(reference, &registries, &store, context).await?;
                 // A reference that was edited is no new component: what was agreed to is compared.
                 let before = lock.lock.components().filter(|other| other.source.repository == reference.repository);
-                let before = before.max_by(|one, other| one.version.cmp(&other.version)).cloned();
+                // One that no plugin names any more is what this one was.
+                let before = before.max_by_key(|other| (!references.contains(&other.source), other.version.clone()));
+                let before = before.cloned();
                 let capabilities = match &before {
                     None => candidate.capabilities.clone(),
                     Some(before) => {

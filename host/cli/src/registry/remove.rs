@@ -24,14 +24,18 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let (project, mut lock) = Project::load_to_change(context)?;
         let name = self.name.as_str();
-        project.reference_of(name)?;
+        let removed = project.reference_of(name)?;
         let text = config_edit::remove(&config_edit::read(&project.file)?, name);
         let text = text.ok_or_else(|| {
             RegistryCommandError::Edit(format!("no `[[plugin]]` of its own has the name `{name}`: remove it by hand"))
         })?;
         // The config first: a lock may have more than a config names.
         config_edit::replace(&project.file, &text)?;
-        if lock.lock.retain(&Project::load(context)?.references()) {
+        // Others that no plugin names stay: `lock` compares with them what a range was changed to.
+        let named = Project::load(context)?.references();
+        let locked = lock.lock.components().map(|component| component.source.clone());
+        let kept = locked.filter(|source| *source != removed || named.contains(source)).collect();
+        if lock.lock.retain(&kept) {
             lock.save().map_err(RegistryCommandError::from)?;
         }
         context.messages.note(&format!("removed `{name}` from {}", project.file.display()));
