@@ -9,7 +9,7 @@
 //! | `dirs`, `http`, `sql`, `env` | the import of their interfaces without any need that names what for |
 //! | `sockets` | the import, which the host denies in any case |
 //!
-//! One that names nothing is covered by each of its kind: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
+//! One that names nothing is covered by itself only: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
 //! covers the origins that match it. The imports of a component are facts; its needs are what its publisher says, and they are covered
 //! by the digest of the component.
 
@@ -210,13 +210,14 @@ mod tests {
             (&["dirs:rw"][..], "dirs:ro", true),
             (&["dirs:ro"], "dirs:rw", false),
             (&["dirs"], "dirs:ro", false),
-            (&["dirs:ro"], "dirs", true),
+            (&["dirs:rw"], "dirs", false),
+            (&["dirs"], "dirs", true),
             (&["http:https://*.example.com"], "http:https://a.example.com", true),
             (&["http:https://a.example.com"], "http:https://*.example.com", false),
             (&["http:https://a.example.com"], "http:https://b.example.com", false),
             (&["http:https://a.example.com"], "http:http://a.example.com", false),
             (&["env:A"], "env:B", false),
-            (&["env:A"], "env", true),
+            (&["env:A"], "env", false),
             (&[], "keyvalue", false),
             (&["keyvalue"], "sql:a", false),
         ] {

@@ -22,7 +22,11 @@ async fn no_signature_and_that_of_a_stranger_are_told_apart() {
     refused(&project, &add().await, &["has no signature", "`unsigned = true`"]);
 
     project.push(&component("hello"), "1.0.0", Some("stranger.pem")).await.success();
-    refused(&project, &add().await, &["is signed by 0 of the keys", "expected sha256:", "found 1 signature bundles"]);
+    refused(
+        &project,
+        &add().await,
+        &["is signed by 0 of the keys", "expected sha256:", "found 1 signature bundle said to be by sha256:"],
+    );
 
     project.trust("keys = [{ file = 'acme.pub' }, { file = 'stranger.pub' }]\nminimum = 2");
     refused(&project, &add().await, &["is signed by 1 of the keys", "2 must have signed"]);

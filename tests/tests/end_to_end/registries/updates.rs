@@ -146,7 +146,7 @@ async fn a_range_that_was_edited_does_not_lead_around_what_was_agreed() {
 }
 
 #[tokio::test]
-async fn needs_that_are_left_out_or_cannot_be_read_are_not_covered_by_what_was_agreed() {
+async fn needs_that_are_left_out_are_not_covered_by_what_was_agreed_and_those_that_cannot_be_read_are_not_published() {
     let registry = Registry::start().await;
     let project = RegistryProject::new(&registry);
     let (_first, honest) = hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }] }));
@@ -159,8 +159,7 @@ async fn needs_that_are_left_out_or_cannot_be_read_are_not_covered_by_what_was_a
     let refused = project.run(["update"]).await;
     assert!(refused.code() == 3 && refused.stderr.contains("--agree env"), "{}", refused.stderr);
     let (_third, broken) = hello_that_asks_for(&json!("{"));
-    project.push(&broken, "1.0.2", Some("acme.pem")).await.success();
-    let refused = project.run(["update"]).await;
-    assert!(refused.code() == 1 && refused.stderr.contains("cannot be locked"), "{}", refused.stderr);
+    let refused = project.push(&broken, "1.0.2", Some("acme.pem")).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("is not a JSON object"), "{}", refused.stderr);
     assert_eq!(project.text("mcp-host.lock"), before);
 }
