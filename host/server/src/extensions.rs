@@ -15,6 +15,7 @@
 
 mod encode;
 
+use futures::FutureExt as _;
 use mcp_host_config::Extension;
 use mcp_host_model::resource::{Error, Footprint};
 use mcp_resource_host::host::ListRequest;
@@ -82,18 +83,22 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
             let footprint = entry.footprint();
             return Ok(Outcome::new(encoder.metadata_result(entry), footprint));
         }
-        ExtensionRequest::Skills(cursor) => {
-            // Boxed: the state of its walk would be a part of each request.
-            let listing = Box::pin(host.skills(principal, cursor.as_deref())).await.map_err(to_rpc)?;
-            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
-            return Ok(Outcome { result: encoder.skills_result(listing, cursor.is_none()), footprint, missing });
-        }
-        ExtensionRequest::Skill(uri) => {
-            let skill = Box::pin(host.skill(principal, &uri)).await.map_err(to_rpc)?;
-            let footprint = skill.footprint();
-            return Ok(Outcome::new(encoder.skill_result(skill), footprint));
-        }
+        // Boxed: the state of their walks would be a part of each request.
+        ExtensionRequest::Skills(cursor) => return skills(encoder, cursor).boxed().await.map_err(to_rpc),
+        ExtensionRequest::Skill(uri) => return skill(encoder, uri).boxed().await.map_err(to_rpc),
     };
     let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
     Ok(Outcome { result: encoder.list_result(listing, is_first), footprint, missing })
+}
+
+async fn skills(encoder: ResultEncoder<'_>, cursor: Option<String>) -> Result<Outcome, Error> {
+    let listing = encoder.host.skills(encoder.principal, cursor.as_deref()).await?;
+    let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+    Ok(Outcome { result: encoder.skills_result(listing, cursor.is_none()), footprint, missing })
+}
+
+async fn skill(encoder: ResultEncoder<'_>, uri: String) -> Result<Outcome, Error> {
+    let skill = encoder.host.skill(encoder.principal, &uri).await?;
+    let footprint = skill.footprint();
+    Ok(Outcome::new(encoder.skill_result(skill), footprint))
 }

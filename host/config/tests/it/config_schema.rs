@@ -186,7 +186,7 @@ fn what_the_reader_accepts_is_valid() {
         "grants.http = [{ origin = 'https://a.b', headers-from = { \"X-A_b.c~1\" = { env = 'TOKEN' } } }]",
         "grants.http = [{ origin = 'https://a.b', oauth = { service-account = { file = 'secrets/service-account.json' }, scopes = ['!'] } }]",
         "grants.http = [{ origin = 'https://a.b', oauth = { client-id = 'é', client-secret = { env = 'TOKEN' }, token-uri = 'HTTP://[::1]/?a' } }]",
-        "grants.env = { 'a b' = '', 'é' = { env = 'TOKEN' } }",
+        "grants.env = { 'a.b-c' = '', '_1' = { env = 'TOKEN' } }",
         "grants.keyvalue = ['A.b-c_1', { bucket = '0' }]",
         "grants.sql = [{ name = 'A.b-c_1', url = 'sqlite:shop.db' }, { name = '0', url = { file = 'secrets/shop-url' }, schemas = ['My Schema'] }]",
         "config = {}",

@@ -21,16 +21,23 @@ pub(super) const MAX_REQUEST_ID: usize = 128;
 pub struct RequestContext {
     /// The session, if the request belongs to one.
     pub(super) session: Option<SessionHash>,
-    /// The id of the JSON-RPC request, if it is one.
-    pub(super) request_id: Option<RequestId>,
-    /// The administrator who makes the request as its principal.
-    pub(super) administrator: Option<Arc<str>>,
+    /// What it is made by.
+    origin: Origin,
     /// The trace that it belongs to.
     pub(super) trace_id: Option<TraceId>,
     /// Whether its credentials are not for the operation `list`.
     is_without_listings: bool,
     /// Whether they are not for the operation `templates`.
     is_without_templates: bool,
+}
+
+/// What a request is made by.
+#[derive(Clone, Debug)]
+enum Origin {
+    /// A client, by a JSON-RPC request of that id.
+    Request(RequestId),
+    /// An administrator of that name.
+    Administrator(Arc<str>),
 }
 
 /// The id of a JSON-RPC request, as its client chose it.
@@ -56,22 +63,31 @@ impl RequestContext {
             }
             request_id => request_id.clone(),
         };
-        Self { session, request_id: Some(request_id), trace_id, ..Self::empty() }
+        Self::of(session, Origin::Request(request_id), trace_id)
     }
 
     /// The context of a request that an administrator makes as another principal.
     pub fn of_administrator(name: &str) -> Self {
-        Self { administrator: Some(name.into()), ..Self::empty() }
+        Self::of(None, Origin::Administrator(name.into()), None)
     }
 
-    fn empty() -> Self {
-        Self {
-            session: None,
-            request_id: None,
-            administrator: None,
-            trace_id: None,
-            is_without_listings: false,
-            is_without_templates: false,
+    fn of(session: Option<SessionHash>, origin: Origin, trace_id: Option<TraceId>) -> Self {
+        Self { session, origin, trace_id, is_without_listings: false, is_without_templates: false }
+    }
+
+    /// The id of the JSON-RPC request, if it is one.
+    pub(super) fn request_id(&self) -> Option<&RequestId> {
+        match &self.origin {
+            Origin::Request(id) => Some(id),
+            Origin::Administrator(_) => None,
+        }
+    }
+
+    /// The administrator who makes the request as its principal.
+    pub(super) fn administrator(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Request(_) => None,
+            Origin::Administrator(name) => Some(name),
         }
     }
 
@@ -117,11 +133,10 @@ impl RequestContext {
 
     /// The length of its text of foreign origin, in bytes.
     pub(super) fn text_len(&self) -> usize {
-        let id = match &self.request_id {
-            Some(RequestId::Text(text)) => text.len(),
-            Some(RequestId::Number(_)) | None => 0,
-        };
-        id.saturating_add(self.administrator.as_ref().map_or(0, |name| name.len()))
+        match &self.origin {
+            Origin::Request(RequestId::Text(text)) | Origin::Administrator(text) => text.len(),
+            Origin::Request(RequestId::Number(_)) => 0,
+        }
     }
 }
 

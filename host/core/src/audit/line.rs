@@ -286,8 +286,8 @@ impl Line<'_> {
             returned_total: Some(*total).filter(|total| *total > returned.len()),
             cached: known.cached,
             duration_ms: millis(duration),
-            request_id: context.and_then(|context| context.request_id.as_ref()),
-            administrator: context.and_then(|context| context.administrator.as_deref()),
+            request_id: context.and_then(RequestContext::request_id),
+            administrator: context.and_then(RequestContext::administrator),
             trace_id: context.and_then(|context| context.trace_id),
         })
     }
