@@ -348,7 +348,7 @@ mod tests {
         let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
         let (peer, config) = (peer(&endpoint), endpoint.host.config());
         let size = size_of_val(&endpoint.handle(Request::new(Body::empty()), peer, config));
-        assert!(size <= 10 << 10, "{size}");
+        assert!(size <= 11 << 10, "{size}");
     }
 
     /// The subscriber of a session exists exactly as long as the session: none may exist that is not in the store,
