@@ -338,8 +338,7 @@ impl CliError {
             Self::Registry(
                 RegistryCommandError::Capability(_)
                 | RegistryCommandError::NotFromRegistry(_)
-                | RegistryCommandError::AgreeWithoutName
-                | RegistryCommandError::AgreeToOne(_),
+                | RegistryCommandError::AgreeWithoutName(_),
             )
             | Self::Config(_)
             | Self::Exposure(_)

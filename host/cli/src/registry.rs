@@ -109,14 +109,9 @@ pub(super) enum RegistryCommandError {
         /// What is wrong.
         problem: String,
     },
-    /// `update --agree` without a plugin.
-    #[error("`--agree` is for one plugin: `mcp-host update NAME --agree CAPABILITY`")]
-    AgreeWithoutName,
-    /// `lock --agree` with several components to lock.
-    #[error(
-        "`--agree` is for one component, and {0} are to be locked: run `mcp-host lock` first, which locks what needs no agreement"
-    )]
-    AgreeToOne(usize),
+    /// `--agree` without a plugin.
+    #[error("`--agree` is for one plugin: `mcp-host {0} NAME --agree CAPABILITY`")]
+    AgreeWithoutName(&'static str),
     /// `store verify` found problems.
     #[error("{count} {} not verified", if *.count == 1 { "component is" } else { "components are" })]
     NotVerified {

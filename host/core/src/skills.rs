@@ -2,7 +2,7 @@
 //!
 //! A skill is found in the listing of its plugin, and consists of what the principal may list and read of it: a file that the
 //! principal may not see is no part of the skill, neither named nor counted. The host stores no index. Each request walks the
-//! listing ([`find`]), and reads the files of the skills that it returns, for their digests ([`build`]). Digests of files whose
+//! listing ([`walk`]), and reads the files of the skills that it returns, for their digests ([`build`]). Digests of files whose
 //! modification time and size are known are kept ([`Digests`]).
 //!
 //! A skill that breaks a rule of the [Agent Skills specification](https://agentskills.io/specification) or a limit of SEP-2640 is
@@ -10,30 +10,29 @@
 //!
 //! # Bounds
 //!
-//! A walk keeps the first [`PAGE`] directories after a position, of [`MAX_FOUND`] bytes of URIs together, whatever the listing has:
-//! pages of skills are in the order of URIs, and each has a walk of its own. The walk of one plugin ends after [`MAX_PAGES`] pages or
+//! A walk keeps the first [`walk::PAGE`] directories after a position, of [`MAX_FOUND`] bytes of URIs together, whatever the listing has:
+//! pages of skills are in the order of URIs, and each has a walk of its own. The walk of one plugin ends after [`walk::MAX_PAGES`] pages or
 //! [`MAX_TIME`], and then nothing of the plugin is served. A skill has at most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640
 //! recommends, and reading them takes at most [`MAX_TIME`]. Few requests walk the listing of a plugin at a time, with a share
-//! for each client ([`MAX_WALKS`]).
+//! for each client ([`SkillState`]).
 
 mod front_matter;
+mod state;
+mod walk;
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mcp_host_base::text::truncated;
-use mcp_host_config::UriGlob;
-use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::{Fault, Plugin};
-use mcp_host_model::resource::{Footprint, Notice, NoticeKind, Resource, ResourceContents};
-use mcp_host_model::uri::{Mount, Uri};
-use mcp_host_sandbox::fair_semaphore::FairSemaphore;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use mcp_host_model::resource::{Footprint, Notice, NoticeKind, ResourceContents};
+use mcp_host_model::uri::Uri;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout};
+
+pub(crate) use self::state::{Digests, SkillState};
+pub(crate) use self::walk::{Candidate, FindError, Wanted, directory_of, find, is_named};
 
 /// The name of the manifest of a skill.
 const MANIFEST: &str = "SKILL.md";
@@ -41,28 +40,10 @@ const MANIFEST: &str = "SKILL.md";
 const MAX_FILES: usize = 512;
 /// The maximum size of all files of a skill in bytes (SEP-2640, "Limits").
 const MAX_BYTES: u64 = 16 << 20;
-/// The number of directories that a walk returns.
-pub(crate) const PAGE: usize = 32;
-/// The maximum number of requests that walk the listing of a plugin at a time.
-const MAX_WALKS: usize = 4;
-/// The maximum number of requests that wait for that.
-const MAX_WAITING: usize = 64;
-/// The maximum number of pages of a plugin's listing that are searched for skills.
-const MAX_PAGES: usize = 1024;
-/// The number of entries that a page is requested with.
-const PAGE_SIZE: u32 = 1000;
 /// The maximum time for the walk of a plugin's listing, and for reading the files of a skill.
 const MAX_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of the URIs that a walk keeps.
 const MAX_FOUND: usize = 2 << 20;
-/// The number of directories above a file that may be skills: those at the top.
-const MAX_DEPTH: usize = 32;
-/// The number of skills, one within the other, that a file belongs to: the outer ones.
-const MAX_NESTED: usize = 8;
-/// The size of the digests that are kept of a plugin.
-const MAX_DIGESTS: u64 = 1 << 20;
-/// A file that was modified less than this ago may be modified again without another modification time.
-const CLOCK_RESOLUTION: Duration = Duration::from_secs(2);
 /// The time in which a check reads skills.
 const CHECK_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of problems of a check.
@@ -216,227 +197,6 @@ pub enum SkillRule {
     },
 }
 
-/// A directory that may be a skill: its files.
-#[derive(Debug, Default)]
-pub(crate) struct Candidate {
-    /// The files, in the order of their URIs; no more than [`MAX_FILES`] and one.
-    files: BTreeMap<Uri, ListedFile>,
-    /// The number of files.
-    count: usize,
-    /// The size of the URIs of `files`.
-    bytes: usize,
-    /// Whether the URIs alone exceed what a walk keeps.
-    is_too_large: bool,
-}
-
-/// What a listing has of a file.
-#[derive(Clone, Debug)]
-struct ListedFile {
-    modified: Option<Box<str>>,
-    size: Option<u64>,
-    ttl: Duration,
-}
-
-/// Why no skill of a plugin can be found.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FindError {
-    /// Its listing fails.
-    #[error("its listing fails: {0}")]
-    Listing(#[from] Fault),
-    /// The walk of its listing exceeds a bound.
-    #[error("its listing is too long to find skills: more than {MAX_PAGES} pages or {} s", MAX_TIME.as_secs())]
-    Bounds,
-}
-
-impl Candidate {
-    /// Returns the URI of the manifest in a directory.
-    pub(crate) fn manifest(&self, directory: &str) -> Option<&Uri> {
-        let is_manifest = |uri: &&Uri| uri.as_str().strip_prefix(directory) == Some("/SKILL.md");
-        self.files.keys().find(is_manifest)
-    }
-}
-
-/// Returns the directory of a manifest: the URI without `/SKILL.md`.
-pub(crate) fn directory_of(manifest: &str) -> Option<&str> {
-    manifest.strip_suffix(MANIFEST)?.strip_suffix('/')
-}
-
-/// Returns whether the globs name a directory.
-pub(crate) fn is_named(globs: &[UriGlob], directory: &str) -> bool {
-    globs.iter().any(|glob| glob.matches(directory))
-}
-
-/// Returns the directories above a URI that the globs name, below the mount or the mount itself: the lengths of their URIs.
-fn directories_above(globs: &[UriGlob], mount: &Mount, uri: &str) -> Vec<usize> {
-    let begin = mount.as_str().len().saturating_sub(1);
-    let slashes = uri.match_indices('/').map(|(index, _)| index).filter(|index| *index >= begin);
-    let is_named = |length: &usize| uri.get(..*length).is_some_and(|directory| is_named(globs, directory));
-    slashes.take(MAX_DEPTH).filter(is_named).take(MAX_NESTED).collect()
-}
-
-/// Which directories a walk looks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
-    /// Those after this one, or all.
-    After(Option<&'a str>),
-    /// One.
-    Only(&'a str),
-}
-
-impl Wanted<'_> {
-    fn includes(self, directory: &str) -> bool {
-        match self {
-            Self::After(after) => after.is_none_or(|after| directory > after),
-            Self::Only(only) => directory == only,
-        }
-    }
-}
-
-/// The directories that a walk found, of which each may be a skill.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The directories by their URIs, in this order.
-    pub(crate) candidates: BTreeMap<String, Candidate>,
-    /// Whether there are others after them.
-    pub(crate) has_more: bool,
-    bytes: usize,
-}
-
-impl Found {
-    /// Returns the directory from which on nothing is kept.
-    fn end(&self) -> Option<&str> {
-        self.candidates.last_key_value().filter(|_| self.candidates.len() >= PAGE).map(|(last, _)| last.as_str())
-    }
-
-    fn add(&mut self, directory: &str, uri: &Uri, file: &ListedFile) {
-        if self.end().is_some_and(|end| directory > end) {
-            self.has_more = true;
-            return;
-        }
-        if !self.candidates.contains_key(directory) {
-            self.candidates.insert(directory.to_owned(), Candidate::default());
-            self.bytes = self.bytes.saturating_add(directory.len());
-        }
-        if let Some(candidate) = self.candidates.get_mut(directory) {
-            candidate.count = candidate.count.saturating_add(1);
-            if candidate.files.len() <= MAX_FILES && !candidate.is_too_large {
-                let bytes = uri.as_str().len();
-                candidate.bytes = candidate.bytes.saturating_add(bytes);
-                self.bytes = self.bytes.saturating_add(bytes);
-                candidate.files.insert(uri.clone(), file.clone());
-            }
-        }
-        // What is removed at the end is not added again, as the end only moves forward.
-        while self.candidates.len() > PAGE || (self.bytes > MAX_FOUND && self.candidates.len() > 1) {
-            let Some((directory, candidate)) = self.candidates.pop_last() else { break };
-            self.bytes = self.bytes.saturating_sub(directory.len()).saturating_sub(candidate.bytes);
-            self.has_more = true;
-        }
-        if self.bytes > MAX_FOUND
-            && let Some((directory, candidate)) = self.candidates.iter_mut().next()
-        {
-            candidate.files.retain(|uri, _| uri.as_str().strip_prefix(directory.as_str()) == Some("/SKILL.md"));
-            candidate.is_too_large = true;
-            self.bytes = self.bytes.saturating_sub(candidate.bytes);
-            candidate.bytes = 0;
-        }
-    }
-}
-
-/// Finds directories in the listing of a plugin that its globs name. `is_visible` decides which files exist.
-pub(crate) async fn find(
-    plugin: &Plugin,
-    wanted: Wanted<'_>,
-    is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
-) -> Result<Found, FindError> {
-    let begun = Instant::now();
-    let mut found = Found::default();
-    let mut cursor = None;
-    for _ in 0..MAX_PAGES {
-        let (globs, mount, is_visible) = (plugin.skills().clone(), plugin.mount().clone(), is_visible.clone());
-        let keep = move |entry: Resource| {
-            let uri = entry.uri.as_str();
-            if entry.is_directory() || uri.contains('?') {
-                return None;
-            }
-            let directories = directories_above(&globs, &mount, uri);
-            (!directories.is_empty() && is_visible(&entry.uri)).then(|| {
-                let modified = entry.annotations.last_modified.as_ref().map(|time| time.as_str().into());
-                let file = ListedFile { modified, size: entry.size, ttl: entry.ttl.unwrap_or_default() };
-                (directories, entry.uri, file)
-            })
-        };
-        let page = plugin.list(CallOrigin::Client, None, cursor.as_deref(), PAGE_SIZE, keep).await?;
-        for (_, (directories, uri, file)) in page.items {
-            let directories = directories.into_iter().filter_map(|length| uri.as_str().get(..length));
-            for directory in directories.filter(|directory| wanted.includes(directory)) {
-                found.add(directory, &uri, &file);
-            }
-            // A page has any number of entries.
-            tokio::task::consume_budget().await;
-        }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(found);
-        }
-        if begun.elapsed() > MAX_TIME {
-            break;
-        }
-    }
-    Err(FindError::Bounds)
-}
-
-/// What is kept of a plugin for its skills.
-pub(crate) struct SkillState {
-    /// The digests of its files.
-    pub(crate) digests: Digests,
-    /// Bounds the requests that walk its listing, with a share for each client.
-    pub(crate) walks: FairSemaphore,
-}
-
-impl Default for SkillState {
-    fn default() -> Self {
-        Self { digests: Digests::default(), walks: FairSemaphore::new(MAX_WALKS, MAX_WAITING) }
-    }
-}
-
-/// Digests of files of one plugin, by what its listing has of them.
-#[derive(Debug)]
-pub(crate) struct Digests(Cache<DigestKey, DigestOf, DigestWeight>);
-
-/// The URI, the modification time and the size of a file.
-type DigestKey = (Uri, Box<str>, u64);
-/// Its digest, and the number of bytes that it is of.
-type DigestOf = (Box<str>, u64);
-
-#[derive(Clone, Debug)]
-struct DigestWeight;
-
-impl Weighter<DigestKey, DigestOf> for DigestWeight {
-    fn weight(&self, (uri, modified, _): &DigestKey, (digest, _): &DigestOf) -> u64 {
-        const OVERHEAD: usize = 128;
-        let bytes =
-            [modified.len(), digest.len(), OVERHEAD].into_iter().fold(uri.as_str().len(), usize::saturating_add);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-}
-
-impl Default for Digests {
-    fn default() -> Self {
-        Self(Cache::with_weighter(1024, MAX_DIGESTS, DigestWeight))
-    }
-}
-
-impl Digests {
-    /// The key of a file whose modification would change it: its time is known, and past.
-    fn key(uri: &Uri, file: &ListedFile) -> Option<DigestKey> {
-        let modified = file.modified.as_ref()?;
-        let time: jiff::Timestamp = modified.parse().ok()?;
-        let age = SystemTime::now().duration_since(SystemTime::from(time)).ok()?;
-        (age > CLOCK_RESOLUTION).then(|| (uri.clone(), modified.clone(), file.size.unwrap_or(u64::MAX)))
-    }
-}
-
 /// Reads files of skills.
 pub(crate) trait ReadFile: Sync {
     /// Returns the contents of a file.
@@ -587,71 +347,4 @@ fn digest_of(bytes: &[u8]) -> (String, u64) {
         let _ = write!(digest, "{byte:02x}");
     }
     (digest, u64::try_from(bytes.len()).unwrap_or(u64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_are_those_above_a_file_up_to_the_mount() {
-        let globs: Vec<UriGlob> = vec!["**/skills/*".parse().unwrap()];
-        let mount: Mount = "files:///".parse().unwrap();
-        fn of<'a>(globs: &[UriGlob], mount: &Mount, uri: &'a str) -> Vec<&'a str> {
-            directories_above(globs, mount, uri).into_iter().filter_map(|length| uri.get(..length)).collect()
-        }
-        assert_eq!(of(&globs, &mount, "files:///team/skills/pdf/SKILL.md"), ["files:///team/skills/pdf"]);
-        assert_eq!(
-            of(&globs, &mount, "files:///skills/pdf/a/skills/b/x"),
-            ["files:///skills/pdf", "files:///skills/pdf/a/skills/b"]
-        );
-        assert_eq!(of(&globs, &mount, "files:///skills/SKILL.md"), [""; 0]);
-        let whole: Vec<UriGlob> = vec!["skill://pdf".parse().unwrap()];
-        let mount: Mount = "skill://pdf/".parse().unwrap();
-        assert_eq!(of(&whole, &mount, "skill://pdf/SKILL.md"), ["skill://pdf"]);
-        let everything: Vec<UriGlob> = vec!["**".parse().unwrap()];
-        let deep = format!("files:///{}SKILL.md", "d/".repeat(1000));
-        let mount: Mount = "files:///".parse().unwrap();
-        assert_eq!(directories_above(&everything, &mount, &deep).len(), MAX_NESTED);
-        assert_eq!(directory_of("skill://pdf/SKILL.md"), Some("skill://pdf"));
-        assert_eq!(directory_of("skill://pdf/OTHER.md"), None);
-    }
-
-    fn add(found: &mut Found, directory: &str, name: &str) {
-        let uri = "x:///".parse::<Mount>().unwrap().compose(&format!("{directory}/{name}")).unwrap().uri;
-        found.add(&format!("x:///{directory}"), &uri, &ListedFile { modified: None, size: None, ttl: Duration::ZERO });
-    }
-
-    #[test]
-    fn a_walk_keeps_the_first_directories_whole_in_whatever_order_they_are_listed() {
-        let mut found = Found::default();
-        let names: Vec<_> = (0..100).map(|n| format!("d{n:02}")).collect();
-        for name in names.iter().rev().chain(&names) {
-            let kept = found.candidates.len();
-            add(&mut found, name, &format!("{kept}.md"));
-            add(&mut found, name, "SKILL.md");
-        }
-        let kept: Vec<_> = found.candidates.keys().map(String::as_str).collect();
-        assert_eq!(kept, names[..PAGE].iter().map(|name| format!("x:///{name}")).collect::<Vec<_>>());
-        assert!(found.has_more && found.candidates.values().all(|candidate| candidate.count == 4));
-    }
-
-    #[test]
-    fn a_walk_keeps_bounded_bytes_whatever_is_listed() {
-        let mut found = Found::default();
-        let long = "n".repeat(7000);
-        for n in 0..10_000 {
-            add(&mut found, &format!("d{:02}", n % 20), &format!("{n}{long}"));
-        }
-        assert!(found.bytes <= MAX_FOUND, "{}", found.bytes);
-        assert!(found.has_more && !found.candidates.is_empty());
-        let bytes: usize = found.candidates.iter().map(|(directory, one)| directory.len() + one.bytes).sum();
-        assert_eq!(bytes, found.bytes);
-        let mut found = Found::default();
-        for n in 0..2000 {
-            add(&mut found, "one", &format!("{n}{long}"));
-        }
-        let one = &found.candidates["x:///one"];
-        assert!(one.files.len() <= MAX_FILES + 1 && one.count == 2000 && found.bytes <= MAX_FOUND);
-    }
 }

@@ -16,6 +16,7 @@ Exit codes: 0 locked, 1 failure, 2 invalid command line or config, 3 somebody ha
 
 Examples:
   mcp-host lock            lock what the config names and the lock does not
+  mcp-host lock web --agree http:https://api.example.com
   mcp-host lock --check    fail if there is something to lock, without a network: for CI";
 
 /// Lock what the config names: resolve, verify and show each component that is not locked
@@ -23,8 +24,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Change nothing, and fail if the lock is not what the config needs
-    #[arg(long, conflicts_with = "agree")]
+    #[arg(long, conflicts_with_all = ["agree", "name"])]
     check: bool,
+
+    /// The plugin; all that are not locked unless given
+    name: Option<String>,
 
     /// Agree to a capability, as `lock` prints it
     #[arg(long, value_name = "CAPABILITY")]
@@ -34,10 +38,14 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
         let agreed = Agreed::parse(&self.agree)?;
+        if self.name.is_none() && !agreed.is_empty() {
+            return Err(RegistryCommandError::AgreeWithoutName("lock").into());
+        }
         let (project, mut lock) = Project::load_to_change(context)?;
         let references = project.references();
         let mut problems = Vec::new();
-        let open: Vec<_> = references.iter().filter(|reference| lock.lock.get(reference).is_none()).cloned().collect();
+        let mut open: Vec<_> =
+            references.iter().filter(|reference| lock.lock.get(reference).is_none()).cloned().collect();
         if self.check {
             problems.extend(open.iter().map(|reference| format!("`{reference}` is not locked")));
             let stale = lock.lock.components().filter(|component| !references.contains(&component.source));
@@ -47,8 +55,10 @@ impl Args {
                 false => Err(RegistryCommandError::NotLocked(problems.join("; ")).into()),
             };
         }
-        if !agreed.is_empty() && open.len() > 1 {
-            return Err(RegistryCommandError::AgreeToOne(open.len()).into());
+        let known = references.len().saturating_sub(open.len());
+        if let Some(name) = &self.name {
+            let named = project.reference_of(name)?;
+            open.retain(|reference| *reference == named);
         }
         let mut unagreed = 0_usize;
         if !open.is_empty() {
@@ -87,11 +97,11 @@ impl Args {
             // With what was agreed to for the other version.
             return Err(RegistryCommandError::NotAgreed { count: unagreed }.into());
         }
-        if lock.lock.retain(&references) {
+        // An entry that no plugin names may be what another component is to be compared with.
+        if references.iter().all(|reference| lock.lock.get(reference).is_some()) && lock.lock.retain(&references) {
             lock.save().map_err(RegistryCommandError::from)?;
         }
-        let count = open.len();
-        context.messages.note(&format!("{count} locked, {} were", references.len().saturating_sub(count)));
+        context.messages.note(&format!("{} locked, {known} were", open.len()));
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
         let agreed = Agreed::parse(&self.agree)?;
         if self.name.is_none() && !agreed.is_empty() {
-            return Err(RegistryCommandError::AgreeWithoutName.into());
+            return Err(RegistryCommandError::AgreeWithoutName("update").into());
         }
         let (project, mut lock) = Project::load_to_change(context)?;
         let references = match &self.name {
@@ -127,7 +127,7 @@ pub(super) fn warn_of_unagreed(
 ) {
     let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
     let named = project.config.plugins.iter().find(|plugin| plugin.reference().as_ref() == Some(reference));
-    let name = named.map(|plugin| plugin.name.to_string()).filter(|_| command == "update").unwrap_or_default();
+    let name = named.map(|plugin| plugin.name.to_string()).unwrap_or_default();
     let command = format!("mcp-host {command} {name}").trim_end().to_owned();
     context.messages.warning(&format!("{reference} was not locked; to agree: {command} {}", options.join(" ")));
 }

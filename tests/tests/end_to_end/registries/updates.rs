@@ -137,11 +137,13 @@ async fn a_range_that_was_edited_does_not_lead_around_what_was_agreed() {
     for _ in 0..2 {
         let refused = project.run(["lock"]).await;
         assert_eq!(refused.code(), 3, "{}", refused.stderr);
-        let agreeing = "mcp-host lock --agree http:https://api.example.com";
+        let agreeing = "mcp-host lock hello --agree http:https://api.example.com";
         assert!(refused.stderr.contains(agreeing), "{}", refused.stderr);
         assert_eq!(project.text("mcp-host.lock"), before, "what was agreed to is kept");
     }
-    project.run(["lock", "--agree", "http:https://api.example.com"]).await.success();
+    let for_all = project.run(["lock", "--agree", "http:https://api.example.com"]).await;
+    assert!(for_all.code() == 2 && for_all.stderr.contains("is for one plugin"), "{}", for_all.stderr);
+    project.run(["lock", "hello", "--agree", "http:https://api.example.com"]).await.success();
     project.run(["check", "--strict"]).await.success();
 }
 
