@@ -18,9 +18,9 @@
 //! # Bounds
 //!
 //! Every walk ends. The cursor counts the listed items of a plugin, so a provider with an endless sequence of cursors
-//! does not make the plugins after it unreachable: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`]
-//! consecutive empty pages, the rest of the plugin is skipped, and the page reports it as missing. A listing below
-//! these bounds is returned completely, however small its pages are.
+//! does not make the plugins after it unreachable: after `limits.listing-items` items that the principal may see, [`MAX_HIDDEN`] times
+//! as many that it may not, or [`MAX_EMPTY_PAGES`] consecutive empty pages, the rest of the plugin is skipped, and the page reports it
+//! as missing. A listing below these bounds is returned completely, however small its pages are.
 
 mod cursor;
 mod fingerprint;
@@ -54,6 +54,8 @@ pub use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
+/// The number of items that a principal may not see after which a listing ends, ÷ `limits.listing-items`.
+const MAX_HIDDEN: usize = 16;
 
 /// The parameters of a requested page.
 #[derive(Clone, Copy)]
@@ -136,8 +138,8 @@ impl Catalog {
             position = match page {
                 Ok(page) => {
                     let mut items = VecDeque::from(page.items);
-                    has_hidden =
-                        items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count())) < page.size;
+                    let visible = items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count()));
+                    has_hidden = visible < page.size;
                     listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
                     while let Some((index, mut item)) = items.pop_front() {
@@ -171,7 +173,7 @@ impl Catalog {
                             break;
                         }
                     }
-                    let progress = position.progress.advance(page.size);
+                    let progress = position.progress.advance(page.size, visible);
                     if !items.is_empty() {
                         PagePosition { skip: next_index, ..position }
                     } else if page.next_cursor.is_none() {
@@ -218,7 +220,8 @@ fn resume_at(payload: CursorPayload, slots: &[&PluginSlot]) -> PagePosition {
 fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fault> {
     let plugin = slot.plugin.as_ref().ok()?;
     let max_items = plugin.max_listing_items();
-    let fault = if progress.items >= max_items {
+    let has_too_many_hidden = progress.hidden >= max_items.saturating_mul(MAX_HIDDEN);
+    let fault = if progress.visible >= max_items || has_too_many_hidden {
         Fault::ListingItems(max_items)
     } else if progress.empty_pages >= MAX_EMPTY_PAGES {
         Fault::EmptyPages(MAX_EMPTY_PAGES)

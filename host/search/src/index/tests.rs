@@ -40,7 +40,13 @@ fn document(path: &str, text: &str) -> Change {
         for_assistant: false,
         part: None,
     };
-    Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
+    Change::Put(Box::new(Document {
+        path: path.to_owned(),
+        entry,
+        entry_hash: 1,
+        text: text.to_owned(),
+        is_cut: false,
+    }))
 }
 
 async fn put(index: &Index, changes: Vec<Change>) -> store::Applied {
