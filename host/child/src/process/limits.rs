@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::spec::Limits;
 
@@ -12,12 +12,12 @@ const OWN_PROCESSES: u64 = 2;
 
 /// Limits this process, and all that it starts.
 pub(super) fn apply(limits: &Limits) -> io::Result<()> {
-    let set = |resource, most: u64| {
-        let current = rustix::process::getrlimit(resource);
+    let set_both = |resource, soft: u64, hard: u64| {
         // The host's own limit may be less, and only root may exceed it.
-        let most = current.maximum.map_or(most, |maximum| most.min(maximum));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+        let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        setrlimit(resource, Rlimit { current: Some(soft.min(own)), maximum: Some(hard.min(own)) })
     };
+    let set = |resource, most| set_both(resource, most, most);
     set(Resource::Data, limits.memory.saturating_add(Limits::UNUSED))?;
     set(Resource::Nproc, u64::from(limits.processes).saturating_add(OWN_PROCESSES))?;
     set(Resource::Nofile, limits.files.into())?;
@@ -26,7 +26,9 @@ pub(super) fn apply(limits: &Limits) -> io::Result<()> {
     // System V and POSIX message queues are memory that no process has.
     set(Resource::Msgqueue, 0)?;
     if let Some(cpu) = limits.cpu {
-        set(Resource::Cpu, whole_seconds(cpu))?;
+        let seconds = whole_seconds(cpu);
+        // First a signal that tells the reason, then one that cannot be ignored.
+        set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     Ok(())
 }

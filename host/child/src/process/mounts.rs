@@ -53,13 +53,14 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     for path in SYSTEM {
         root.mirror(Path::new(path))?;
     }
-    for (target, source) in plan.files() {
-        root.bind(source, target, Access::Programs)?;
-    }
     root.devices()?;
     root.etc(plan.user())?;
     let lacks = root.proc()?;
     root.temp(plan.limits().temp, plan.user())?;
+    // After `/tmp`, where a program may be installed.
+    for (target, source) in plan.files() {
+        root.bind(source, target, Access::Programs)?;
+    }
     // Shorter paths first: a directory may lie in another.
     let mut directories: Vec<_> = plan.directories().iter().collect();
     directories.sort_by_key(|directory| directory.path());

@@ -23,6 +23,9 @@ const START_TIME: Duration = Duration::from_secs(15);
 /// How often the processes are measured.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// What a reading of processor time may be less than what the kernel counts.
+const CPU_PRECISION: Duration = Duration::from_millis(100);
+
 /// The supervisor of one program.
 pub(super) struct Supervisor {
     connection: UnixStream,
@@ -133,11 +136,14 @@ impl Running {
         let status = waitpid(Some(self.process), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
         tree::kill_all();
         outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
+        outcome.cpu = outcome.cpu.max(tree::waited_cpu());
         // The kernel ends a process above its processor time by itself.
-        if limits.cpu.is_some() && outcome.reason == EndReason::Signal(Signal::XCPU.as_raw()) {
+        let by_kernel = [Signal::XCPU, Signal::KILL].map(|signal| EndReason::Signal(signal.as_raw()));
+        if limits.cpu.is_some_and(|cpu| outcome.cpu.saturating_add(CPU_PRECISION) >= cpu)
+            && by_kernel.contains(&outcome.reason)
+        {
             outcome.reason = EndReason::Cpu;
         }
-        outcome.cpu = outcome.cpu.max(tree::waited_cpu());
         outcome
     }
 

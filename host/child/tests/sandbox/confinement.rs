@@ -1,6 +1,7 @@
 //! Privileges, other processes, the kernel.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use mcp_host_child::{EndReason, Launcher, LauncherProgram, Spec, SpecError};
 
@@ -45,10 +46,10 @@ async fn a_program_neither_sees_nor_signals_processes_of_the_host() {
         return;
     }
     let marker = marker();
-    let mut other = std::process::Command::new("sleep").arg(&marker).spawn().unwrap();
+    let mut other = Command::new("sleep").arg(&marker).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let script = format!(
         "kill -9 {0} 2>/dev/null && echo killed; kill -9 {1} 2>/dev/null && echo killed; \
-         for p in /proc/[0-9]*; do cat $p/cmdline 2>/dev/null; done | grep -q {marker} && echo seen; \
+         cat /proc/[0-9]*/comm 2>/dev/null | grep -qx sleep && echo seen; \
          kill -9 1; kill -TERM 1; sleep 0.1; kill -9 -1",
         other.id(),
         std::process::id(),

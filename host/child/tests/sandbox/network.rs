@@ -44,7 +44,7 @@ def connect(family, address):
 connect(socket.AF_INET, ("127.0.0.1", {port}))
 connect(socket.AF_INET, ("192.0.2.1", 80))
 connect(socket.AF_INET6, ("2001:db8::1", 80))
-connect(socket.AF_UNIX, "\0{name}")
+connect(socket.AF_UNIX, "\x00{name}")
 connect(socket.AF_UNIX, "/run/dbus/system_bus_socket")
 for family in (socket.AF_PACKET, 38, 40, 16):
     try:

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use mcp_host_base::seccomp::{errno, every, filter, install};
 use mcp_host_child::{Directory, EndReason, Lack, Launcher, LauncherProgram, Sandbox, SpecError};
@@ -125,7 +125,7 @@ async fn other_processes_are_not_signalled() {
         eprintln!("skipped: Landlock of this kernel does not restrict signals");
         return;
     }
-    let mut other = Command::new("sleep").arg(marker()).spawn().unwrap();
+    let mut other = Command::new("sleep").arg(marker()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let script = format!(
         "kill -9 {} {} 2>/dev/null || echo refused; kill -9 $PPID 2>/dev/null || echo refused",
         other.id(),
