@@ -96,6 +96,11 @@ pub struct StderrLines {
 }
 
 impl StderrLines {
+    /// The pipe itself, for a reader of its own. What has been read of the next line is lost.
+    pub fn into_pipe(self) -> pipe::Receiver {
+        self.pipe
+    }
+
     /// The next line without its end; invalid UTF-8 is replaced, and of a line longer than 4 KiB the rest is left out, which its
     /// last character `…` shows. None at the end. Can be dropped and called again.
     pub async fn next_line(&mut self) -> Option<String> {

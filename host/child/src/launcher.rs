@@ -1,11 +1,13 @@
 //! The launcher as the host sees it.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::process::{Child as Process, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::SendFlags;
@@ -82,6 +84,15 @@ pub struct Launcher {
 struct Shared {
     control: UnixStream,
     kernel: Kernel,
+    process: Mutex<Process>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The launcher ends with this, and leaves nothing of itself in the table of processes.
+        let _ = self.control.shutdown(Shutdown::Both);
+        let _ = self.process.get_mut().unwrap_or_else(PoisonError::into_inner).wait();
+    }
 }
 
 /// A program that has been checked: what it is granted can be given to it on this machine.
@@ -114,7 +125,7 @@ impl Launcher {
         let failed = |source| LaunchError::Launcher { program: path.clone(), source };
         let (control, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = Command::new(&path);
-        let child = command
+        let process = command
             .arg(ARGUMENT)
             .env_clear()
             .env(ENV_VAR, "1")
@@ -123,18 +134,25 @@ impl Launcher {
             // Not read: they are empty, and a confined host cannot open `/dev/null`.
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // No signal to the host's group, as of a terminal, ends programs that the host still uses.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         // The other end of the control socket is closed here with the command, so the launcher's end is seen.
         drop(command);
-        drop(child);
         let only = only.map(|specs| specs.iter().map(Job::from).collect::<Vec<_>>());
         control.set_read_timeout(Some(START_TIME)).map_err(failed)?;
-        let is_none = |_| LaunchError::NoLauncher(path.clone());
-        send(&control, &only, &[]).map_err(is_none)?;
-        let received = receive::<Kernel>(&control).map_err(is_none)?;
-        let (kernel, _) = received.ok_or_else(|| LaunchError::NoLauncher(path.clone()))?;
-        Ok(Self { shared: Arc::new(Shared { control, kernel }) })
+        let answered = send(&control, &only, &[]).and_then(|()| receive::<Kernel>(&control));
+        // Ended, and waited for, if it is no launcher.
+        let mut shared = Shared { control, kernel: Kernel::default(), process: Mutex::new(process) };
+        match answered {
+            Ok(Some((kernel, _))) => shared.kernel = kernel,
+            Ok(None) | Err(_) => {
+                let _ = shared.process.get_mut().unwrap_or_else(PoisonError::into_inner).kill();
+                return Err(LaunchError::NoLauncher(path));
+            }
+        }
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// What the kernel has, and lacks.
