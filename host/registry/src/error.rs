@@ -50,21 +50,37 @@ pub enum RegistryError {
         /// What happened.
         cause: Box<RegistryError>,
     },
-    /// The signatures are not by enough keys that are trusted.
+    /// The signatures are not by enough keys and identities that are trusted.
     #[error(
-        "`{source_reference}` is signed by {valid} of the keys in its `[[trust]]`, and {minimum} must have signed; expected \
+        "`{source_reference}` is signed by {valid} of the keys and identities in its `[[trust]]`, and {minimum} must have signed; expected \
          {expected}; found {found}"
     )]
     Signers {
         /// The reference.
         source_reference: Box<Reference>,
-        /// The number of trusted keys that have signed.
+        /// The number of those that have signed.
         valid: usize,
         /// The number that must have.
         minimum: usize,
-        /// The fingerprints of the trusted keys.
+        /// The fingerprints of the trusted keys, and the trusted identities.
         expected: String,
         /// What the signatures say of themselves.
+        found: String,
+    },
+    /// The trusted root of a `[[trust]]` cannot be used.
+    #[error("the trusted root (`root` of `[[trust]]`) cannot be used: {reason}")]
+    Root {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no provenance as `[[trust]]` requires one.
+    #[error("`{source_reference}` has no provenance as its `[[trust]]` requires one; expected {expected}; found {found}")]
+    Provenance {
+        /// The reference.
+        source_reference: Box<Reference>,
+        /// What is required.
+        expected: String,
+        /// What signed provenances say.
         found: String,
     },
     /// The store cannot be used.

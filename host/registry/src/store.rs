@@ -230,6 +230,7 @@ impl Store {
             for component in Lock::load(Path::new(&lock))?.components() {
                 needed.extend([component.manifest, component.component]);
                 needed.extend(component.bundles.iter().copied());
+                needed.extend(component.sboms.iter().map(|sbom| sbom.digest));
                 // A manifest that is not there or was changed names nothing.
                 let manifest = self.read(&component.manifest, MAX_MANIFEST_SIZE).ok().flatten();
                 let manifest = manifest.and_then(|bytes| Manifest::parse(&bytes).ok());
