@@ -25,9 +25,7 @@ use super::grants::CaBundle;
 use super::paths::CreatableDirectory;
 use super::reader::{FromNode, Node, Schema};
 
-pub use self::identity::{
-    Identity, Issuer, IssuerError, Provenance, SubjectPattern, SubjectPatternError, TrustedRoot,
-};
+pub use self::identity::{Identity, Issuer, IssuerError, Provenance, SubjectPattern, SubjectPatternError, TrustedRoot};
 pub use self::lock::{Lock, LockError, LockedComponent, LockedIdentity, LockedProvenance, LockedSbom, LockedSigner};
 pub use self::mirror::{Layout, Mirror};
 pub use self::reference::{Reference, ReferenceError, Repository, RepositoryError, SCHEME, Selector};

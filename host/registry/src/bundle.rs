@@ -47,7 +47,8 @@ impl Bundle {
             return Err("its envelope has no in-toto statement");
         }
         let material = json.get("verificationMaterial");
-        let has = |member: &str| material.and_then(|material| material.get(member)).is_some_and(|value| !value.is_null());
+        let has =
+            |member: &str| material.and_then(|material| material.get(member)).is_some_and(|value| !value.is_null());
         let is_keyless = has("certificate") || has("x509CertificateChain");
         let payload = text("/dsseEnvelope/payload").and_then(|text| BASE64_STANDARD.decode(text).ok());
         let signatures =
@@ -60,7 +61,10 @@ impl Bundle {
             payload: payload.ok_or("its payload is not base64")?,
             signatures: signatures.collect::<Option<_>>().ok_or("a signature is not base64")?,
             hint: text("/verificationMaterial/publicKey/hint").map(shown_hint),
-            keyless: is_keyless.then(|| str::from_utf8(bytes).map(str::to_owned)).transpose().map_err(|_| "it is not UTF-8")?,
+            keyless: is_keyless
+                .then(|| str::from_utf8(bytes).map(str::to_owned))
+                .transpose()
+                .map_err(|_| "it is not UTF-8")?,
         })
     }
 

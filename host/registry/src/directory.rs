@@ -117,7 +117,9 @@ impl Directory {
 
     fn index(&self) -> Result<Index, HttpError> {
         let bytes = match self.read(self.layout.directory().join("index.json"), MAX_MANIFEST_SIZE) {
-            Err(HttpError::NotFound) => return Err(self.broken("it has no `index.json`: it is no OCI image layout, or not here".to_owned())),
+            Err(HttpError::NotFound) => {
+                return Err(self.broken("it has no `index.json`: it is no OCI image layout, or not here".to_owned()));
+            }
             read => read?,
         };
         let index = Index::parse(&bytes).map_err(|reason| self.broken(reason))?;
@@ -199,7 +201,14 @@ mod tests {
     fn tags_are_those_of_the_repository() {
         let disk = Disk::new();
         let digest = disk.blob(b"manifest");
-        let names = ["r.example/acme/web:1.0.0", "web:1.1.0", "1.2.0", "r.example/acme/webs:2.0.0", "r.example/acme/web@sha256:x", "a/b:3"];
+        let names = [
+            "r.example/acme/web:1.0.0",
+            "web:1.1.0",
+            "1.2.0",
+            "r.example/acme/webs:2.0.0",
+            "r.example/acme/web@sha256:x",
+            "a/b:3",
+        ];
         disk.index(&names.map(|name| entry(name, &digest)));
         assert_eq!(disk.repository("web").tags().unwrap(), ["1.0.0", "1.1.0"]);
         assert_eq!(disk.repository("").tags().unwrap(), ["1.0.0", "1.2.0"]);

@@ -74,7 +74,9 @@ pub enum RegistryError {
         reason: String,
     },
     /// There is no provenance as `[[trust]]` requires one.
-    #[error("`{source_reference}` has no provenance as its `[[trust]]` requires one; expected {expected}; found {found}")]
+    #[error(
+        "`{source_reference}` has no provenance as its `[[trust]]` requires one; expected {expected}; found {found}"
+    )]
     Provenance {
         /// The reference.
         source_reference: Box<Reference>,

@@ -101,7 +101,11 @@ impl Attachment {
         if document.get("predicateType").and_then(Value::as_str) == Some(PROVENANCE) {
             document = document.get_mut("predicate").map(Value::take).ok_or(AttachmentError::Provenance)?;
         }
-        if statement::is_provenance(&document) { Ok(Self::Provenance(document)) } else { Err(AttachmentError::Provenance) }
+        if statement::is_provenance(&document) {
+            Ok(Self::Provenance(document))
+        } else {
+            Err(AttachmentError::Provenance)
+        }
     }
 
     /// Reads a bill of materials.
@@ -116,11 +120,7 @@ impl Attachment {
     }
 
     /// The type of the artifact that refers to a manifest, and its document.
-    fn document(
-        self,
-        manifest: &Digest,
-        signer: Option<&Signer>,
-    ) -> Result<(&'static str, Bytes), RegistryError> {
+    fn document(self, manifest: &Digest, signer: Option<&Signer>) -> Result<(&'static str, Bytes), RegistryError> {
         let invalid = |reason: String| RegistryError::Invalid(reason);
         match self {
             Self::Bundle(bytes) => Ok((BUNDLE, bytes)),

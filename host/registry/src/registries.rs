@@ -359,7 +359,8 @@ impl Registries {
         let of_prefix = |(prefix, mirrors)| Some((prefix, mirrors, Repository::strip_prefix(prefix, repository)?));
         let longest = self.mirrors.iter().filter_map(of_prefix).max_by_key(|(prefix, ..)| prefix.path().len());
         let at = |mirror, rest| Place::at(mirror, repository, rest);
-        let mirrors = longest.into_iter().flat_map(|(_, mirrors, rest)| mirrors.iter().map(move |mirror| at(mirror, rest)));
+        let mirrors =
+            longest.into_iter().flat_map(|(_, mirrors, rest)| mirrors.iter().map(move |mirror| at(mirror, rest)));
         mirrors.chain([Place::Registry(repository.clone())]).collect()
     }
 }

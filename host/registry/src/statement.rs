@@ -68,10 +68,12 @@ impl Claims {
 
     /// What is locked of it, if it is as required. Where nothing is required, its first source counts.
     pub(crate) fn accepted(&self, required: Option<&Provenance>) -> Option<LockedProvenance> {
-        let is_source = |source: &&String| required.is_none_or(|required| {
-            let plain = source.strip_prefix("git+").unwrap_or(source);
-            required.source.matches(without_revision(plain)) || required.source.matches(plain)
-        });
+        let is_source = |source: &&String| {
+            required.is_none_or(|required| {
+                let plain = source.strip_prefix("git+").unwrap_or(source);
+                required.source.matches(without_revision(plain)) || required.source.matches(plain)
+            })
+        };
         let source = self.sources.iter().find(is_source)?;
         let is_builder = required.is_none_or(|required| required.builder.matches(&self.builder));
         is_builder.then(|| LockedProvenance { builder: self.builder.clone(), source: source.clone() })

@@ -134,12 +134,17 @@ impl<'t> Verifier<'t> {
         let required = trust.provenance.as_ref();
         let accepted = claims.iter().find_map(|(bundle, claims)| Some((*bundle, claims.accepted(required)?)));
         if let (Some(required), None) = (required, &accepted) {
-            let described = claims.iter().take(MAX_HINTS).map(|(_, claims)| escape::line(&claims.describe()).into_owned());
+            let described =
+                claims.iter().take(MAX_HINTS).map(|(_, claims)| escape::line(&claims.describe()).into_owned());
             let described: Vec<_> = described.collect();
             return Err(RegistryError::Provenance {
                 source_reference: Box::new(subject.reference.clone()),
                 expected: format!("built by {} from {}", required.builder, required.source),
-                found: if described.is_empty() { "none that one of the trusted signers has signed".to_owned() } else { described.join(", ") },
+                found: if described.is_empty() {
+                    "none that one of the trusted signers has signed".to_owned()
+                } else {
+                    described.join(", ")
+                },
             });
         }
         used.extend(accepted.as_ref().map(|(bundle, _)| *bundle));
@@ -173,7 +178,12 @@ impl<'t> Verifier<'t> {
                 found.others.insert(format!("a signature by {}", escape::line(&signer)));
                 return None;
             }
-            return Some(Attested { bundle: position, statement, keys: Vec::new(), identity: Some((identity, entries)) });
+            return Some(Attested {
+                bundle: position,
+                statement,
+                keys: Vec::new(),
+                identity: Some((identity, entries)),
+            });
         }
         let (mut keys, mut statement) = (Vec::new(), None);
         for (number, key) in self.trust.keys.iter().enumerate() {
@@ -283,6 +293,7 @@ mod tests {
 
     use super::*;
     use crate::bundle::sign;
+    use crate::keyless::fixtures;
     use crate::signer::Signer;
     use crate::statement::{provenance, signature};
 
@@ -411,5 +422,85 @@ mod tests {
         // A provenance is no signature.
         let only: Vec<_> = attest(0, "https://f.example/a/web").into_iter().skip(1).collect();
         assert!(check(&trust, &only, now).unwrap_err().contains("signed by 0"));
+    }
+
+    /// A `[[trust]]` with those keys of the table, and the fixtures' root.
+    fn with_root(text: &str, keys: &Keys) -> Trust {
+        std::fs::write(keys.dir.path().join("root.json"), fixtures::root_json().to_string()).unwrap();
+        keys.trust(&format!("{text}\nroot = 'root.json'"))
+    }
+
+    fn fixture(number: usize) -> Bundle {
+        Bundle::parse(fixtures::bundle(number).to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_identity_counts_by_its_issuer_and_its_subject() {
+        let keys = Keys::new(1);
+        let trust = |subject: &str| {
+            with_root(&format!("identities = [{{ issuer = '{}', subject = '{subject}' }}]", fixtures::ISSUER), &keys)
+        };
+        let acme = trust("https://forge.example/acme/**");
+        let now = at("2026-11-28T00:00:00Z");
+        assert_eq!(check(&acme, &[fixture(fixtures::SIGNED)], now), Ok(1));
+        assert_eq!(check(&trust(fixtures::SUBJECT), &[fixture(fixtures::SIGNED)], Moment::Locked), Ok(1));
+        for (number, expected) in [
+            (
+                fixtures::BY_ANOTHER,
+                "found a signature by https://forge.example/mallory/hello/release.yml@refs/tags/v1.0.0",
+            ),
+            (fixtures::OF_ANOTHER_ISSUER, "(https://other.example)"),
+            (fixtures::OF_ANOTHER_MANIFEST, "a keyless signature that is not valid"),
+            (fixtures::PROVENANCE, "signed by 0"),
+        ] {
+            let error = check(&acme, &[fixture(number)], now).unwrap_err();
+            assert!(error.contains(expected) && error.contains("https://forge.example/acme/**"), "{error}");
+        }
+        // A signature that does not count takes nothing from one that does.
+        assert_eq!(check(&acme, &[fixture(fixtures::BY_ANOTHER), fixture(fixtures::SIGNED)], now), Ok(1));
+        // Without identities a certificate is no key.
+        let key = keys.trust("keys = [{ file = '0.pub' }]");
+        assert!(check(&key, &[fixture(fixtures::SIGNED)], now).unwrap_err().contains("signed by 0"));
+    }
+
+    #[test]
+    fn keys_and_identities_count_together() {
+        let keys = Keys::new(1);
+        let identity =
+            format!("identities = [{{ issuer = '{}', subject = 'https://forge.example/acme/**' }}]", fixtures::ISSUER);
+        let both = with_root(&format!("keys = [{{ file = '0.pub' }}]\nminimum = 2\n{identity}"), &keys);
+        let now = at("2026-11-28T00:00:00Z");
+        let mut bundles = keys.bundles(&[0]);
+        assert!(check(&both, &bundles, now).unwrap_err().contains("signed by 1 of the keys and identities"));
+        bundles.push(fixture(fixtures::SIGNED));
+        assert_eq!(check(&both, &bundles, now), Ok(2));
+        bundles.remove(0);
+        assert!(check(&both, &bundles, now).is_err());
+    }
+
+    #[test]
+    fn a_keyless_provenance_is_compared_and_kept() {
+        let keys = Keys::new(1);
+        let with = |source: &str| {
+            let identity = format!(
+                "identities = [{{ issuer = '{}', subject = 'https://forge.example/acme/**' }}]",
+                fixtures::ISSUER
+            );
+            let provenance =
+                format!("provenance = {{ builder = 'https://forge.example/runner', source = '{source}' }}");
+            with_root(&format!("{identity}\n{provenance}"), &keys)
+        };
+        let bundles = [fixture(fixtures::PROVENANCE), fixture(fixtures::BY_ANOTHER), fixture(fixtures::SIGNED)];
+        let reference = "oci://a.example/b:1".parse().unwrap();
+        let subject = Subject { reference: &reference, manifest: &fixtures::manifest(), hint: "" };
+        let trust = with("https://forge.example/acme/hello");
+        let verified = Verifier::new(&trust).unwrap().verify(subject, &bundles, Moment::Locked).unwrap();
+        assert_eq!(verified.provenance.unwrap().source, "https://forge.example/acme/hello");
+        assert_eq!(verified.used, [2, 0], "what does not count is not kept");
+        let error = check(&with("https://forge.example/acme/other"), &bundles, Moment::Locked).unwrap_err();
+        assert!(
+            error.contains("built by https://forge.example/runner from https://forge.example/acme/hello"),
+            "{error}"
+        );
     }
 }

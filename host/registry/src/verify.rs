@@ -73,7 +73,9 @@ fn verify_at(
     for digest in &locked.bundles {
         let bytes = store.read(digest, MAX_BUNDLE_SIZE).map_err(|error| error.to_string())?;
         bundles.push(Bundle::parse(&bytes.ok_or_else(|| missing("signature"))?).map_err(|reason| {
-            format!("its signature {digest} is not valid: {reason}; run `mcp-host lock` after you have removed its entry")
+            format!(
+                "its signature {digest} is not valid: {reason}; run `mcp-host lock` after you have removed its entry"
+            )
         })?);
     }
     for sbom in &locked.sboms {

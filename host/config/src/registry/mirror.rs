@@ -94,10 +94,10 @@ mod tests {
     fn a_directory_is_relative_to_the_config_and_need_not_be_there() {
         let layout = |path: &str| Mirror::Layout(Layout::new(path));
         assert_eq!(mirrors("'layout:/media/usb'"), Ok(vec![layout("/media/usb")]));
-        assert_eq!(mirrors("'layout:usb', 'c.example/d'"), Ok(vec![
-            layout("/etc/usb"),
-            Mirror::Registry("c.example/d".parse().unwrap())
-        ]));
+        assert_eq!(
+            mirrors("'layout:usb', 'c.example/d'"),
+            Ok(vec![layout("/etc/usb"), Mirror::Registry("c.example/d".parse().unwrap())])
+        );
         assert!(mirrors("'layout:'").unwrap_err().contains("cannot be empty"));
         assert!(mirrors("'https://c.example'").unwrap_err().contains("without a scheme"));
     }

@@ -289,14 +289,21 @@ impl FromTable for Trust {
         if keys.unsigned {
             for other in ["keys", "identities", "root", "provenance"].into_iter().filter(|key| table.has(key)) {
                 let message = format!("`unsigned` and `{other}` exclude each other");
-                report("unsigned", message, "remove `unsigned = true`, so that one of the signers must have signed, or remove the other");
+                report(
+                    "unsigned",
+                    message,
+                    "remove `unsigned = true`, so that one of the signers must have signed, or remove the other",
+                );
             }
         } else if !table.has_problems() {
             let (key_count, identity_count) = (keys.keys.len(), keys.identities.len());
             if keys.minimum.get() > key_count.saturating_add(identity_count) {
-                let identities = if table.has("identities") { format!(" and {identity_count} identities") } else { String::new() };
-                let message =
-                    format!("{} signatures are required, and there are {key_count} keys{identities}", keys.minimum.get());
+                let identities =
+                    if table.has("identities") { format!(" and {identity_count} identities") } else { String::new() };
+                let message = format!(
+                    "{} signatures are required, and there are {key_count} keys{identities}",
+                    keys.minimum.get()
+                );
                 let at = ["minimum", "keys", "identities"].into_iter().find(|key| table.has(key)).unwrap_or("keys");
                 report(at, message, "add keys, or lower `minimum`");
             }
@@ -305,7 +312,11 @@ impl FromTable for Trust {
                             as Sigstore's instance publishes them";
                 report("identities", "`identities` need a trusted root".to_owned(), help);
             } else if identity_count == 0 && keys.root.is_some() {
-                report("root", "`root` is for `identities`, and there are none".to_owned(), "remove it, or add `identities`");
+                report(
+                    "root",
+                    "`root` is for `identities`, and there are none".to_owned(),
+                    "remove it, or add `identities`",
+                );
             }
         }
         Some(keys)
