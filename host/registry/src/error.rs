@@ -1,6 +1,6 @@
 //! Why a component of a registry cannot be had. What a registry or a publisher wrote is escaped.
 
-use mcp_host_config::registry::Reference;
+use mcp_host_config::registry::{Reference, Source};
 use mcp_host_model::digest::Digest;
 
 use crate::http::HttpError;
@@ -12,9 +12,21 @@ use crate::store::StoreError;
 pub enum RegistryError {
     /// No `[[trust]]` is for the source.
     #[error(
-        "no `[[trust]]` of the config is for `{0}`, so nothing from there is accepted; add one with the keys of its publisher"
+        "no `[[trust]]` of the config is for `{source_reference}`, so nothing from there is accepted; {}",
+        nearest.as_ref().map_or_else(
+            || "add one with the keys of its publisher".to_owned(),
+            |nearest| format!("there is one for `{nearest}`: was that meant?")
+        )
     )]
-    Untrusted(Box<Reference>),
+    Untrusted {
+        /// The reference.
+        source_reference: Box<Reference>,
+        /// A source that was probably meant.
+        nearest: Option<Source>,
+    },
+    /// Nothing is published, because what was to be published is not right.
+    #[error("nothing was published: {0}")]
+    Unpublished(String),
     /// A registry and its mirrors did not answer, or with an error.
     #[error("{what}: {}", list(.causes))]
     Unavailable {

@@ -121,7 +121,7 @@ impl Attachment {
 
     /// The type of the artifact that refers to a manifest, and its document.
     fn document(self, manifest: &Digest, signer: Option<&Signer>) -> Result<(&'static str, Bytes), RegistryError> {
-        let invalid = |reason: String| RegistryError::Invalid(reason);
+        let invalid = |reason: String| RegistryError::Unpublished(reason);
         match self {
             Self::Bundle(bytes) => Ok((BUNDLE, bytes)),
             Self::Provenance(predicate) => {
@@ -158,12 +158,12 @@ impl Registries {
     /// The reference names no whole version, the version is there with another content, or the registry refuses.
     pub async fn push(&self, reference: &Reference, upload: Upload<'_>) -> Result<Published, RegistryError> {
         let Selector::Version(version) = &reference.selector else {
-            return Err(RegistryError::Invalid(format!(
+            return Err(RegistryError::Unpublished(format!(
                 "`{reference}` is no whole version, such as `:1.4.2`, as which something is published"
             )));
         };
         if upload.component.len() as u64 > MAX_COMPONENT_SIZE {
-            return Err(RegistryError::Invalid(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));
+            return Err(RegistryError::Unpublished(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));
         }
         let repository = &reference.repository;
         let tag = version.to_string();
@@ -188,7 +188,7 @@ impl Registries {
         let failed = |error: HttpError| unavailable(reference, &error);
         match self.client.manifest(repository, &tag).await {
             Ok(there) if Digest::compute(&there) != digest => {
-                return Err(RegistryError::Invalid(format!(
+                return Err(RegistryError::Unpublished(format!(
                     "`{reference}` is published already, with another content ({}); publish a new version",
                     Digest::compute(&there)
                 )));
@@ -196,17 +196,21 @@ impl Registries {
             Ok(_) | Err(HttpError::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
+        // Whatever can be wrong with them is found before something is published.
+        let mut documents = Vec::new();
+        if let Some(signer) = upload.signer {
+            let bundle = bundle::sign(signer, &statement::signature(&digest));
+            let bundle = bundle.map_err(|error| RegistryError::Unpublished(error.to_string()))?;
+            documents.push((BUNDLE, bundle.into()));
+        }
+        for attachment in upload.attachments {
+            documents.push(attachment.document(&digest, upload.signer)?);
+        }
         let component = self.client.upload(repository, upload.component).await.map_err(failed)?;
         self.client.upload(repository, config.into()).await.map_err(failed)?;
         self.client.put_manifest(repository, &tag, MANIFEST, bytes.clone()).await.map_err(failed)?;
         let subject = Descriptor::of(MANIFEST, &bytes);
-        if let Some(signer) = upload.signer {
-            let bundle = bundle::sign(signer, &statement::signature(&digest));
-            let bundle = bundle.map_err(|error| RegistryError::Invalid(error.to_string()))?;
-            self.attach(repository, subject.clone(), BUNDLE, bundle.into()).await.map_err(failed)?;
-        }
-        for attachment in upload.attachments {
-            let (artifact_type, document) = attachment.document(&digest, upload.signer)?;
+        for (artifact_type, document) in documents {
             self.attach(repository, subject.clone(), artifact_type, document).await.map_err(failed)?;
         }
         Ok(Published { manifest: digest, component })
@@ -284,7 +288,7 @@ fn config(upload: &Upload<'_>, component: &Descriptor) -> Vec<u8> {
 }
 
 fn encode(manifest: &Manifest) -> Result<Bytes, RegistryError> {
-    serde_json::to_vec(manifest).map(Bytes::from).map_err(|error| RegistryError::Invalid(error.to_string()))
+    serde_json::to_vec(manifest).map(Bytes::from).map_err(|error| RegistryError::Unpublished(error.to_string()))
 }
 
 fn broken(repository: &Repository, reason: String) -> HttpError {

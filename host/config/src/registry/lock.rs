@@ -138,8 +138,27 @@ impl LockedSigner {
 
 impl LockedIdentity {
     fn without_revision(&self) -> &str {
-        self.subject.split_once("@refs/").map_or(&self.subject, |(workflow, _)| workflow)
+        without_revision(&self.subject)
     }
+}
+
+impl LockedProvenance {
+    /// Whether two name the same builder and the same repository, at whatever revision.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let parts = |of: &Self| [&of.builder, &of.source].map(|text| without_revision(text).to_owned());
+        parts(self) == parts(other)
+    }
+}
+
+impl fmt::Display for LockedProvenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.source, self.builder)
+    }
+}
+
+/// A workflow or a repository without `@refs/…` behind it.
+fn without_revision(text: &str) -> &str {
+    text.split_once("@refs/").map_or(text, |(name, _)| name)
 }
 
 impl fmt::Display for LockedSigner {

@@ -356,6 +356,26 @@ pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Optio
         .map(|(_, trust)| trust)
 }
 
+/// The source that is most similar to the beginning of a repository, if it is similar enough to be meant.
+pub(crate) fn nearest<'t>(trusts: &'t [Trust], repository: &Repository) -> Option<&'t Source> {
+    /// The cost of a comparison is the product of both lengths.
+    const MAX_LEN: usize = 256;
+    const MAX_TYPOS: usize = 3;
+    let written = repository.to_string();
+    let distance = |source: &Source| {
+        let known = source.prefix().to_string();
+        let segments = known.split('/').count();
+        let beginning = written.split('/').take(segments).collect::<Vec<_>>().join("/");
+        let is_short = known.len() <= MAX_LEN && beginning.len() <= MAX_LEN;
+        is_short.then(|| strsim::damerau_levenshtein(&beginning, &known)).filter(|distance| *distance <= MAX_TYPOS)
+    };
+    let sources = trusts.iter().flat_map(|trust| &trust.sources);
+    sources
+        .filter_map(|source| Some((distance(source)?, source)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, source)| source)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,6 +402,17 @@ mod tests {
             let pem = rcgen::KeyPair::generate_for(algorithm).unwrap().public_key_pem();
             assert_eq!(PublicKey::from_pem(pem.as_bytes()).map(|key| key.algorithm()), expected);
         }
+    }
+
+    #[test]
+    fn a_typo_is_compared_with_the_sources() {
+        let trust =
+            Trust::with_defaults(vec!["oci://a.example/acme/".parse().unwrap(), "oci://b.example".parse().unwrap()]);
+        let nearest =
+            |text: &str| nearest(std::slice::from_ref(&trust), &text.parse().unwrap()).map(ToString::to_string);
+        assert_eq!(nearest("a.example/amce/web").as_deref(), Some("oci://a.example/acme/"));
+        assert_eq!(nearest("b.exmaple/web").as_deref(), Some("oci://b.example/"));
+        assert_eq!(nearest("registry.elsewhere.net/web"), None);
     }
 
     #[test]
