@@ -14,7 +14,7 @@
 //
 // What differs from the mock as it is: the log's entry of an envelope is the one that Rekor makes of it, and its clock has whole seconds.
 
-import { createHash, generateKeyPairSync } from "node:crypto";
+import { createHash, generateKeyPairSync, X509Certificate } from "node:crypto";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
 import { bundleToJSON } from "@sigstore/bundle";
@@ -34,18 +34,20 @@ const tsa = await mock.initializeTSA(generateKeyPairSync("ec", { namedCurve: "P-
 
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
-// The entry that Rekor makes of a proposed one: digests and signatures, and no payload.
+// The entry that Rekor makes of a proposed one: digests, signatures and certificates, and no payload.
 function logged(proposed) {
   const { envelope, verifiers } = proposed.spec.proposedContent;
   const { payload, signatures } = JSON.parse(envelope);
   const digest = (value) => ({ algorithm: "sha256", value });
+  const certificate = new X509Certificate(Buffer.from(verifiers[0], "base64")).toString();
+  const verifier = Buffer.from(certificate).toString("base64");
   return {
     apiVersion: proposed.apiVersion,
     kind: proposed.kind,
     spec: {
       envelopeHash: digest(sha256(envelope)),
       payloadHash: digest(sha256(Buffer.from(payload, "base64"))),
-      signatures: signatures.map(({ sig }) => ({ signature: sig, verifier: verifiers[0] })),
+      signatures: signatures.map(({ sig }) => ({ signature: sig, verifier })),
     },
   };
 }
@@ -81,7 +83,12 @@ for (const { subject, issuer, statement, witnesses = ["log"] } of request.statem
   const builder = new DSSEBundleBuilder({ signer, witnesses: witnesses.map((name) => witness[name]()) });
   const type = "application/vnd.in-toto+json";
   const bundle = await builder.create({ data: Buffer.from(JSON.stringify(statement)), type });
-  bundles.push(bundleToJSON(bundle));
+  const json = bundleToJSON(bundle);
+  // Empty lists and zeros are left out in protobuf's JSON, and other readers want them.
+  for (const entry of json.verificationMaterial.tlogEntries ?? []) {
+    entry.inclusionProof = { logIndex: "0", hashes: [], ...entry.inclusionProof };
+  }
+  bundles.push(json);
 }
 server.close();
 
