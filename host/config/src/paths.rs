@@ -255,6 +255,12 @@ fn owner_and_mode(_: &Path) -> String {
     String::new()
 }
 
+/// A directory that is written as a part of the string of that node, such as one behind a scheme. It need not be there. `example` is what
+/// the whole string may be.
+pub(super) fn directory_in_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
+    to_absolute(node, &resolve_text(node, written, example)?)
+}
+
 /// Makes the path absolute, so that it stays valid when the working directory changes.
 fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {

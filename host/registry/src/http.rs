@@ -129,6 +129,12 @@ pub enum HttpError {
     /// The registry does not have it.
     #[error("the registry does not have it")]
     NotFound,
+    /// The directory of a mirror cannot be used.
+    #[error("the directory cannot be used: {reason}")]
+    Layout {
+        /// The reason.
+        reason: String,
+    },
     /// What was received could not be stored.
     #[error("{0}")]
     Store(String),

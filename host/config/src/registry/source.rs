@@ -183,6 +183,8 @@ mod tests {
                 agreed: Default::default(),
                 signers: Default::default(),
                 bundles: Vec::new(),
+                provenance: None,
+                sboms: Vec::new(),
             });
             std::fs::write(self.path(FILE_NAME), lock.to_text().unwrap()).unwrap();
         }
