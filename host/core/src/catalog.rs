@@ -12,8 +12,8 @@
 //! depends on it. Of the others, items that the principal may not see are filtered as part of the call to the plugin. Pages are as full
 //! as without them, and there is a cursor only if there is more to list: where items may be hidden, the next one that is not is
 //! looked for before the cursor is made, which takes one call more. To keep a listing with many hidden items cheap, a page
-//! makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue. So hidden items show if there are more
-//! than fit on about [`MAX_CALLS`] pages of the provider in succession.
+//! makes at most [`MAX_CALLS`] calls, each with at least [`FILTERED_PAGE`] items if the provider has as many; it may then be short, or
+//! empty, with a cursor to continue. So hidden items show if there are more than fit on about [`MAX_CALLS`] pages in succession.
 //!
 //! # Bounds
 //!
@@ -54,6 +54,8 @@ pub use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
+/// The minimum number of items that a page is requested with if the principal may not see all of them.
+const FILTERED_PAGE: usize = 1000;
 /// The number of items that a principal may not see after which a listing ends, ÷ `limits.listing-items`.
 const MAX_HIDDEN: usize = 16;
 
@@ -122,8 +124,6 @@ impl Catalog {
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
         let (mut listed, mut bytes): (usize, usize) = (0, 0);
         let mut is_full = false;
-        // Where items are hidden, a page of the provider has less than was requested.
-        let mut has_hidden = false;
         for _ in 0..MAX_CALLS {
             let remaining = request.size.saturating_sub(listed);
             let Some(slot) = slots.get(position.plugin).copied().filter(|_| !is_full) else { break };
@@ -131,7 +131,9 @@ impl Catalog {
             if remaining == 0 && !may_hide {
                 break;
             }
-            let limit = if has_hidden { request.size } else { remaining.max(1) };
+            // Where items may be hidden, the page of the provider does not depend on the client's: otherwise a client that requests
+            // small ones would count hidden items by its short pages.
+            let limit = if may_hide { request.size.max(FILTERED_PAGE) } else { remaining.max(1) };
             let page = prefetcher.page(&position, limit).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
@@ -139,7 +141,6 @@ impl Catalog {
                 Ok(page) => {
                     let mut items = VecDeque::from(page.items);
                     let visible = items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count()));
-                    has_hidden = visible < page.size;
                     listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
                     while let Some((index, mut item)) = items.pop_front() {

@@ -3,7 +3,7 @@ use crate::document::{Document, DocumentEntry};
 use crate::lookup::{Lookup, LookupResult, find_snippet};
 use crate::passages;
 use crate::query::{Candidate, Conditions, Query};
-use crate::snippet::{WeightedTerm, WeightedTerms};
+use crate::snippet::SoughtTerms;
 use crate::space::Space;
 use crate::status::SourceId;
 use crate::store::{self, Bounds, Change};
@@ -157,7 +157,7 @@ async fn a_snippet_without_time_is_of_the_first_passage_and_says_that_it_is_part
     let partial = |text: &'static str| {
         index.read(move |connection, _| {
             let query = Query::parse(text);
-            let terms = WeightedTerms::new(query.terms().map(|term| WeightedTerm { term, weight: 1.0 }));
+            let terms = SoughtTerms::new(query.terms());
             let id =
                 connection.query_row("SELECT id FROM documents", [], |row| row.get(0)).map_err(IndexError::from)?;
             let now = Instant::now();
