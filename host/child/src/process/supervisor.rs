@@ -23,9 +23,6 @@ const START_TIME: Duration = Duration::from_secs(15);
 /// How often the processes are measured.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a reading of processor time may be less than what the kernel counts.
-const CPU_PRECISION: Duration = Duration::from_millis(100);
-
 /// The supervisor of one program.
 pub(super) struct Supervisor {
     connection: UnixStream,
@@ -137,13 +134,15 @@ impl Running {
         tree::kill_all();
         outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
         outcome.cpu = outcome.cpu.max(tree::waited_cpu());
-        // The kernel ends a process above its processor time by itself.
-        let by_kernel = [Signal::XCPU, Signal::KILL].map(|signal| EndReason::Signal(signal.as_raw()));
-        if limits.cpu.is_some_and(|cpu| outcome.cpu.saturating_add(CPU_PRECISION) >= cpu)
-            && by_kernel.contains(&outcome.reason)
-        {
-            outcome.reason = EndReason::Cpu;
-        }
+        // The kernel ends a process above its processor time by itself: first by a signal that can be ignored.
+        outcome.reason = match (outcome.reason, limits.cpu) {
+            (EndReason::Signal(signal), Some(_)) if signal == Signal::XCPU.as_raw() => EndReason::Cpu,
+            // What it limits it counts by samples, so this may be less.
+            (EndReason::Signal(signal), Some(cpu)) if signal == Signal::KILL.as_raw() && outcome.cpu >= cpu / 2 => {
+                EndReason::Cpu
+            }
+            (reason, _) => reason,
+        };
         outcome
     }
 

@@ -132,6 +132,17 @@ pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
     ids.filter(sleeps).collect()
 }
 
+/// Waits until so many processes sleep for that long: a shell forks before it executes.
+pub(crate) fn wait_for_sleepers(marker: &str, count: usize) -> Vec<i32> {
+    loop {
+        let found = sleepers(marker);
+        if found.len() >= count {
+            return found;
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// This test executable, that runs the test of that name only.
 pub(crate) fn this_test(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
