@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::AsyncWriteExt;
 
 use crate::harness::{
-    first_line, has_namespaces, launcher_path, marker, program, read, run, shell, sleepers, this_test,
+    Ended, first_line, has_namespaces, launcher_path, marker, program, read, run, shell, sleepers, this_test,
     wait_for_sleepers,
 };
 
@@ -130,12 +130,13 @@ fn nothing_outlives_a_host_that_is_killed() {
         return;
     }
     let marker = marker();
-    let mut host = this_test("end::host_process").env(HOST, &marker).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let host = this_test("end::host_process").env(HOST, &marker).stdout(Stdio::piped()).spawn().unwrap();
+    let mut host = Ended(host);
+    let mut lines = BufReader::new(host.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "ready"));
     let processes = handles(wait_for_sleepers(&marker, 2));
-    host.kill().unwrap();
-    host.wait().unwrap();
+    // By SIGKILL.
+    drop(host);
     wait_for_ends(&processes);
     assert_eq!(sleepers(&marker), Vec::<i32>::new());
 }
