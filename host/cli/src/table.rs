@@ -15,7 +15,7 @@ use super::output::{Destination, Output};
 /// The maximum length of text for people, in characters.
 const MAX_TEXT: usize = 80;
 /// The maximum length of verbatim text, in characters: names of a hostile component may be as long as the file.
-const MAX_VERBATIM: usize = 8192;
+const MAX_VERBATIM: usize = 16384;
 
 /// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

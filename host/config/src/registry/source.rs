@@ -235,7 +235,7 @@ mod tests {
         project.store("state", b"short");
         is_partial(&["has 5 bytes in the store, and 11 in the lock", "`mcp-host store fetch`"]);
         std::fs::write(project.path(FILE_NAME), "version = 2").unwrap();
-        is_partial(&["its format is 2", "run `mcp-host lock` again"]);
+        is_partial(&["its format is 2", "the version of `mcp-host` that has written it"]);
     }
 
     #[test]

@@ -24,7 +24,11 @@ fn config() -> ConfigFile {
 async fn no_level_of_the_log_shows_a_token_wherever_a_client_puts_it() {
     let (config, authority) = (config().write(), CertificateAuthority::new());
     config.write_certificate(&authority.issue("localhost"));
-    let server = HttpServer::start_with(&config, &["--log", "trace,rmcp=trace"]).await;
+    let server = HttpServer::start_with(
+        &config,
+        &["--log", "trace,hyper=trace,hyper_util=trace,h2=trace,rustls=trace,axum=trace,tower=trace"],
+    )
+    .await;
     for (protocol, version) in [("http/1.1", Version::HTTP_11), ("h2", Version::HTTP_2)] {
         let mut connection = Connection::tls(server.address(), &authority, &[protocol]).await;
         let sessions = Revision::V_2025_11_25;
