@@ -76,6 +76,11 @@ struct Found {
 impl<'t> Verifier<'t> {
     /// Fails if the trusted root cannot be used.
     pub(crate) fn new(trust: &'t Trust) -> Result<Self, RegistryError> {
+        // A file that cannot be read is reported with the config, and left out of it for commands that do without.
+        if trust.root.is_none() && !trust.identities.is_empty() {
+            let reason = "it is not there, or is none; `mcp-host check` says which file that is".to_owned();
+            return Err(RegistryError::Root { reason });
+        }
         let keyless = trust.root.as_ref().map(Keyless::new).transpose();
         Ok(Self { trust, keyless: keyless.map_err(|reason| RegistryError::Root { reason })? })
     }

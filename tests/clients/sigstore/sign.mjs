@@ -23,14 +23,20 @@ import { DSSEBundleBuilder, FulcioSigner, RekorWitness, TSAWitness } from "@sigs
 
 const request = JSON.parse(await text(process.stdin));
 const keys = () => generateKeyPairSync("ec", { namedCurve: "P-256" });
-const now = new Date(Math.floor(Date.now() / 1000) * 1000);
-const before = new Date(now.getTime() - 3600 * 1000).toISOString();
+const before = new Date(Date.now() - 3600 * 1000).toISOString();
 
-const ctlog = await mock.initializeCTLog(keys(), now);
-const ca = await mock.initializeCA(generateKeyPairSync("ec", { namedCurve: "P-384" }), ctlog, now);
-const logClock = new Date(now.getTime() + 1000 * (request.shift ?? 0));
+// Clocks of whole seconds, which are set before each signature: the certificates of authorities are from the second in which they are made.
+const [clock, logClock] = [new Date(), new Date()];
+function tick() {
+  clock.setTime(Math.floor(Date.now() / 1000) * 1000);
+  logClock.setTime(clock.getTime() + 1000 * (request.shift ?? 0));
+}
+tick();
+
+const ctlog = await mock.initializeCTLog(keys(), clock);
+const ca = await mock.initializeCA(generateKeyPairSync("ec", { namedCurve: "P-384" }), ctlog, clock);
 const tlog = await mock.initializeTLog("http://rekor.mock", keys(), logClock);
-const tsa = await mock.initializeTSA(generateKeyPairSync("ec", { namedCurve: "P-384" }), now);
+const tsa = await mock.initializeTSA(generateKeyPairSync("ec", { namedCurve: "P-384" }), clock);
 
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
@@ -78,6 +84,7 @@ const witness = {
 
 const bundles = [];
 for (const { subject, issuer, statement, witnesses = ["log"] } of request.statements) {
+  tick();
   const identityProvider = { getToken: async () => token({ sub: subject, iss: issuer }) };
   const signer = new FulcioSigner({ fulcioBaseURL: url, identityProvider, ...options });
   const builder = new DSSEBundleBuilder({ signer, witnesses: witnesses.map((name) => witness[name]()) });

@@ -174,6 +174,12 @@ async fn a_log_whose_clock_is_ahead_and_a_root_without_that_log_are_refused() {
     assert!(refused.stderr.contains("a keyless signature that is not valid"), "{}", refused.stderr);
     project.write("root.json", "{}");
     let invalid = add().await;
-    assert!(invalid.code() == 2 && invalid.stderr.contains("the trusted root cannot be used"), "{}", invalid.stderr);
+    assert!(
+        invalid.code() == 1 && invalid.stderr.contains("the trusted root (`root` of `[[trust]]`) cannot be used"),
+        "{}",
+        invalid.stderr
+    );
+    let checked = project.run(["check"]).await;
+    assert!(checked.code() == 2 && checked.stderr.contains("it has no `mediaType`"), "{}", checked.stderr);
     assert!(!project.path("mcp-host.lock").exists());
 }
