@@ -55,8 +55,5 @@ pub trait Engine: Clone + Send + Sync + 'static {
 
     /// Subscribes to a subject. The subscription ends when the receiver is dropped, and outlives reconnections; what is sent
     /// meanwhile is lost.
-    fn subscribe(
-        &self,
-        subject: &str,
-    ) -> impl Future<Output = Result<mpsc::Receiver<Vec<u8>>, EngineError>> + Send;
+    fn subscribe(&self, subject: &str) -> impl Future<Output = Result<mpsc::Receiver<Vec<u8>>, EngineError>> + Send;
 }

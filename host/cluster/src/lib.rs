@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | [`message`], [`record`] | what replicas tell each other, and what they keep in the bucket |
+//! | [`share`] | a member with a task that does what it says: what the watch of plugins calls |
 //! | [`engine`] | what is needed of an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -26,5 +27,6 @@ pub mod member;
 pub mod message;
 pub mod record;
 mod replica;
+pub mod share;
 
 pub use self::replica::{ReplicaId, ReplicaIdError};

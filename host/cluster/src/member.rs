@@ -28,9 +28,9 @@
 //!
 //! # The lease
 //!
-//! A holder writes its record at least each fifth of the lease. It relies on the lease for half of it, counted from when it began the last
-//! write that succeeded. Another replica takes the lease by a compare-and-swap after the record has been the same for three fifths of the lease,
-//! as seen by itself. So no clock of another machine matters; and where a paused machine relies on a lost lease, its
+//! A holder writes its record at least each sixth of the lease. It relies on the lease for half of it, counted from when it began the last
+//! write that succeeded. Another replica takes the lease by a compare-and-swap after the record has been the same for 11/20 of the lease,
+//! as seen by itself. That leaves time to take it before those who follow have heard nothing for the whole lease. So no clock of another machine matters; and where a paused machine relies on a lost lease, its
 //! compare-and-swap fails.
 //!
 //! # Bounds
@@ -103,6 +103,8 @@ pub enum WriteFailure {
     Conflict,
     /// That is not known: it may have been written.
     Unknown,
+    /// It cannot be written: it is too long.
+    Impossible,
 }
 
 /// What is to be polled now.
@@ -181,6 +183,18 @@ pub enum RoleName {
     Following,
     /// It polls for all.
     Holding,
+}
+
+impl RoleName {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Alone => "alone",
+            Self::Following => "following",
+            Self::Holding => "holding",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -401,7 +415,8 @@ impl Member {
 
     /// The poll of this replica's own paths has ended.
     pub fn own_polled(&mut self, now: Time, is_ok: bool) {
-        let Some(Polling::Own { handover, tells_all }) = self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
+        let Some(Polling::Own { handover, tells_all }) =
+            self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
         else {
             return;
         };
@@ -464,7 +479,12 @@ impl Member {
             self.outputs.push_back(Output::Wake);
         }
         if self.last_announced.saturating_add(self.lease / 3) <= now {
-            self.announce(now, Some(self.version), false, Vec::new(), Vec::new());
+            // The holder knows what it wants itself; but it may lose the lease.
+            if matches!(self.role, Role::Holding(_)) {
+                self.last_announced = now;
+            } else {
+                self.announce(now, Some(self.version), false, Vec::new(), Vec::new());
+            }
         }
         self.hold(now);
         if self.request.is_none() && self.read_at.take_if(|at| *at <= now).is_some() {

@@ -6,15 +6,22 @@
 //!
 //! An answer is input from outside: bounded, parsed, and no permission for anything.
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, HeaderMap, Request};
+use async_nats::rustls::crypto::ring;
+use async_nats::rustls::pki_types::CertificateDer;
+use async_nats::rustls::{ClientConfig, RootCertStore};
+use async_nats::{Client, ConnectOptions, HeaderMap, Request, ServerAddr};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
 
 use super::{Engine, EngineError, Entry};
 use crate::record::MAX_RECORD_BYTES;
@@ -41,8 +48,8 @@ pub struct NatsOptions {
     pub servers: Vec<String>,
     /// How to authenticate.
     pub login: Login,
-    /// The PEM files of certificate authorities; none: those of the machine.
-    pub ca: Vec<std::path::PathBuf>,
+    /// The certificate authorities of the servers; none: those of the machine.
+    pub ca: Vec<CertificateDer<'static>>,
     /// The name of the bucket: letters, digits, `-` and `_`.
     pub bucket: String,
     /// The time after which a request has failed.
@@ -71,23 +78,41 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A connection to NATS. It connects again by itself.
+/// A connection to NATS. It connects with its first request, and again by itself.
 #[derive(Clone, Debug)]
 pub struct Nats {
-    client: Client,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: OnceCell<Client>,
+    servers: Vec<ServerAddr>,
+    login: Login,
+    tls: Option<ClientConfig>,
     bucket: String,
     timeout: Duration,
 }
 
-/// There can be no connection to NATS.
+/// The options are not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     /// A server's URL is none.
     #[error("`{0}` is not the URL of a NATS server, such as `tls://n1.example:4222`")]
     Url(String),
-    /// The connection failed for good.
-    #[error("cannot connect to NATS: {0}")]
-    Connect(#[from] async_nats::ConnectError),
+    /// The certificate authorities cannot be used.
+    #[error("TLS to NATS cannot be set up: {0}")]
+    Tls(#[from] async_nats::rustls::Error),
+}
+
+/// TLS that trusts those authorities only.
+fn tls_config(ca: Vec<CertificateDer<'static>>) -> Result<ClientConfig, NatsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in ca {
+        roots.add(authority)?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// An answer of JetStream.
@@ -125,50 +150,64 @@ struct Last {
 }
 
 impl Nats {
-    /// Connects. Returns at once, also while no server answers: requests fail until one does.
+    /// A connection with those options. Needs no runtime, and does nothing yet.
     ///
     /// # Errors
     ///
-    /// The options are invalid.
-    pub async fn connect(options: NatsOptions) -> Result<Self, NatsError> {
+    /// The URL of a server, or a certificate authority, is none.
+    pub fn new(options: NatsOptions) -> Result<Self, NatsError> {
         let NatsOptions { servers, login, ca, bucket, timeout } = options;
-        let parse = |url: &String| url.parse::<async_nats::ServerAddr>().map_err(|_| NatsError::Url(url.clone()));
-        let addresses = servers.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let mut connect = ConnectOptions::new()
-            .name("mcp-host")
-            .retry_on_initial_connect()
-            .max_reconnects(None)
-            .ping_interval(timeout)
-            .connection_timeout(timeout)
-            .request_timeout(Some(timeout))
-            .reconnect_delay_callback(|attempts| {
-                let exponent = u32::try_from(attempts).unwrap_or(u32::MAX).min(8);
-                Duration::from_millis(10_u64 << exponent).min(MAX_RECONNECT_PAUSE)
-            })
-            .event_callback(|event| async move { tracing::info!(target: "mcp_host", "NATS: {event}") });
-        connect = match login {
-            Login::None => connect,
-            Login::Token(token) => connect.token(token),
-            Login::Password(user, password) => connect.user_and_password(user, password),
+        let parse = |url: &String| url.parse().map_err(|_| NatsError::Url(url.clone()));
+        let servers = servers.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let tls = (!ca.is_empty()).then(|| tls_config(ca)).transpose()?;
+        let shared = Shared { client: OnceCell::new(), servers, login, tls, bucket, timeout };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The client, which connects in the background: requests fail until a server answers.
+    async fn client(&self) -> Result<&Client, EngineError> {
+        let Shared { client, servers, login, tls, timeout, .. } = &*self.shared;
+        let connect = async || {
+            let mut options = ConnectOptions::new()
+                .name("mcp-host")
+                .retry_on_initial_connect()
+                .max_reconnects(None)
+                .ping_interval(*timeout)
+                .connection_timeout(*timeout)
+                .request_timeout(Some(*timeout))
+                .reconnect_delay_callback(|attempts| {
+                    let exponent = u32::try_from(attempts).unwrap_or(u32::MAX).min(8);
+                    Duration::from_millis(10_u64.wrapping_shl(exponent)).min(MAX_RECONNECT_PAUSE)
+                })
+                .event_callback(|event| async move { tracing::info!(target: "mcp_host", "NATS: {event}") });
+            options = match login {
+                Login::None => options,
+                Login::Token(token) => options.token(token.clone()),
+                Login::Password(user, password) => options.user_and_password(user.clone(), password.clone()),
+            };
+            if let Some(tls) = tls {
+                options = options.tls_client_config(tls.clone());
+            }
+            options.connect(servers.clone()).await
         };
-        for file in ca {
-            connect = connect.add_root_certificates(file);
-        }
-        let client = connect.connect(addresses).await?;
-        Ok(Self { client, bucket, timeout })
+        client.get_or_try_init(connect).await.map_err(|error| EngineError::NoAnswer(error.to_string()))
     }
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.client.connection_state() == State::Connected
+        self.shared.client.get().is_some_and(|client| client.connection_state() == State::Connected)
+    }
+
+    /// The client, if there is a connection: what it keeps until there is one is late.
+    async fn connected(&self) -> Result<&Client, EngineError> {
+        let client = self.client().await?;
+        if self.is_connected() { Ok(client) } else { Err(EngineError::NoAnswer("not connected".to_owned())) }
     }
 
     async fn request(&self, subject: String, headers: HeaderMap, body: Vec<u8>) -> Result<Answer, EngineError> {
-        if !self.is_connected() {
-            return Err(EngineError::NoAnswer("not connected".to_owned()));
-        }
-        let request = Request::new().headers(headers).payload(body.into()).timeout(Some(self.timeout));
-        let answered = tokio::time::timeout(self.timeout, self.client.send_request(subject, request)).await;
+        let client = self.connected().await?;
+        let request = Request::new().headers(headers).payload(body.into()).timeout(Some(self.shared.timeout));
+        let answered = tokio::time::timeout(self.shared.timeout, client.send_request(subject, request)).await;
         let message = match answered {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => return Err(EngineError::NoAnswer(error.to_string())),
@@ -182,11 +221,11 @@ impl Nats {
 
     /// Makes the bucket, unless there is one.
     async fn create_bucket(&self) -> Result<(), EngineError> {
-        let stream = format!("KV_{}", self.bucket);
+        let stream = format!("KV_{}", self.shared.bucket);
         for replicas in [3, 1] {
             let config = serde_json::json!({
                 "name": stream,
-                "subjects": [format!("$KV.{}.>", self.bucket)],
+                "subjects": [format!("$KV.{}.>", self.shared.bucket)],
                 "max_msgs_per_subject": 1,
                 "max_age": u64::try_from(MAX_AGE.as_nanos()).unwrap_or(u64::MAX),
                 "max_msg_size": MAX_RECORD_BYTES,
@@ -210,8 +249,8 @@ impl Nats {
     }
 
     async fn last(&self, key: &str) -> Result<Option<Last>, EngineError> {
-        let subject = format!("$JS.API.STREAM.MSG.GET.KV_{}", self.bucket);
-        let body = serde_json::json!({ "last_by_subj": format!("$KV.{}.{key}", self.bucket) });
+        let subject = format!("$JS.API.STREAM.MSG.GET.KV_{}", self.shared.bucket);
+        let body = serde_json::json!({ "last_by_subj": format!("$KV.{}.{key}", self.shared.bucket) });
         let body = body.to_string().into_bytes();
         let answer = self.request(subject.clone(), HeaderMap::new(), body.clone()).await?;
         let answer = match answer.error.as_ref().map(|error| error.err_code) {
@@ -238,7 +277,7 @@ impl Nats {
     async fn put(&self, key: &str, value: Vec<u8>, expected: u64) -> Result<u64, EngineError> {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, expected.to_string());
-        let answer = self.request(format!("$KV.{}.{key}", self.bucket), headers, value).await?;
+        let answer = self.request(format!("$KV.{}.{key}", self.shared.bucket), headers, value).await?;
         match answer {
             Answer { error: Some(error), .. } if WRONG_SEQUENCE.contains(&error.err_code) => Err(EngineError::Conflict),
             Answer { error: Some(error), .. } => Err(EngineError::Refused(error.description)),
@@ -272,11 +311,9 @@ impl Engine for Nats {
     }
 
     async fn publish(&self, subject: &str, message: Vec<u8>) -> Result<(), EngineError> {
-        // The client would keep it until there is a connection; then it is late.
-        if !self.is_connected() {
-            return Err(EngineError::NoAnswer("not connected".to_owned()));
-        }
-        let published = tokio::time::timeout(self.timeout, self.client.publish(subject.to_owned(), message.into())).await;
+        let client = self.connected().await?;
+        let publishing = client.publish(subject.to_owned(), message.into());
+        let published = tokio::time::timeout(self.shared.timeout, publishing).await;
         match published {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(EngineError::Refused(error.to_string())),
@@ -285,7 +322,8 @@ impl Engine for Nats {
     }
 
     async fn subscribe(&self, subject: &str) -> Result<mpsc::Receiver<Vec<u8>>, EngineError> {
-        let subscribing = tokio::time::timeout(self.timeout, self.client.subscribe(subject.to_owned())).await;
+        let subscribing =
+            tokio::time::timeout(self.shared.timeout, self.client().await?.subscribe(subject.to_owned())).await;
         let mut subscriber = match subscribing {
             Ok(Ok(subscriber)) => subscriber,
             Ok(Err(error)) => return Err(EngineError::Refused(error.to_string())),

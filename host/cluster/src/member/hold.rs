@@ -95,12 +95,17 @@ impl Member {
     }
 
     /// The time for which a record must be the same before another replica takes the lease.
-    pub(super) fn patience_with_holder(&self) -> Duration {
-        (self.lease / 5).saturating_mul(3)
+    fn patience_with_holder(&self) -> Duration {
+        (self.lease / 20).saturating_mul(11)
+    }
+
+    /// The time without a message of the holder after which its record is read: to begin early to see whether it stays the same.
+    pub(super) fn suspicion(&self) -> Duration {
+        self.lease / 4
     }
 
     fn renewal_interval(&self) -> Duration {
-        self.lease / 5
+        self.lease / 6
     }
 
     /// The time at which the holder has something to do.
@@ -236,13 +241,14 @@ impl Member {
             (Purpose::Resign, Ok(_)) => {
                 self.outputs.push_back(Output::Publish(Message::Resigned { epoch: record.epoch }));
             }
-            (Purpose::Take, Ok(revision)) if !self.is_active => {
-                let record = Box::new(Record { holder: None, ..*record });
-                self.write(now, Some(revision), record, Purpose::Resign);
-            }
-            (Purpose::Take, Ok(revision)) => self.take(now, revision, record, at),
+            (Purpose::Take, Ok(revision)) if self.is_active => self.take(now, revision, record, at),
             (Purpose::Renew | Purpose::Move, Ok(revision)) if is_holding => {
                 self.confirmed(now, revision, record, at, purpose);
+            }
+            // It has a lease that it does not want any more.
+            (_, Ok(revision)) => {
+                let record = Box::new(Record { holder: None, ..*record });
+                self.write(now, Some(revision), record, Purpose::Resign);
             }
             (Purpose::Renew | Purpose::Move, Err(WriteFailure::Unknown)) if is_holding => {
                 if let Role::Holding(holding) = &mut self.role {
@@ -251,6 +257,10 @@ impl Member {
                 }
             }
             (Purpose::Renew | Purpose::Move, Err(WriteFailure::Conflict)) if is_holding => self.lose_lease(now),
+            (_, Err(WriteFailure::Impossible)) => {
+                self.abstains_until = now.saturating_add(self.lease.saturating_mul(30));
+                self.lose_lease(now);
+            }
             _ if self.is_active && !matches!(self.role, Role::Holding(_)) => {
                 self.read_at = Some(now.saturating_add(self.jitter(5)));
             }

@@ -63,7 +63,7 @@ impl Member {
         if self.seen.as_ref().is_none_or(|seen| seen.revision < revision) {
             self.seen = Some(Seen { revision, record: None, since: now });
         }
-        self.read_at = Some(now.saturating_add(self.patience_with_holder()));
+        self.read_at = Some(now.saturating_add(self.suspicion()));
         if let Some(chain) = &self.chain {
             let is_repeated = at.seq == chain.seq;
             let is_next = chain.seq.checked_add(1) == Some(at.seq);
