@@ -23,7 +23,8 @@
 //! # The chain
 //!
 //! A follower has an unbroken chain while it has heard of each round by its number, with all of its parts, and each has covered
-//! its paths. If it has not, or has heard nothing for the time of the lease, it polls for itself, and tells everything once.
+//! its paths. If it has not, or has heard nothing for the time of the lease, it polls for itself, and tells everything once. What a holder
+//! says before its first round does not count: it may never make one.
 //! Messages may be lost, repeated and late: that costs polls and repetitions.
 //!
 //! # The lease
@@ -42,8 +43,6 @@ mod hold;
 mod listen;
 #[cfg(test)]
 mod simulation;
-#[cfg(test)]
-mod tests;
 mod wants;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -51,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::message::{Message, Want, parts};
-use crate::record::{Record, Round};
+use crate::record::Record;
 use crate::replica::ReplicaId;
 
 use self::hold::Holding;
@@ -576,11 +575,4 @@ struct Position {
     history: u64,
     epoch: u64,
     seq: u64,
-}
-
-impl Position {
-    fn of(record: &Record) -> Self {
-        let Round { seq, .. } = record.round;
-        Self { history: record.history, epoch: record.epoch, seq }
-    }
 }

@@ -1,7 +1,5 @@
 //! What every engine must do, as checks that the tests of each call: of the model, which the simulation rests on, and of NATS.
 
-#![allow(clippy::panic, clippy::expect_used, reason = "these are tests")]
-
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -16,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Panics
 ///
 /// It does something else.
-pub async fn check<E: Engine>(one: E, other: E) {
+pub(super) async fn check<E: Engine>(one: E, other: E) {
     a_key_is_created_once(&one, &other).await;
     a_value_is_replaced_by_whoever_knows_its_revision(&one, &other).await;
     of_many_writers_of_one_revision_one_succeeds(&one, &other).await;

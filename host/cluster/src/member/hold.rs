@@ -1,7 +1,5 @@
 //! The lease: how it is taken, confirmed, used and lost.
 
-#[cfg(test)]
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +9,7 @@ use crate::replica::ReplicaId;
 
 use super::wants::{Heard, Wants};
 use super::{
-    Found, Member, Output, OwnTokens, Polling, Position, Purpose, Request, Revision, Role, Seen, SharedPoll, Time,
-    WriteFailure,
+    Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Time, WriteFailure,
 };
 
 /// The longest time for which a new holder waits to be told what others want.
@@ -284,8 +281,7 @@ impl Member {
             return;
         }
         // What this replica relied on is what the record's tokens go on from, or something was missed.
-        let position = Position::of(&record);
-        let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_at(position));
+        let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_in_step(&record, self.me));
         if !is_in_step {
             self.break_chain(now);
         }
@@ -505,10 +501,4 @@ impl ChangeParts {
         };
         numbered.map(message).collect()
     }
-}
-
-/// The paths of a set, for tests.
-#[cfg(test)]
-pub(super) fn set(paths: &[&str]) -> BTreeSet<Arc<str>> {
-    paths.iter().map(|path| Arc::from(*path)).collect()
 }

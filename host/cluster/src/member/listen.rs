@@ -1,9 +1,11 @@
 //! How a replica hears of the holder's rounds, and notices that it has missed one.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::message::Message;
-use crate::record::{Covers, Round};
+use crate::record::{Covers, Record, Round};
+use crate::replica::ReplicaId;
 
 use super::{Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
 
@@ -23,10 +25,37 @@ pub(super) struct Chain {
     parts: (u64, u32),
 }
 
+/// How a round that was written relates to the rounds that were heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is the last one.
+    Same,
+    /// It is the next one, and all of its parts were heard.
+    Next,
+    /// It is an earlier one.
+    Old,
+    /// Something was missed.
+    Missed,
+}
+
 impl Chain {
-    /// Whether the last round is that of a record.
-    pub(super) fn is_at(&self, at: Position) -> bool {
-        (self.history, self.seq) == (at.history, at.seq)
+    /// How a round of that history relates to this chain.
+    pub(super) fn step(&self, history: u64, round: Round) -> Step {
+        let is_next = self.seq.checked_add(1) == Some(round.seq);
+        let has_parts = round.parts == 0 || self.parts == (round.epoch, round.parts);
+        match round.seq.cmp(&self.seq) {
+            _ if history != self.history => Step::Missed,
+            Ordering::Equal => Step::Same,
+            Ordering::Less => Step::Old,
+            Ordering::Greater if is_next && has_parts => Step::Next,
+            Ordering::Greater => Step::Missed,
+        }
+    }
+
+    /// Whether what was heard goes on with a record without a gap.
+    pub(super) fn is_in_step(&self, record: &Record, me: ReplicaId) -> bool {
+        let covered = record.covers.get(&me).copied().unwrap_or(0);
+        matches!(self.step(record.history, record.round), Step::Same | Step::Next) && covered >= self.covered
     }
 }
 
@@ -64,20 +93,17 @@ impl Member {
             self.seen = Some(Seen { revision, record: None, since: now });
         }
         self.read_at = Some(now.saturating_add(self.suspicion()));
+        // A holder that has made no round yet may never make one: what it says does not put off the time to poll for oneself.
+        let mut heard = now;
         if let Some(chain) = &self.chain {
-            let is_repeated = at.seq == chain.seq;
-            let is_next = chain.seq.checked_add(1) == Some(at.seq);
-            let has_parts = round.parts == 0 || chain.parts == (round.epoch, round.parts);
+            let step = chain.step(at.history, round);
             #[cfg(test)]
-            let has_parts = has_parts || self.has_bug(super::simulation::Bug::PartsNotCounted);
-            let is_old = at.seq < chain.seq;
-            #[cfg(test)]
-            let is_next = is_next || (at.seq > chain.seq && self.has_bug(super::simulation::Bug::GapIgnored));
-            if at.history == chain.history && is_old {
-                return;
-            }
-            if at.history != chain.history || !(is_repeated || is_next && has_parts) {
-                self.break_chain(now);
+            let step = self.planted_step(step, at);
+            match step {
+                Step::Old => return,
+                Step::Missed => self.break_chain(now),
+                Step::Same if round.epoch != at.epoch => heard = chain.heard,
+                Step::Same | Step::Next => {}
             }
         }
         let mine = covers.get(&self.me).copied().unwrap_or(0);
@@ -93,7 +119,7 @@ impl Member {
             _ => (0, 0),
         };
         let Position { history, epoch, seq } = at;
-        self.chain = Some(Chain { history, epoch, seq, heard: now, covered: mine, parts });
+        self.chain = Some(Chain { history, epoch, seq, heard, covered: mine, parts });
         match self.role {
             Role::Following => self.cover(mine),
             Role::Alone if mine >= self.version && self.handover.is_none() => {
@@ -109,6 +135,17 @@ impl Member {
                 self.outputs.push_back(Output::Wake);
             }
             Role::Alone | Role::Holding(_) => {}
+        }
+    }
+
+    #[cfg(test)]
+    fn planted_step(&self, step: Step, at: Position) -> Step {
+        use super::simulation::Bug;
+        let Some(chain) = &self.chain else { return step };
+        match step {
+            Step::Missed if self.has_bug(Bug::GapIgnored) && at.seq > chain.seq.saturating_add(1) => Step::Next,
+            Step::Missed if self.has_bug(Bug::PartsNotCounted) && at.seq == chain.seq.saturating_add(1) => Step::Next,
+            step => step,
         }
     }
 
@@ -133,7 +170,7 @@ impl Member {
     }
 
     /// Asks one replica, or all, what they want.
-    pub(super) fn ask(&mut self, epoch: u64, replica: Option<crate::replica::ReplicaId>) {
+    pub(super) fn ask(&mut self, epoch: u64, replica: Option<ReplicaId>) {
         self.outputs.push_back(Output::Publish(Message::Ask { epoch, replica }));
     }
 }

@@ -27,11 +27,11 @@ use super::transport_state::TransportState;
 use crate::access::Access;
 use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
-#[cfg(feature = "cluster")]
-use crate::watch::replicas::Replicas;
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
+#[cfg(feature = "cluster")]
+use crate::watch::replicas::Replicas;
 
 /// How many warnings about one config are logged.
 const MAX_WARNINGS: usize = 20;

@@ -222,8 +222,8 @@ impl Poller {
         self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
     }
 
-    /// Polls what is this replica's to poll, and returns the pause before the next poll.
-    /// Also returns whether it has polled: otherwise another replica does.
+    /// Polls what is this replica's to poll. Returns the pause before the next poll, and whether it has polled: otherwise another replica
+    /// does.
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
         let Some(shared) = &state.shared else {

@@ -24,6 +24,7 @@ impl fmt::Debug for Replicas {
 
 impl Replicas {
     /// A cluster of that name. `start` begins to share the polls of a plugin, on the current runtime.
+    #[cfg(feature = "cluster")]
     pub(crate) fn new(name: String, start: impl Fn(ShardName) -> SharedPolls + Send + Sync + 'static) -> Self {
         Self { name, start: Box::new(start) }
     }
