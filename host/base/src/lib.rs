@@ -7,7 +7,9 @@
 //! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
+//! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
+//! | `seccomp` | filters of system calls |
 //! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |
 //! | [`time`], [`log_target`], [`metrics`] | times and durations as numbers; the targets of log events; metric families |
 
@@ -17,11 +19,14 @@ pub mod backoff;
 pub mod circuit_breaker;
 pub mod escape;
 pub mod fs_watch;
+pub mod informational;
 pub mod keyed_rate;
 pub mod log_target;
 pub mod metrics;
 pub mod private_dir;
 pub mod regular_file;
+#[cfg(all(feature = "seccomp", target_os = "linux"))]
+pub mod seccomp;
 pub mod share_limiter;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;

@@ -40,6 +40,9 @@ const LOCK_ATTEMPTS: usize = 16;
 
 /// Mode bits that must not be set, for group and others.
 const GROUP_OTHER_WRITE: u32 = 0o022;
+const OTHER_WRITE: u32 = 0o002;
+/// The mode bit with which only the owner of an entry renames it.
+const STICKY: u32 = 0o1000;
 const GROUP_OTHER_READ_WRITE: u32 = 0o066;
 
 /// The reason why a directory or file is rejected.
@@ -77,6 +80,20 @@ pub enum PrivateError {
          `chmod go-w` it, or move it away"
     )]
     File(String),
+    /// Everybody may rename the directory, or one above it.
+    #[error(
+        "expected the directories above {} to be ones that not everybody may write to, found {} with {found}: whoever wants could put \
+         another directory in its place; `chmod o-w` it or `chmod +t` it, or configure another directory",
+        path.display(), parent.display()
+    )]
+    Parent {
+        /// The directory that has to be private.
+        path: PathBuf,
+        /// The one above it.
+        parent: PathBuf,
+        /// Its mode.
+        found: String,
+    },
     /// The secret does not belong to this user only.
     #[error(
         "expected a regular file of this user that nobody else may read or write, found {0}; delete it if others may have \
@@ -111,6 +128,20 @@ impl PrivateDir {
             true => Ok(Self { path, dir }),
             false => Err(PrivateError::Directory { path, found: describe_file(&metadata) }),
         }
+    }
+
+    /// Fails if everybody may rename the directory or one above it: if one is writable for all, without the sticky bit. For what decides
+    /// which code runs. Members of a group are not looked at: many systems have a group for each user.
+    pub fn check_parents(&self) -> Result<(), PrivateError> {
+        let path = self.path.canonicalize()?;
+        for parent in path.ancestors().skip(1) {
+            let metadata = parent.metadata()?;
+            if metadata.mode() & OTHER_WRITE != 0 && metadata.mode() & STICKY == 0 {
+                let found = describe_file(&metadata);
+                return Err(PrivateError::Parent { path: self.path.clone(), parent: parent.to_owned(), found });
+            }
+        }
+        Ok(())
     }
 
     /// Opens a subdirectory, and creates it if it does not exist.
@@ -363,6 +394,20 @@ mod tests {
         }
         chmod(parent.path(), 0o755);
         PrivateDir::open(parent.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_everybody_may_rename_is_refused_where_that_matters() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = PrivateDir::open(&parent.path().join("a/b")).unwrap();
+        dir.check_parents().unwrap();
+        chmod(parent.path(), 0o777);
+        let error = dir.check_parents().unwrap_err().to_string();
+        assert!(error.contains("mode 0777") && error.contains("chmod +t"), "{error}");
+        for mode in [0o1777, 0o775] {
+            chmod(parent.path(), mode);
+            dir.check_parents().unwrap();
+        }
     }
 
     #[test]

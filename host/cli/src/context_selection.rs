@@ -1,5 +1,6 @@
 //! `context`: the best selection for a question within a budget.
 
+use mcp_host_model::resource::Notice;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::search::ContextRequest;
 
@@ -57,6 +58,9 @@ impl Args {
             // Without a question, and of a resource without a priority, there is no reason.
             let reason = if passage.reason.is_empty() { String::new() } else { format!("; {}", passage.reason) };
             output.text(&format!("=== {uri} (lines {first}-{last}{reason})"))?;
+            for notice in Notice::all_in(&passage.resource.meta) {
+                output.text(&notice.to_string())?;
+            }
             output.text(&passage.text)?;
             output.line("")?;
         }

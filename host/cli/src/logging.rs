@@ -69,32 +69,24 @@ pub(super) fn filter(text: &str) -> Result<LogFilter, String> {
     text.parse().map_err(|error: LogFilterError| format!("{error}; {}", error.help()))
 }
 
+/// What the targets of this program begin with.
+const OWN_TARGETS: [&str; 2] = ["mcp_host", "mcp_resource_host"];
+
 /// Returns what a filter enables.
 ///
-/// The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
-/// them. The library of file system events,
-/// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
-/// the filter it is logged up to `debug`.
+/// A level alone is for the targets of this program. Libraries are logged only if the filter names them: they log what clients, guests
+/// and origins do, as often as these like and without truncation (`h2` each PING that was not expected, `rustls` each name that is none,
+/// the engine each fault, `notify` each event of the file that the log is written to).
 fn targets(filter: &LogFilter) -> Targets {
     let mut targets = Targets::new();
-    if !filter.as_str().contains("wasmtime") {
-        // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
-        targets = targets.with_target("wasmtime", LevelFilter::OFF);
-    }
-    if !filter.as_str().contains("hnsw_rs") {
-        // It logs each graph that is made or dropped.
-        targets = targets.with_target("hnsw_rs", LevelFilter::OFF);
-    }
     for (target, level) in filter.directives() {
         // A filter has levels that exist.
-        let level = level.parse().unwrap_or(LevelFilter::OFF);
+        let level: LevelFilter = level.parse().unwrap_or(LevelFilter::OFF);
         targets = match target {
             Some(target) => targets.with_target(target, level),
-            None => targets.with_default(level),
+            None => OWN_TARGETS.iter().fold(targets, |targets, own| targets.with_target(*own, level)),
         };
     }
-    let logs_events = targets.default_level() == Some(LevelFilter::TRACE) && !filter.as_str().contains("notify");
-    let targets = if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets };
     // Spans that are exported are no part of the log. That with the trace id is one whatever is logged.
     targets.with_target(trace::TARGET, LevelFilter::OFF).with_target(log_target::REQUEST, LevelFilter::ERROR)
 }
@@ -241,36 +233,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_for_everything_but_some_libraries() {
-        let filter = targets(&filter("info").unwrap());
-        assert!(filter.would_enable("mcp_host::plugin", &Level::INFO));
-        assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
-        assert!(!filter.would_enable("mcp_host::plugin", &Level::DEBUG));
-        assert!(!filter.would_enable("wasmtime::runtime", &Level::ERROR));
-        assert!(!filter.would_enable("hnsw_rs::hnsw", &Level::INFO));
+    fn a_level_is_for_the_program_and_not_for_its_libraries() {
+        for text in ["info", "debug", "trace"] {
+            let filter = targets(&filter(text).unwrap());
+            for own in ["mcp_host::plugin", "mcp_host::guest", "mcp_host_server::http", "mcp_resource_host::host"] {
+                assert!(filter.would_enable(own, &Level::INFO), "{text} {own}");
+            }
+            assert_eq!(filter.would_enable("mcp_host::plugin", &Level::DEBUG), text != "info");
+            for library in
+                ["wasmtime::runtime", "hnsw_rs::hnsw", "h2::proto::ping_pong", "rustls::msgs", "notify::inotify"]
+            {
+                assert!(!filter.would_enable(library, &Level::ERROR), "{text} {library}");
+            }
+        }
     }
 
     #[test]
     fn one_part_can_have_a_level_of_its_own() {
-        let filter = targets(&filter("warn, mcp_host::guest=debug,wasmtime=trace").unwrap());
+        let filter = targets(&filter("warn, mcp_host::guest=debug,wasmtime=trace,notify=info").unwrap());
         assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("wasmtime::runtime", &Level::TRACE));
-    }
-
-    #[test]
-    fn events_of_files_are_logged_only_if_the_filter_names_their_library() {
-        for (text, level, is_enabled) in [
-            ("trace", Level::TRACE, false),
-            ("trace", Level::DEBUG, true),
-            ("mcp_host=debug,trace", Level::TRACE, false),
-            ("trace,notify=trace", Level::TRACE, true),
-            ("info", Level::DEBUG, false),
-        ] {
-            let filter = targets(&filter(text).unwrap());
-            assert_eq!(filter.would_enable("notify::inotify", &level), is_enabled, "{text} {level}");
-        }
-        assert!(targets(&filter("trace").unwrap()).would_enable("mcp_host::watch", &Level::TRACE));
+        assert!(filter.would_enable("notify::inotify", &Level::INFO));
+        assert!(!filter.would_enable("notify::inotify", &Level::DEBUG));
     }
 
     #[test]

@@ -28,12 +28,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
-use mcp_host_config::registry::{LockedComponent, Reference, lock_file};
+use mcp_host_config::registry::{LockedComponent, LockedSbom, Reference, lock_file};
 use mcp_host_config::{self as config, Config, Environment};
 use mcp_host_engine::plugin::{Inspection, NeededMode, Needs};
 use mcp_host_registry::{
-    Capability, CapabilityError, LayoutError, LockFile, LockFileError, Obtained, Registries, RegistryError,
-    SignerError, Store, StoreError, verify_one,
+    AttachmentError, Capability, CapabilityError, LayoutError, LockFile, LockFileError, Obtained, Registries,
+    RegistryError, SbomSummary, Sboms, SignerError, Store, StoreError, verify_one,
 };
 
 use super::context::Context;
@@ -62,6 +62,14 @@ pub(super) enum RegistryCommandError {
     /// The key cannot sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
+    /// A document cannot be published with a component.
+    #[error("{} cannot be attached: {source}", file.display())]
+    Attachment {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: AttachmentError,
+    },
     /// `--agree` has something that is no capability.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
@@ -88,7 +96,7 @@ pub(super) enum RegistryCommandError {
     #[error("the lock is not what the config needs: {0}")]
     NotLocked(String),
     /// An update was not done, because somebody has to agree.
-    #[error("{count} {} not updated: somebody has to agree", if *.count == 1 { "component was" } else { "components were" })]
+    #[error("{count} {} not locked: somebody has to agree", if *.count == 1 { "component was" } else { "components were" })]
     NotAgreed {
         /// The number of components.
         count: usize,
@@ -131,6 +139,8 @@ pub(super) struct Candidate {
     pub(super) obtained: Obtained,
     pub(super) inspection: Inspection,
     pub(super) capabilities: BTreeSet<Capability>,
+    /// The bills of materials, for people.
+    sboms: Vec<String>,
 }
 
 impl Project {
@@ -191,7 +201,10 @@ impl Project {
     ) -> Result<Candidate, CliError> {
         let trust = self.config.trust_in(&reference.repository);
         let trust = trust
-            .ok_or_else(|| RegistryError::Untrusted(Box::new(reference.clone())))
+            .ok_or_else(|| RegistryError::Untrusted {
+                source_reference: Box::new(reference.clone()),
+                nearest: self.config.nearest_source(&reference.repository).cloned(),
+            })
             .map_err(RegistryCommandError::from)?;
         let spinner = context.messages.spin(format!("getting {reference}"));
         let obtained = registries.obtain(reference, trust, store).await;
@@ -221,6 +234,8 @@ impl Project {
             size: locked.size,
             signers: locked.signers.clone(),
             bundles: locked.bundles.clone(),
+            provenance: locked.provenance.clone(),
+            sboms: Sboms { found: locked.sboms.clone(), problem: None },
         };
         self.candidate(obtained, store, context).await
     }
@@ -240,7 +255,8 @@ impl Project {
         })?;
         let needs = needs.as_ref().map(needed).unwrap_or_default();
         let capabilities = Capability::of(needs, inspection.imports.iter().map(String::as_str));
-        Ok(Candidate { obtained, inspection, capabilities })
+        let sboms = obtained.sboms.found.iter().map(|sbom| described(sbom, store)).collect();
+        Ok(Candidate { obtained, inspection, capabilities, sboms })
     }
 }
 
@@ -270,6 +286,8 @@ impl Candidate {
             agreed: texts(agreed),
             signers: obtained.signers.clone(),
             bundles: obtained.bundles.clone(),
+            provenance: obtained.provenance.clone(),
+            sboms: obtained.sboms.found.clone(),
         })
     }
 
@@ -287,7 +305,12 @@ impl Candidate {
         }
         match obtained.signers.is_empty() {
             true => rows.push([Cell::text("signed by"), Cell::warning("nobody: `unsigned = true`")]),
-            false => rows.extend(obtained.signers.iter().map(|signer| row("signed by", signer))),
+            false => rows.extend(obtained.signers.iter().map(|signer| row("signed by", &signer.to_string()))),
+        }
+        rows.extend(obtained.provenance.iter().map(|provenance| row("built from", &provenance.to_string())));
+        rows.extend(self.sboms.iter().map(|sbom| row("materials", sbom)));
+        if let Some(problem) = &obtained.sboms.problem {
+            rows.push([Cell::text("materials"), Cell::whole_warning(&format!("cannot be had: {problem}"))]);
         }
         match self.capabilities.is_empty() {
             true => rows.push(row("wants", "nothing")),
@@ -296,6 +319,12 @@ impl Candidate {
         Table::without_headings().print(rows, output)?;
         Ok(())
     }
+}
+
+/// A bill of materials, for people.
+fn described(sbom: &LockedSbom, store: &Store) -> String {
+    let summary = SbomSummary::of(sbom, store).map_or_else(|| "of no known format".to_owned(), |sbom| sbom.to_string());
+    format!("{summary}, not verified: {}", store.file(&sbom.digest).display())
 }
 
 /// Inspects a component file, which is one that was obtained if that is given.

@@ -123,7 +123,9 @@ fn progress(PassageCount { embedded, total }: PassageCount) -> String {
 }
 
 fn to_json(StoredStatus { status, passages }: &StoredStatus) -> serde_json::Value {
-    let SearchStatus { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, .. } = status;
+    let SearchStatus {
+        plugin, documents, bytes, is_complete, without_text, omitted, failed, is_truncated, error, ..
+    } = status;
     let embeddings = passages.map(|PassageCount { embedded, total }| {
         serde_json::json!({ "documents": status.embedded, "passages": embedded, "totalPassages": total })
     });
@@ -135,6 +137,7 @@ fn to_json(StoredStatus { status, passages }: &StoredStatus) -> serde_json::Valu
         "withoutText": without_text,
         "omitted": omitted,
         "failed": failed,
+        "truncated": is_truncated,
         "error": error,
         "embeddings": embeddings,
     })

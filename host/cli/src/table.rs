@@ -14,6 +14,8 @@ use super::output::{Destination, Output};
 
 /// The maximum length of text for people, in characters.
 const MAX_TEXT: usize = 80;
+/// The maximum length of verbatim text, in characters: names of a hostile component may be as long as the file.
+const MAX_VERBATIM: usize = 8192;
 
 /// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,20 +33,25 @@ enum Severity {
     Error,
 }
 
+/// The first characters of a text.
+fn up_to(mut text: String, max: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(max) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 impl Cell {
-    /// Text that is never truncated, such as a URI.
+    /// Text that is not truncated for people, such as a URI: up to [`MAX_VERBATIM`].
     pub(super) fn verbatim(text: &str) -> Self {
-        Self { text: escape::line(text).into_owned(), is_verbatim: true, severity: None }
+        Self { text: up_to(escape::line(text).into_owned(), MAX_VERBATIM), is_verbatim: true, severity: None }
     }
 
     /// Text for people, truncated.
     pub(super) fn text(text: &str) -> Self {
-        let mut cell = Self { is_verbatim: false, ..Self::verbatim(text) };
-        if let Some((end, _)) = cell.text.char_indices().nth(MAX_TEXT) {
-            cell.text.truncate(end);
-            cell.text.push('…');
-        }
-        cell
+        let cell = Self::verbatim(text);
+        Self { text: up_to(cell.text, MAX_TEXT), is_verbatim: false, ..cell }
     }
 
     /// Optional text; `-` for none.

@@ -59,10 +59,12 @@ pub struct Diagnostic {
 /// The cause of a problem. A later one leaves less of the config usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// The machine lacks a file, a directory or a variable of a plugin, or has no usable value there.
+    /// The machine lacks a file, a directory or a variable of a plugin or of the registry that it comes from, or has no usable value there.
     MachineForPlugin,
-    /// The machine lacks such a thing that the server itself needs: a key, a certificate, a secret of an issuer.
+    /// The machine lacks such a thing that the server itself needs, but that decides no access: a certificate, the key of a collector.
     MachineForServer,
+    /// The machine lacks such a thing of a principal or an issuer: a token, keys.
+    MachineForPrincipals,
     /// The text of the config.
     Config,
 }
@@ -70,7 +72,11 @@ pub(super) enum Cause {
 impl Cause {
     /// The cause of a problem of the machine that a key at that path of the config has.
     pub(super) fn of_machine_at(path: &str) -> Self {
-        if path.starts_with("plugin.") { Self::MachineForPlugin } else { Self::MachineForServer }
+        match path.split('.').next().unwrap_or_default() {
+            "plugin" | "registry" | "trust" => Self::MachineForPlugin,
+            "principal" | "issuer" => Self::MachineForPrincipals,
+            _ => Self::MachineForServer,
+        }
     }
 }
 
@@ -185,8 +191,10 @@ pub struct ConfigError {
     rest: Option<Box<Config>>,
     /// Whether the machine lacks something, and the config itself has no problems.
     is_usable: bool,
-    /// Whether the server itself lacks nothing.
+    /// Whether only plugins lack something.
     is_servable: bool,
+    /// Whether rules, principals and issuers lack nothing.
+    decides_access: bool,
 }
 
 impl ConfigError {
@@ -211,6 +219,7 @@ impl ConfigError {
             rest: None,
             is_usable: false,
             is_servable: false,
+            decides_access: false,
         }
     }
 
@@ -222,8 +231,9 @@ impl ConfigError {
     /// Adds the config without what has problems, as far as their causes leave it usable.
     pub(super) fn with_rest(self, rest: Config, cause: Option<Cause>) -> Self {
         let is_usable = cause != Some(Cause::Config);
-        let is_servable = is_usable && cause != Some(Cause::MachineForServer);
-        Self { rest: Some(Box::new(rest)), is_usable, is_servable, ..self }
+        let is_servable = cause <= Some(Cause::MachineForPlugin);
+        let decides_access = cause <= Some(Cause::MachineForServer);
+        Self { rest: Some(Box::new(rest)), is_usable, is_servable, decides_access, ..self }
     }
 
     /// Returns the administration listener of the config, unless that is a part of what cannot be used: for a client of a server that
@@ -248,6 +258,12 @@ impl ConfigError {
     /// what was not found.
     pub fn partial_config(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_servable)
+    }
+
+    /// Returns the config if all problems are files, directories or variables that do not exist or cannot be used, and none of them is
+    /// of a principal or an issuer. A `ConfigWatcher` applies its rules, groups, principals and issuers.
+    pub fn config_of_access(&self) -> Option<&Config> {
+        self.rest.as_deref().filter(|_| self.decides_access)
     }
 
     /// Returns the config if all problems are files, directories or variables that do not exist or hold no usable value, of plugins

@@ -307,6 +307,11 @@ impl Config {
         registry::trust::longest(&self.trust, repository)
     }
 
+    /// The source of a `[[trust]]` that was probably meant by a repository without one.
+    pub fn nearest_source(&self, repository: &Repository) -> Option<&registry::Source> {
+        registry::trust::nearest(&self.trust, repository)
+    }
+
     /// Reads a config file, with the environment variables and the home directory of this process.
     ///
     /// # Errors

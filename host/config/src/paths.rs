@@ -255,6 +255,12 @@ fn owner_and_mode(_: &Path) -> String {
     String::new()
 }
 
+/// A directory that is written as a part of the string of that node, such as one behind a scheme. It need not be there. `example` is what
+/// the whole string may be.
+pub(super) fn directory_in_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
+    to_absolute(node, &resolve_text(node, written, example)?)
+}
+
 /// Makes the path absolute, so that it stays valid when the working directory changes.
 fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {
@@ -321,10 +327,19 @@ mod tests {
         let files = ["a.wasm", "ca.pem", "gone", "gone.db", "token", "/dev/null"].map(|name| folder.path().join(name));
         assert_eq!(error.files(), &files.into());
 
-        for mistake in [r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, "server.page-size = 'many'"] {
+        for (mistake, decides_access) in [
+            (r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, true),
+            (
+                r#"telemetry = { otlp = "http://127.0.0.1:4318", headers = { authorization = { file = "gone" } } }"#,
+                true,
+            ),
+            (r#"principal = [{ name = "ci", token-sha256 = { file = "gone" } }]"#, false),
+            ("server.page-size = 'many'", false),
+        ] {
             let error = Config::parse_in(&format!("{mistake}\n{plugin}"), &file, &Environment::empty()).unwrap_err();
             assert!(error.diagnostics().len() > 2, "{error}");
             assert_eq!(error.partial_config(), None, "{error}");
+            assert_eq!(error.config_of_access().is_some(), decides_access, "{error}");
         }
     }
 }

@@ -4,10 +4,14 @@
 //! |---|---|
 //! | `reference`, [`Reference`] | `oci://HOST/REPOSITORY:VERSION`, what `component` of a `[[plugin]]` names |
 //! | `lock`, [`Lock`] | `mcp-host.lock` beside the config: what each reference was resolved to, verified and agreed |
-//! | `trust`, [`Trust`] | `[[trust]]`: the keys that must have signed what comes from a source |
+//! | `trust`, [`Trust`] | `[[trust]]`: who must have signed what comes from a source |
+//! | `identity`, [`Identity`] | keyless signers of a `[[trust]]`, and the provenance that it requires |
+//! | `mirror`, [`Mirror`] | another place for what a source has: a registry, or a directory |
 //! | `source` | `component = "oci://…"`: by the lock and the store, never by the network |
 
+pub(crate) mod identity;
 mod lock;
+mod mirror;
 mod reference;
 pub(crate) mod source;
 pub(crate) mod trust;
@@ -21,7 +25,9 @@ use super::grants::CaBundle;
 use super::paths::CreatableDirectory;
 use super::reader::{FromNode, Node, Schema};
 
-pub use self::lock::{Lock, LockError, LockedComponent};
+pub use self::identity::{Identity, Issuer, IssuerError, Provenance, SubjectPattern, SubjectPatternError, TrustedRoot};
+pub use self::lock::{Lock, LockError, LockedComponent, LockedIdentity, LockedProvenance, LockedSbom, LockedSigner};
+pub use self::mirror::{Layout, Mirror};
 pub use self::reference::{Reference, ReferenceError, Repository, RepositoryError, SCHEME, Selector};
 pub use self::source::{lock_file, store_file};
 pub use self::trust::{
@@ -40,10 +46,10 @@ table! {
         pub store: Option<PathBuf>,
         /// PEM files of certificate authorities that are trusted for registries, in addition to the machine's own.
         pub ca: Vec<CaBundle>,
-        /// Registries that are asked before the one that a component names: `{ "registry.example.com/acme" = ["mirror.example.net/acme"] }`.
-        /// What they have is verified like all else.
+        /// Registries, and directories with an OCI image layout, that are asked before the registry that a component names:
+        /// `{ "registry.example.com/acme" = ["mirror.example.net/acme", "layout:/media/usb"] }`. What they have is verified like all else.
         #[read(Mirrors)]
-        pub mirrors: BTreeMap<Repository, Vec<Repository>>,
+        pub mirrors: BTreeMap<Repository, Vec<Mirror>>,
         /// Registries by name whose addresses may be private. None unless set: a name must resolve to public addresses.
         pub private: Vec<RegistryName>,
     }
@@ -93,32 +99,7 @@ impl Suggest for RepositoryError {
 
 /// Mirrors by the prefix of what they have.
 #[derive(Default)]
-struct Mirrors(BTreeMap<Repository, Vec<Repository>>);
-
-/// A prefix of repositories, as a mirror is written.
-struct Prefix(Repository);
-
-impl FromNode for Prefix {
-    const TYPE_NAME: &'static str = "a mirror";
-
-    fn example() -> String {
-        "\"mirror.example.net/acme\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^[A-Za-z0-9.\[\]:-]*[A-Za-z0-9\]](/[a-z0-9._/-]*)?$")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        match node.string::<Self>()?.parse::<Repository>() {
-            Ok(prefix) => Some(Self(prefix)),
-            Err(error) => {
-                node.reject(&error);
-                None
-            }
-        }
-    }
-}
+struct Mirrors(BTreeMap<Repository, Vec<Mirror>>);
 
 impl FromNode for Mirrors {
     const TYPE_NAME: &'static str = "a table of mirrors";
@@ -128,19 +109,19 @@ impl FromNode for Mirrors {
     }
 
     fn schema() -> Schema {
-        Schema::map(Schema::string(), Schema::list(Prefix::schema()))
+        Schema::map(Schema::string(), Schema::list(Mirror::schema()))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mut mirrors = BTreeMap::new();
         for entry in node.entries::<Self>()? {
             let Some(prefix) = entry.parse_key::<Repository>() else { continue };
-            let items = entry.items::<Prefix>()?;
+            let items = entry.items::<Mirror>()?;
             if items.len() > MAX_MIRRORS {
                 entry.report_error(format!("a source has at most {MAX_MIRRORS} mirrors"), "remove some");
                 continue;
             }
-            mirrors.insert(prefix, items.iter().filter_map(Prefix::from_node).map(|Prefix(mirror)| mirror).collect());
+            mirrors.insert(prefix, items.iter().filter_map(Mirror::from_node).collect());
         }
         Some(Self(mirrors))
     }

@@ -12,15 +12,15 @@
 //! depends on it. Of the others, items that the principal may not see are filtered as part of the call to the plugin. Pages are as full
 //! as without them, and there is a cursor only if there is more to list: where items may be hidden, the next one that is not is
 //! looked for before the cursor is made, which takes one call more. To keep a listing with many hidden items cheap, a page
-//! makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue. So hidden items show if there are more
-//! than fit on about [`MAX_CALLS`] pages of the provider in succession.
+//! makes at most [`MAX_CALLS`] calls, each with at least [`FILTERED_PAGE`] items if the provider has as many; it may then be short, or
+//! empty, with a cursor to continue. So hidden items show if there are more than fit on about [`MAX_CALLS`] pages in succession.
 //!
 //! # Bounds
 //!
 //! Every walk ends. The cursor counts the listed items of a plugin, so a provider with an endless sequence of cursors
-//! does not make the plugins after it unreachable: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`]
-//! consecutive empty pages, the rest of the plugin is skipped, and the page reports it as missing. A listing below
-//! these bounds is returned completely, however small its pages are.
+//! does not make the plugins after it unreachable: after `limits.listing-items` items that the principal may see, [`MAX_HIDDEN`] times
+//! as many that it may not, or [`MAX_EMPTY_PAGES`] consecutive empty pages, the rest of the plugin is skipped, and the page reports it
+//! as missing. A listing below these bounds is returned completely, however small its pages are.
 
 mod cursor;
 mod fingerprint;
@@ -54,6 +54,10 @@ pub use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
+/// The minimum number of items that a page is requested with if the principal may not see all of them.
+const FILTERED_PAGE: usize = 1000;
+/// The number of items that a principal may not see after which a listing ends, ÷ `limits.listing-items`.
+const MAX_HIDDEN: usize = 16;
 
 /// The parameters of a requested page.
 #[derive(Clone, Copy)]
@@ -120,8 +124,6 @@ impl Catalog {
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
         let (mut listed, mut bytes): (usize, usize) = (0, 0);
         let mut is_full = false;
-        // Where items are hidden, a page of the provider has less than was requested.
-        let mut has_hidden = false;
         for _ in 0..MAX_CALLS {
             let remaining = request.size.saturating_sub(listed);
             let Some(slot) = slots.get(position.plugin).copied().filter(|_| !is_full) else { break };
@@ -129,15 +131,16 @@ impl Catalog {
             if remaining == 0 && !may_hide {
                 break;
             }
-            let limit = if has_hidden { request.size } else { remaining.max(1) };
+            // Where items may be hidden, the page of the provider does not depend on the client's: otherwise a client that requests
+            // small ones would count hidden items by its short pages.
+            let limit = if may_hide { request.size.max(FILTERED_PAGE) } else { remaining.max(1) };
             let page = prefetcher.page(&position, limit).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
             position = match page {
                 Ok(page) => {
                     let mut items = VecDeque::from(page.items);
-                    has_hidden =
-                        items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count())) < page.size;
+                    let visible = items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count()));
                     listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
                     while let Some((index, mut item)) = items.pop_front() {
@@ -171,7 +174,7 @@ impl Catalog {
                             break;
                         }
                     }
-                    let progress = position.progress.advance(page.size);
+                    let progress = position.progress.advance(page.size, visible);
                     if !items.is_empty() {
                         PagePosition { skip: next_index, ..position }
                     } else if page.next_cursor.is_none() {
@@ -218,7 +221,8 @@ fn resume_at(payload: CursorPayload, slots: &[&PluginSlot]) -> PagePosition {
 fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fault> {
     let plugin = slot.plugin.as_ref().ok()?;
     let max_items = plugin.max_listing_items();
-    let fault = if progress.items >= max_items {
+    let has_too_many_hidden = progress.hidden >= max_items.saturating_mul(MAX_HIDDEN);
+    let fault = if progress.visible >= max_items || has_too_many_hidden {
         Fault::ListingItems(max_items)
     } else if progress.empty_pages >= MAX_EMPTY_PAGES {
         Fault::EmptyPages(MAX_EMPTY_PAGES)

@@ -8,6 +8,8 @@
 
 mod load_families;
 mod plugin_families;
+#[cfg(feature = "search")]
+mod search_families;
 mod watch_families;
 
 use std::collections::BTreeMap;
@@ -53,23 +55,6 @@ const AUTHENTICATION_FAILURES: Family = Family::counter(
     "mcp_host_authentication_failures_total",
     &["reason"],
     "Requests and TLS handshakes whose credentials are not accepted, by reason.",
-);
-#[cfg(feature = "search")]
-const SEARCH_DOCUMENTS: Family =
-    Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
-#[cfg(feature = "search")]
-const SEARCH_BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text in the search index.");
-#[cfg(feature = "search")]
-const SEARCH_MISSING: Family = Family::gauge(
-    "mcp_host_search_missing",
-    &["plugin"],
-    "Resources without their text in the search index: those that could not be read, and those for which it has no room.",
-);
-#[cfg(feature = "search")]
-const SEARCH_COMPLETE: Family = Family::gauge(
-    "mcp_host_search_complete",
-    &["plugin"],
-    "1 if the search index has everything of the plugin, 0 while it is built, or if something is missing.",
 );
 const AUDIT_FAILING: Family = Family::gauge(
     "mcp_host_audit_failing",
@@ -198,33 +183,13 @@ impl HostCollector {
     }
 }
 
-#[cfg(feature = "search")]
-impl HostCollector {
-    fn encode_search(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        use mcp_host_search::SearchStatus;
-
-        let searched = self.0.search_status();
-        let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {
-            family.encode(encoder, |samples| {
-                searched.iter().try_for_each(|status| samples.integer(&[&status.plugin], value(status)))
-            })
-        };
-        encode(&SEARCH_DOCUMENTS, |status| status.documents)?;
-        encode(&SEARCH_BYTES, |status| status.bytes)?;
-        encode(&SEARCH_MISSING, |status| {
-            status.omitted.saturating_add(status.failed).saturating_add(status.without_text)
-        })?;
-        encode(&SEARCH_COMPLETE, |status| u64::from(status.has_everything()))
-    }
-}
-
 impl Collector for HostCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_host(&mut encoder)?;
         let (states, plugins) = self.0.plugins_to_measure();
         load_families::encode_states(&self.0, &states, &mut encoder)?;
         #[cfg(feature = "search")]
-        self.encode_search(&mut encoder)?;
+        search_families::encode(&self.0, &mut encoder)?;
         PLUGIN_FAMILIES.iter().try_for_each(|family| {
             let add = |samples: &mut Samples<'_>| plugins.iter().try_for_each(|plugin| family.add(plugin, samples));
             family.family().encode(&mut encoder, add)

@@ -175,9 +175,6 @@ pub enum SkillRule {
     /// The URIs of its files are too long.
     #[error("the URIs of its files have more than {MAX_FOUND} bytes; use shorter names")]
     Uris,
-    /// Reading its files takes too long.
-    #[error("reading its files takes longer than {} s", MAX_TIME.as_secs())]
-    Time,
     /// The files of the skill are too large.
     #[error("its files have more than {MAX_BYTES} bytes; move what agents do not need out of the directory")]
     Bytes,
@@ -197,6 +194,26 @@ pub enum SkillRule {
     },
 }
 
+/// Why no skill is made of a directory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    /// It breaks a rule.
+    #[error("{0}")]
+    Problem(SkillProblem),
+    /// Its plugin fails to read its files, perhaps for a moment only.
+    #[error("its files cannot be read: {0}")]
+    Fault(Fault),
+    /// Reading its files takes too long.
+    #[error("reading its files takes longer than {} s", MAX_TIME.as_secs())]
+    Time,
+}
+
+impl From<SkillRule> for BuildError {
+    fn from(rule: SkillRule) -> Self {
+        Self::Problem(SkillProblem { line: None, rule })
+    }
+}
+
 /// Reads files of skills.
 pub(crate) trait ReadFile: Sync {
     /// Returns the contents of a file.
@@ -207,16 +224,15 @@ pub(crate) trait ReadFile: Sync {
 ///
 /// # Errors
 ///
-/// The directory breaks a rule.
+/// The directory breaks a rule, or its files cannot be read.
 pub(crate) async fn build(
     directory: &str,
     candidate: Candidate,
     digests: &Digests,
     reader: &impl ReadFile,
-) -> Result<Option<Skill>, SkillProblem> {
+) -> Result<Option<Skill>, BuildError> {
     let building = build_in_time(directory, candidate, digests, reader);
-    let too_slow = |_| SkillProblem { line: None, rule: SkillRule::Time };
-    timeout(MAX_TIME, building).await.map_err(too_slow)?
+    timeout(MAX_TIME, building).await.map_err(|_| BuildError::Time)?
 }
 
 async fn build_in_time(
@@ -224,20 +240,19 @@ async fn build_in_time(
     candidate: Candidate,
     digests: &Digests,
     reader: &impl ReadFile,
-) -> Result<Option<Skill>, SkillProblem> {
-    let of_directory = |rule| SkillProblem { line: None, rule };
+) -> Result<Option<Skill>, BuildError> {
     let Some(manifest) = candidate.manifest(directory).cloned() else { return Ok(None) };
     if candidate.is_too_large {
-        return Err(of_directory(SkillRule::Uris));
+        return Err(SkillRule::Uris.into());
     }
     if candidate.count > MAX_FILES {
-        return Err(of_directory(SkillRule::Files(candidate.count)));
+        return Err(SkillRule::Files(candidate.count).into());
     }
-    let content = read_whole(reader, &manifest).await.map_err(of_directory)?;
+    let content = read_whole(reader, &manifest).await?;
     let bytes = content.body.as_bytes();
-    let text = std::str::from_utf8(bytes).map_err(|_| of_directory(SkillRule::NotUtf8))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| SkillRule::NotUtf8)?;
     let name = directory.rsplit('/').next().unwrap_or_default();
-    let front_matter = front_matter::parse(text, name)?;
+    let front_matter = front_matter::parse(text, name).map_err(BuildError::Problem)?;
     let ttl = candidate.files.values().map(|file| file.ttl).min().unwrap_or_default();
     let (mut files, mut total) = (Vec::with_capacity(candidate.files.len()), 0_u64);
     for (uri, listed) in candidate.files {
@@ -248,7 +263,7 @@ async fn build_in_time(
             match key.as_ref().and_then(|key| digests.0.get(key)) {
                 Some((digest, size)) => (digest.into(), size),
                 None => {
-                    let content = read_whole(reader, &uri).await.map_err(of_directory)?;
+                    let content = read_whole(reader, &uri).await?;
                     let (digest, size) = digest_of(content.body.as_bytes());
                     if let Some(key) = key {
                         digests.0.insert(key, (digest.as_str().into(), size));
@@ -259,7 +274,7 @@ async fn build_in_time(
         };
         total = total.saturating_add(size);
         if total > MAX_BYTES {
-            return Err(of_directory(SkillRule::Bytes));
+            return Err(SkillRule::Bytes.into());
         }
         files.push(SkillFile { uri, digest, size });
     }
@@ -267,14 +282,18 @@ async fn build_in_time(
 }
 
 /// Returns the content of a file, if that is all of it.
-async fn read_whole(reader: &impl ReadFile, uri: &Uri) -> Result<ResourceContents, SkillRule> {
+async fn read_whole(reader: &impl ReadFile, uri: &Uri) -> Result<ResourceContents, BuildError> {
     let unreadable = |reason: String| SkillRule::Unreadable { uri: uri.clone(), reason };
-    let contents = reader.read(uri).await.map_err(|fault| unreadable(reason(&fault)))?;
+    let contents = reader.read(uri).await.map_err(|fault| match fault {
+        Fault::NotFound => unreadable("it does not exist any more".to_owned()).into(),
+        Fault::InvalidRequest(_) | Fault::Denied(_) => unreadable(fault.to_string()).into(),
+        fault => BuildError::Fault(fault),
+    })?;
     let content = contents.into_iter().find(|content| content.entry.uri == *uri);
     let content = content.ok_or_else(|| unreadable("reading it returns contents of other resources".to_owned()))?;
     let is_part = |notice: &Notice| matches!(notice.kind, NoticeKind::Cut | NoticeKind::Incomplete);
     match Notice::all_in(&content.entry.meta).iter().any(is_part) {
-        true => Err(SkillRule::Cut(uri.clone())),
+        true => Err(SkillRule::Cut(uri.clone()).into()),
         false => Ok(content),
     }
 }
@@ -313,9 +332,15 @@ pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
             }
             match build(&directory, candidate, &digests, &reader).await {
                 Ok(skill) => has_skills |= skill.is_some(),
-                Err(problem) => {
+                Err(BuildError::Problem(problem)) => {
                     has_skills = true;
                     problems.push(format!("`{directory}/{MANIFEST}` is not served as a skill: {problem}"));
+                }
+                // Such as a rate limit, which the next ones exceed as well.
+                Err(error @ (BuildError::Fault(_) | BuildError::Time)) => {
+                    let from = truncated(&directory);
+                    problems.push(format!("the skills from `{from}/{MANIFEST}` on were not checked: {error}"));
+                    return problems;
                 }
             }
             last = Some(directory);
@@ -329,15 +354,6 @@ pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
             .push("no skill is served: its listing has no `SKILL.md` in a directory that `skills` names".to_owned());
     }
     problems
-}
-
-/// The reason of a fault, for an administrator and for whoever may read the file.
-fn reason(fault: &Fault) -> String {
-    match fault {
-        Fault::NotFound => "it does not exist any more".to_owned(),
-        Fault::InvalidRequest(_) | Fault::Denied(_) | Fault::Unavailable { .. } => fault.to_string(),
-        _ => "its plugin failed; the server's log says why".to_owned(),
-    }
 }
 
 fn digest_of(bytes: &[u8]) -> (String, u64) {

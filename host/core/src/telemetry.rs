@@ -19,8 +19,9 @@
 //!
 //! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with a runtime of its own sends them, up to
 //! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. What the collector does not take is dropped: after
-//! a failure nothing is sent for a time ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. So a collector that is
-//! slow, gone or hostile costs requests nothing but their spans, which are counted ([`SpanCounts`]).
+//! a failure nothing is sent for a time ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. A request that begins while it is full
+//! has no spans, which sheds the load of making them. So a collector that is slow, gone or hostile costs requests nothing but their
+//! spans, which are counted ([`SpanCounts`]).
 
 mod exporter;
 mod queue;
@@ -99,6 +100,7 @@ impl Collector for SpanCounts {
 #[derive(Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,
+    queue: QueueProcessor,
     counts: SpanCounts,
     closing: CancellationToken,
     ended: Mutex<mpsc::Receiver<()>>,
@@ -128,13 +130,13 @@ impl Telemetry {
             runtime.block_on(send_all(queue, exporter, &of_thread));
         })?;
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(processor)
+            .with_span_processor(processor.clone())
             // What is not sampled has no span.
             .with_sampler(Sampler::AlwaysOn)
             .with_span_limits(SpanLimits::default())
             .with_resource(resource)
             .build();
-        Ok(Self { provider, counts, closing, ended: Mutex::new(ended) })
+        Ok(Self { provider, queue: processor, counts, closing, ended: Mutex::new(ended) })
     }
 
     /// A layer that takes the spans of requests, and nothing else.
@@ -151,7 +153,7 @@ impl Telemetry {
             .with_target(false)
             .with_tracked_inactivity(false)
             .with_context_activation(false)
-            .with_filter(TracedSpans)
+            .with_filter(TracedSpans(self.queue.clone()))
     }
 
     /// The numbers of spans, for a registry of metrics.
@@ -196,20 +198,23 @@ async fn send_all(mut queue: SpanQueue, exporter: Exporter, counts: &SpanCounts)
     }
 }
 
-/// The spans of requests that are sampled: those of requests, and those below one.
-struct TracedSpans;
+/// The spans of requests that are sampled: those of requests, while the queue has room, and those below one.
+struct TracedSpans(QueueProcessor);
 
 impl<S> Filter<S> for TracedSpans
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
-        trace::is_span(metadata) && (metadata.name() == trace::REQUEST || context.lookup_current().is_some())
+        trace::is_span(metadata)
+            && match metadata.name() {
+                trace::REQUEST => self.0.admits_request(),
+                _ => context.lookup_current().is_some(),
+            }
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         match trace::is_span(metadata) {
-            true if metadata.name() == trace::REQUEST => Interest::always(),
             true => Interest::sometimes(),
             false => Interest::never(),
         }

@@ -176,6 +176,7 @@ mod tests {
             for name in [
                 "README.md",
                 "mcp-host.toml",
+                "publish.sh",
                 ".gitignore",
                 "data/square.png",
                 "worlds.wit",
@@ -205,6 +206,22 @@ mod tests {
                     Err(_) => assert!(file.bytes.starts_with(b"\x89PNG")),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_project_is_published_by_what_builds_it() {
+        for language in Language::ALL {
+            let project = project(language);
+            let files = project.files().unwrap();
+            let script = files.iter().find(|file| file.path.ends_with("publish.sh")).unwrap();
+            let script = str::from_utf8(&script.bytes).unwrap();
+            let order = [project.build_command(), "mcp-host test", "mcp-host push"];
+            let lines: Vec<_> =
+                script.lines().filter(|line| order.iter().any(|command| line.starts_with(command))).collect();
+            assert_eq!(lines.len(), 3, "{language:?}: {script}");
+            assert!(lines.iter().zip(order).all(|(line, command)| line.starts_with(command)), "{lines:?}");
+            assert!(lines[2].contains(&project.component()), "{lines:?}");
         }
     }
 

@@ -97,6 +97,7 @@ impl Cache {
         };
         let is_persistent = secret.is_some();
         let dir = PrivateDir::open(dir)
+            .and_then(|dir| dir.check_parents().map(|()| dir))
             .map_err(|source| ComponentError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
         remove_abandoned(&dir);
         Ok(Self { dir, secret: secret.unwrap_or_else(random_secret), is_persistent })

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use mcp_host_base::text::prefix;
 use semver::Version;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
@@ -48,6 +49,10 @@ const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
 
 /// The number of names of a kind that a message shows.
 const MAX_LISTED_NAMES: usize = 20;
+/// The characters of such a name.
+const MAX_NAME: usize = 80;
+/// The bytes of what the engine says of a mismatch.
+const MAX_MISMATCH: usize = 400;
 
 /// The imports of a component that this host cannot satisfy, by name and version. Displayed, it is for a message: names
 /// are escaped, and only the first of many are shown.
@@ -68,7 +73,7 @@ impl UnsatisfiedImports {
         let imports = ty.imports(engine).filter(|(_, import)| is_needed(&import.ty, engine)).map(|(name, _)| name);
         let missing = Self::collect(imports);
         let is_explained = !missing.unknown.is_empty() || !missing.other_version.is_empty();
-        Self { mismatch: (!is_explained).then(|| format!("{error:#}")), ..missing }
+        Self { mismatch: (!is_explained).then(|| prefix(&format!("{error:#}"), MAX_MISMATCH).to_owned()), ..missing }
     }
 
     fn collect<'a>(imports: impl Iterator<Item = &'a str>) -> Self {
@@ -143,7 +148,9 @@ impl fmt::Display for UnsatisfiedImports {
 
 /// A name from the component, which may be any text.
 fn quote(name: &str) -> String {
-    format!("`{}`", name.escape_debug())
+    let shown: String = name.escape_debug().take(MAX_NAME).collect();
+    let rest = if name.escape_debug().nth(MAX_NAME).is_some() { "…" } else { "" };
+    format!("`{shown}{rest}`")
 }
 
 fn join_truncated(names: impl ExactSizeIterator<Item = String>) -> Option<String> {

@@ -101,6 +101,12 @@ impl StaticContent {
             }
         }
         total.check()?;
+        // The pool has bounds for modules that are not instantiated, too.
+        for (_, module) in &artifacts.static_modules {
+            let mut alone = Total::default();
+            alone.add(&module.module)?;
+            alone.check()?;
+        }
         let items = [
             total.core_instances,
             total.tables,

@@ -1,19 +1,19 @@
 //! Signature bundles: Sigstore's bundle 0.3 with a DSSE envelope, as cosign v3 and `mcp-host push --sign` write them.
 //!
 //! The envelope signs its payload by pre-authentication encoding (PAE), so the payload is verified before it is parsed. It is an in-toto
-//! statement 1 with the digest of the manifest as a subject and the type of predicate that cosign uses for signatures. The bundle's own
-//! transparency log entries, timestamps and hints are not looked at: what counts is a signature by a key that the config names.
+//! `statement` with the digest of the manifest as a subject. For a signature by a key that the config names, the bundle's log entries,
+//! timestamps and hints are not looked at; one with a certificate is verified by `keyless`.
 //!
 //! Bounded: [`MAX_BUNDLE_SIZE`] bytes, [`MAX_SIGNATURES`] signatures.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mcp_host_config::registry::{KeyAlgorithm, PublicKey};
-use mcp_host_model::digest::Digest;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::signer::{Signer, SignerError};
+use crate::statement;
 
 /// The type of a bundle, as an artifact and as a layer.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
@@ -23,17 +23,14 @@ pub(crate) const MAX_BUNDLE_SIZE: usize = 1 << 20;
 const MAX_SIGNATURES: usize = 16;
 /// The type of a signed payload.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
-/// The type of a statement.
-const STATEMENT: &str = "https://in-toto.io/Statement/v1";
-/// What a statement of cosign says that it is: a signature.
-pub(crate) const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
-
 /// A bundle that was parsed, and not verified.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     payload: Vec<u8>,
     signatures: Vec<Vec<u8>>,
     hint: Option<String>,
+    /// Its JSON, if it has a certificate.
+    keyless: Option<String>,
 }
 
 impl Bundle {
@@ -49,6 +46,10 @@ impl Bundle {
         if text("/dsseEnvelope/payloadType") != Some(IN_TOTO) {
             return Err("its envelope has no in-toto statement");
         }
+        let material = json.get("verificationMaterial");
+        let has =
+            |member: &str| material.and_then(|material| material.get(member)).is_some_and(|value| !value.is_null());
+        let is_keyless = has("certificate") || has("x509CertificateChain");
         let payload = text("/dsseEnvelope/payload").and_then(|text| BASE64_STANDARD.decode(text).ok());
         let signatures =
             json.pointer("/dsseEnvelope/signatures").and_then(Value::as_array).ok_or("it has no signature")?;
@@ -60,19 +61,33 @@ impl Bundle {
             payload: payload.ok_or("its payload is not base64")?,
             signatures: signatures.collect::<Option<_>>().ok_or("a signature is not base64")?,
             hint: text("/verificationMaterial/publicKey/hint").map(shown_hint),
+            keyless: is_keyless
+                .then(|| str::from_utf8(bytes).map(str::to_owned))
+                .transpose()
+                .map_err(|_| "it is not UTF-8")?,
         })
     }
 
-    /// Whether a signature of it is by that key, over a statement about that manifest.
-    pub(crate) fn is_signed_by(&self, key: &PublicKey, manifest: &Digest) -> bool {
+    /// What that key has signed, if a signature of the bundle is by it.
+    pub(crate) fn signed_by(&self, key: &PublicKey) -> Option<&[u8]> {
         let message = pre_authentication_encoding(&self.payload);
         let algorithm: &dyn ring::signature::VerificationAlgorithm = match key.algorithm() {
             KeyAlgorithm::EcdsaP256 => &ECDSA_P256_SHA256_ASN1,
             KeyAlgorithm::Ed25519 => &ED25519,
         };
         let key = UnparsedPublicKey::new(algorithm, key.bytes());
-        self.signatures.iter().any(|signature| key.verify(&message, signature).is_ok())
-            && is_about(&self.payload, manifest)
+        let is_signed = self.signatures.iter().any(|signature| key.verify(&message, signature).is_ok());
+        is_signed.then_some(self.payload.as_slice())
+    }
+
+    /// Its JSON, if it has a certificate.
+    pub(crate) fn keyless(&self) -> Option<&str> {
+        self.keyless.as_deref()
+    }
+
+    /// The type of predicate that it says it has, which nobody has verified.
+    pub(crate) fn predicate_type(&self) -> Option<String> {
+        statement::predicate_type(&self.payload)
     }
 
     /// What it says of its key, which nobody has verified.
@@ -91,30 +106,14 @@ fn shown_hint(hint: &str) -> String {
     }
 }
 
-/// Whether a verified payload states that the manifest is signed.
-fn is_about(payload: &[u8], manifest: &Digest) -> bool {
-    let Ok(statement) = serde_json::from_slice::<Value>(payload) else { return false };
-    let has = |member: &str, expected: &str| statement.get(member).and_then(Value::as_str) == Some(expected);
-    let subjects = statement.get("subject").and_then(Value::as_array);
-    let is_subject =
-        |subject: &Value| subject.pointer("/digest/sha256").and_then(Value::as_str) == Some(manifest.digits().as_str());
-    has("_type", STATEMENT) && has("predicateType", SIGNATURE) && subjects.is_some_and(|all| all.iter().any(is_subject))
-}
-
 /// What is signed (DSSE 1.0): the type and the payload with their lengths, so that neither can be taken for the other.
 fn pre_authentication_encoding(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {IN_TOTO} {} ", IN_TOTO.len(), payload.len());
     [head.as_bytes(), payload].concat()
 }
 
-/// Signs a manifest: the bytes of a bundle.
-pub(crate) fn sign(signer: &Signer, manifest: &Digest) -> Result<Vec<u8>, SignerError> {
-    let statement = json!({
-        "_type": STATEMENT,
-        "subject": [{ "digest": { "sha256": manifest.digits() } }],
-        "predicateType": SIGNATURE,
-        "predicate": {},
-    });
+/// Signs a statement: the bytes of a bundle.
+pub(crate) fn sign(signer: &Signer, statement: &Value) -> Result<Vec<u8>, SignerError> {
     let payload = statement.to_string().into_bytes();
     let signature = signer.sign(&pre_authentication_encoding(&payload))?;
     let bundle = json!({
@@ -131,9 +130,11 @@ pub(crate) fn sign(signer: &Signer, manifest: &Digest) -> Result<Vec<u8>, Signer
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_model::digest::Digest;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::statement::{Statement, signature};
 
     fn signer(algorithm: &'static rcgen::SignatureAlgorithm) -> Signer {
         Signer::from_pem(rcgen::KeyPair::generate_for(algorithm).unwrap().serialize_pem().as_bytes()).unwrap()
@@ -143,55 +144,41 @@ mod tests {
         [signer(&rcgen::PKCS_ECDSA_P256_SHA256), signer(&rcgen::PKCS_ED25519)]
     }
 
+    fn is_signed(bundle: &Bundle, signer: &Signer, manifest: &Digest) -> bool {
+        let payload = bundle.signed_by(signer.public_key());
+        payload.and_then(|payload| Statement::read(payload, manifest)) == Some(Statement::Signature)
+    }
+
     #[test]
     fn a_signature_counts_for_its_key_and_its_manifest_only() {
         let (manifest, other) = (Digest::compute(b"manifest"), Digest::compute(b"other"));
         for (signer, stranger) in signers().iter().zip(signers().iter().rev()) {
-            let bundle = Bundle::parse(&sign(signer, &manifest).unwrap()).unwrap();
-            assert!(bundle.is_signed_by(signer.public_key(), &manifest));
-            assert!(!bundle.is_signed_by(signer.public_key(), &other));
-            assert!(!bundle.is_signed_by(stranger.public_key(), &manifest));
+            let bundle = Bundle::parse(&sign(signer, &signature(&manifest)).unwrap()).unwrap();
+            assert!(is_signed(&bundle, signer, &manifest));
+            assert!(!is_signed(&bundle, signer, &other));
+            assert!(!is_signed(&bundle, stranger, &manifest));
         }
     }
 
     #[test]
-    fn a_payload_or_a_type_that_was_changed_is_not_signed() {
+    fn a_payload_that_was_changed_is_not_signed() {
         let manifest = Digest::compute(b"manifest");
         let [signer, _] = signers();
-        let json: Value = serde_json::from_slice(&sign(&signer, &manifest).unwrap()).unwrap();
-        let payload = BASE64_STANDARD.decode(json["dsseEnvelope"]["payload"].as_str().unwrap()).unwrap();
-        let statement: Value = serde_json::from_slice(&payload).unwrap();
+        let json: Value = serde_json::from_slice(&sign(&signer, &signature(&manifest)).unwrap()).unwrap();
         let other = Digest::compute(b"other");
         let forge = |statement: &Value| {
             let mut forged = json.clone();
             forged["dsseEnvelope"]["payload"] = BASE64_STANDARD.encode(statement.to_string()).into();
             Bundle::parse(forged.to_string().as_bytes()).unwrap()
         };
-        assert!(forge(&statement).is_signed_by(signer.public_key(), &manifest));
-        let mut changed = statement.clone();
-        changed["subject"][0]["digest"]["sha256"] = other.digits().into();
-        assert!(!forge(&changed).is_signed_by(signer.public_key(), &other));
-    }
-
-    #[test]
-    fn a_statement_of_another_kind_is_no_signature_of_a_manifest() {
-        let manifest = Digest::compute(b"manifest");
-        let statement = |kind: &str, predicate: &str, digest: &Digest| {
-            json!({ "_type": kind, "predicateType": predicate, "subject": [{ "digest": { "sha256": digest.digits() } }] })
-                .to_string()
-                .into_bytes()
-        };
-        assert!(is_about(&statement(STATEMENT, SIGNATURE, &manifest), &manifest));
-        assert!(!is_about(&statement(STATEMENT, "https://slsa.dev/provenance/v1", &manifest), &manifest));
-        assert!(!is_about(&statement("https://in-toto.io/Statement/v0.1", SIGNATURE, &manifest), &manifest));
-        assert!(!is_about(&statement(STATEMENT, SIGNATURE, &Digest::compute(b"")), &manifest));
-        assert!(!is_about(b"[]", &manifest) && !is_about(b"", &manifest));
+        assert!(is_signed(&forge(&signature(&manifest)), &signer, &manifest));
+        assert!(!is_signed(&forge(&signature(&other)), &signer, &other));
     }
 
     #[test]
     fn what_is_no_bundle_says_why() {
         let [signer, _] = signers();
-        let bundle: Value = serde_json::from_slice(&sign(&signer, &Digest::compute(b"")).unwrap()).unwrap();
+        let bundle: Value = serde_json::from_slice(&sign(&signer, &signature(&Digest::compute(b""))).unwrap()).unwrap();
         let error = |change: fn(&mut Value)| {
             let mut changed = bundle.clone();
             change(&mut changed);
@@ -214,7 +201,6 @@ mod tests {
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = Bundle::parse(&bytes);
-            is_about(&bytes, &Digest::compute(b""));
         }
     }
 }

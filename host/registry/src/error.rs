@@ -1,6 +1,6 @@
 //! Why a component of a registry cannot be had. What a registry or a publisher wrote is escaped.
 
-use mcp_host_config::registry::Reference;
+use mcp_host_config::registry::{Reference, Source};
 use mcp_host_model::digest::Digest;
 
 use crate::http::HttpError;
@@ -12,9 +12,21 @@ use crate::store::StoreError;
 pub enum RegistryError {
     /// No `[[trust]]` is for the source.
     #[error(
-        "no `[[trust]]` of the config is for `{0}`, so nothing from there is accepted; add one with the keys of its publisher"
+        "no `[[trust]]` of the config is for `{source_reference}`, so nothing from there is accepted; {}",
+        nearest.as_ref().map_or_else(
+            || "add one with the keys of its publisher".to_owned(),
+            |nearest| format!("there is one for `{nearest}`: was that meant?")
+        )
     )]
-    Untrusted(Box<Reference>),
+    Untrusted {
+        /// The reference.
+        source_reference: Box<Reference>,
+        /// A source that was probably meant.
+        nearest: Option<Source>,
+    },
+    /// Nothing is published, because what was to be published is not right.
+    #[error("nothing was published: {0}")]
+    Unpublished(String),
     /// A registry and its mirrors did not answer, or with an error.
     #[error("{what}: {}", list(.causes))]
     Unavailable {
@@ -50,21 +62,39 @@ pub enum RegistryError {
         /// What happened.
         cause: Box<RegistryError>,
     },
-    /// The signatures are not by enough keys that are trusted.
+    /// The signatures are not by enough keys and identities that are trusted.
     #[error(
-        "`{source_reference}` is signed by {valid} of the keys in its `[[trust]]`, and {minimum} must have signed; expected \
+        "`{source_reference}` is signed by {valid} of the keys and identities in its `[[trust]]`, and {minimum} must have signed; expected \
          {expected}; found {found}"
     )]
     Signers {
         /// The reference.
         source_reference: Box<Reference>,
-        /// The number of trusted keys that have signed.
+        /// The number of those that have signed.
         valid: usize,
         /// The number that must have.
         minimum: usize,
-        /// The fingerprints of the trusted keys.
+        /// The fingerprints of the trusted keys, and the trusted identities.
         expected: String,
         /// What the signatures say of themselves.
+        found: String,
+    },
+    /// The trusted root of a `[[trust]]` cannot be used.
+    #[error("the trusted root (`root` of `[[trust]]`) cannot be used: {reason}")]
+    Root {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no provenance as `[[trust]]` requires one.
+    #[error(
+        "`{source_reference}` has no provenance as its `[[trust]]` requires one; expected {expected}; found {found}"
+    )]
+    Provenance {
+        /// The reference.
+        source_reference: Box<Reference>,
+        /// What is required.
+        expected: String,
+        /// What signed provenances say.
         found: String,
     },
     /// The store cannot be used.

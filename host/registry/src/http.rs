@@ -28,6 +28,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, LOCATION, RETRY
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use iri_string::types::{UriReferenceStr, UriStr};
+use mcp_host_base::informational::{self, TooManyInformational};
 use mcp_host_base::text::quote;
 use mcp_host_model::net::{Origin, Scheme, UrlHost, is_public};
 use rustls::crypto::ring;
@@ -128,6 +129,12 @@ pub enum HttpError {
     /// The registry does not have it.
     #[error("the registry does not have it")]
     NotFound,
+    /// The directory of a mirror cannot be used.
+    #[error("the directory cannot be used: {reason}")]
+    Layout {
+        /// The reason.
+        reason: String,
+    },
     /// What was received could not be stored.
     #[error("{0}")]
     Store(String),
@@ -240,7 +247,12 @@ impl HttpClient {
         let authority = HeaderValue::from_str(&host)
             .map_err(|_| HttpError::Broken { host: host.clone(), reason: "its name cannot be sent".to_owned() })?;
         request.headers_mut().insert(HOST, authority);
-        let answer = async { sender.send_request(request).await.map_err(broken) };
+        let answer = async {
+            let response = informational::limit(request, |request| sender.send_request(request)).await;
+            let too_many =
+                |error: TooManyInformational| HttpError::Broken { host: host.clone(), reason: error.to_string() };
+            response.map_err(too_many)?.map_err(broken)
+        };
         // The time for a body that is sent is a part of it.
         let limit = if call.body.is_empty() { HEAD_TIMEOUT } else { BODY_TIMEOUT };
         let response = within(&host, "answer", limit, answer).await?;

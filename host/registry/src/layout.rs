@@ -2,25 +2,27 @@
 //!
 //! | entry | holds |
 //! |---|---|
-//! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have the reference without its scheme as their name, signature bundles are referrers |
-//! | `blobs/sha256/DIGITS` | manifests, configs, components and bundles |
+//! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have their repository and version as their name, signature bundles and bills of materials are referrers |
+//! | `blobs/sha256/DIGITS` | manifests, configs, components, bundles and bills of materials |
 //! | `mcp-host.lock` | what of the lock is in the archive, before the contents |
 //!
-//! The same lock makes the same archive. An archive is not trusted: a file counts only if its content has the digest in its name, and
+//! The same lock makes the same archive, and unpacked it is a mirror (`directory`). An archive is not trusted: a file counts only if its content has the digest in its name, and
 //! nothing is written to a path that the archive names. Bounded: 65536 entries; contents that the lock names, each of its size; 64 MiB of
 //! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
-use mcp_host_config::registry::{Lock, LockedComponent, Reference, SCHEME};
+use mcp_host_config::registry::{Lock, LockedComponent, Reference};
 use mcp_host_model::digest::Digest;
 use serde_json::json;
 use tar::{Archive, Builder, EntryType, Header};
 
 use crate::bundle::{BUNDLE, MAX_BUNDLE_SIZE};
+use crate::directory::REF_NAME;
 use crate::manifest::{Descriptor, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, MAX_MANIFEST_SIZE, Manifest};
 use crate::push::referrer;
+use crate::sbom::MAX_SBOM_SIZE;
 use crate::store::{Store, StoreError};
 
 /// The entry with the lock.
@@ -81,20 +83,23 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
         out.blob(&config, &read(&config, MAX_MANIFEST_SIZE)?)?;
         out.blob(&locked.manifest, &bytes)?;
         let mut subject = Descriptor::of(MANIFEST, &bytes);
-        for digest in &locked.bundles {
-            let bundle = read(digest, MAX_BUNDLE_SIZE)?;
-            let referrer = serde_json::to_vec(&referrer(subject.clone(), &bundle));
+        let bundles = locked.bundles.iter().map(|digest| (digest, BUNDLE, MAX_BUNDLE_SIZE));
+        let sboms = locked.sboms.iter().map(|sbom| (&sbom.digest, sbom.media_type.as_str(), MAX_SBOM_SIZE));
+        for (digest, artifact_type, max) in bundles.chain(sboms) {
+            let document = read(digest, max)?;
+            let referrer = serde_json::to_vec(&referrer(subject.clone(), artifact_type, &document));
             let referrer = referrer.map_err(|error| LayoutError::Invalid(error.to_string()))?;
             out.blob(&Digest::compute(EMPTY_CONFIG), EMPTY_CONFIG)?;
-            out.blob(digest, &bundle)?;
+            out.blob(digest, &document)?;
             out.blob(&Digest::compute(&referrer), &referrer)?;
-            index
-                .manifests
-                .push(Descriptor { artifact_type: Some(BUNDLE.to_owned()), ..Descriptor::of(MANIFEST, &referrer) });
+            let artifact_type = Some(artifact_type.to_owned());
+            index.manifests.push(Descriptor { artifact_type, ..Descriptor::of(MANIFEST, &referrer) });
         }
-        let name = locked.source.to_string();
-        let name = name.strip_prefix(SCHEME).unwrap_or(&name).to_owned();
-        subject.annotations.insert("org.opencontainers.image.ref.name".to_owned(), name);
+        let name = match &locked.version {
+            Some(version) => format!("{}:{version}", locked.source.repository),
+            None => format!("{}@{}", locked.source.repository, locked.manifest),
+        };
+        subject.annotations.insert(REF_NAME.to_owned(), name);
         index.manifests.push(subject);
         let component = store.open_verified(&locked.component)?.ok_or_else(missing)?;
         out.stream(&locked.component, locked.size, component)?;

@@ -10,9 +10,12 @@
 //! | a tag within the range, the newest by semantic versioning | `versions` |
 //! | the bytes of the manifest, once, and their digest | `client` |
 //! | signature bundles that refer to that digest: "none" is told apart from "could not look" | `referrers` |
-//! | signatures by keys of `[[trust]]`, over exactly those bytes | `bundle`, `trust` |
+//! | signatures by keys and identities of `[[trust]]`, over exactly those bytes; the provenance that it requires | `bundle`, `keyless`, `statement`, `trust` |
 //! | exactly one layer `application/wasm`, of at most [`MAX_COMPONENT_SIZE`](manifest::MAX_COMPONENT_SIZE) bytes | `manifest` |
 //! | the layer, hashed while it is written, under the name of its digest | `store` |
+//! | bills of materials, which are shown and never trusted | `sbom` |
+//!
+//! Each step asks the mirrors first: registries (`client`), or directories with an OCI image layout (`directory`).
 //!
 //! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability) with those that were
 //! agreed to, and writes the [lock](LockFile).
@@ -27,15 +30,20 @@ mod auth;
 mod bundle;
 mod capability;
 mod client;
+mod directory;
 mod error;
 mod http;
+mod keyless;
 mod layout;
 mod lock_file;
 mod manifest;
+mod place;
 mod push;
 mod referrers;
 mod registries;
+mod sbom;
 mod signer;
+mod statement;
 mod store;
 mod trust;
 mod verify;
@@ -47,8 +55,9 @@ pub use self::http::HttpError;
 pub use self::layout::{LayoutError, export, import};
 pub use self::lock_file::{LockFile, LockFileError};
 pub use self::manifest::MAX_COMPONENT_SIZE;
-pub use self::push::{Published, Upload};
+pub use self::push::{Attachment, AttachmentError, Published, Upload};
 pub use self::registries::{Available, Obtained, Registries};
+pub use self::sbom::{SbomSummary, Sboms};
 pub use self::signer::{Signer, SignerError};
 pub use self::store::{Collected, Store, StoreError};
 pub use self::verify::{Problem, verify, verify_new, verify_one};

@@ -1,4 +1,5 @@
-//! Publishing a component: the layout of CNCF TAG Runtime, and a signature bundle that refers to its manifest.
+//! Publishing a component: the layout of CNCF TAG Runtime, and what refers to its manifest: signature bundles, a provenance, a bill of
+//! materials.
 //!
 //! The same bytes of the same version make the same manifest: nothing in it depends on the time. A version that is there with another
 //! content is not replaced.
@@ -8,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use mcp_host_config::registry::{Reference, Repository, Selector};
 use mcp_host_model::digest::Digest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::bundle::{self, BUNDLE, SIGNATURE};
+use crate::bundle::{self, BUNDLE, Bundle, MAX_BUNDLE_SIZE};
 use crate::client::shown;
 use crate::error::RegistryError;
 use crate::http::HttpError;
@@ -19,7 +20,9 @@ use crate::manifest::{
 };
 use crate::referrers::fallback_tag;
 use crate::registries::Registries;
+use crate::sbom::{MAX_SBOM_SIZE, SbomSummary};
 use crate::signer::Signer;
+use crate::statement::{self, PROVENANCE};
 
 /// The annotation with what a component asks for.
 const NEEDS: &str = "io.mcp-host.needs.v1";
@@ -39,6 +42,103 @@ pub struct Upload<'a> {
     pub needs: Option<String>,
     /// The key that signs it.
     pub signer: Option<&'a Signer>,
+    /// What else refers to it.
+    pub attachments: Vec<Attachment>,
+}
+
+/// A document that refers to what is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// A bundle that another program has made: a signature, or an attestation.
+    Bundle(Bytes),
+    /// The predicate of a provenance (SLSA 1), which is signed with the key.
+    Provenance(Value),
+    /// A bill of materials: CycloneDX or SPDX, in JSON.
+    Sbom(Bytes),
+}
+
+/// Why a document cannot be attached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachmentError {
+    /// It is too large.
+    #[error("it has more than {0} bytes")]
+    TooLarge(usize),
+    /// It is no bundle that this version verifies.
+    #[error("it is no signature bundle: {0}")]
+    Bundle(&'static str),
+    /// It is no provenance.
+    #[error(
+        "it is no provenance of SLSA 1: expected JSON with `runDetails.builder.id`, and the repository in \
+         `buildDefinition.externalParameters`, or a statement of in-toto with that as its `predicate`"
+    )]
+    Provenance,
+    /// It is no bill of materials.
+    #[error("it is neither CycloneDX nor SPDX in JSON")]
+    Sbom,
+}
+
+impl Attachment {
+    /// Reads a bundle.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or too large.
+    pub fn bundle(bytes: Bytes) -> Result<Self, AttachmentError> {
+        within(&bytes, MAX_BUNDLE_SIZE)?;
+        Bundle::parse(&bytes).map_err(AttachmentError::Bundle)?;
+        Ok(Self::Bundle(bytes))
+    }
+
+    /// Reads a provenance: a predicate, or a statement with one.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or too large.
+    pub fn provenance(bytes: &[u8]) -> Result<Self, AttachmentError> {
+        within(bytes, MAX_BUNDLE_SIZE / 2)?;
+        let mut document: Value = serde_json::from_slice(bytes).map_err(|_| AttachmentError::Provenance)?;
+        if document.get("predicateType").and_then(Value::as_str) == Some(PROVENANCE) {
+            document = document.get_mut("predicate").map(Value::take).ok_or(AttachmentError::Provenance)?;
+        }
+        if statement::is_provenance(&document) {
+            Ok(Self::Provenance(document))
+        } else {
+            Err(AttachmentError::Provenance)
+        }
+    }
+
+    /// Reads a bill of materials.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or too large.
+    pub fn sbom(bytes: Bytes) -> Result<Self, AttachmentError> {
+        within(&bytes, MAX_SBOM_SIZE)?;
+        SbomSummary::read(&bytes).ok_or(AttachmentError::Sbom)?;
+        Ok(Self::Sbom(bytes))
+    }
+
+    /// The type of the artifact that refers to a manifest, and its document.
+    fn document(self, manifest: &Digest, signer: Option<&Signer>) -> Result<(&'static str, Bytes), RegistryError> {
+        let invalid = |reason: String| RegistryError::Unpublished(reason);
+        match self {
+            Self::Bundle(bytes) => Ok((BUNDLE, bytes)),
+            Self::Provenance(predicate) => {
+                let signer = signer.ok_or_else(|| invalid("a provenance is signed: add a key".to_owned()))?;
+                let bundle = bundle::sign(signer, &statement::provenance(manifest, predicate));
+                Ok((BUNDLE, bundle.map_err(|error| invalid(error.to_string()))?.into()))
+            }
+            Self::Sbom(bytes) => {
+                let summary = SbomSummary::read(&bytes).ok_or_else(|| invalid(AttachmentError::Sbom.to_string()))?;
+                Ok((summary.media_type, bytes))
+            }
+        }
+    }
+}
+
+fn within(bytes: &[u8], max: usize) -> Result<(), AttachmentError> {
+    if bytes.len() > max { Err(AttachmentError::TooLarge(max)) } else { Ok(()) }
 }
 
 /// What was published.
@@ -58,12 +158,12 @@ impl Registries {
     /// The reference names no whole version, the version is there with another content, or the registry refuses.
     pub async fn push(&self, reference: &Reference, upload: Upload<'_>) -> Result<Published, RegistryError> {
         let Selector::Version(version) = &reference.selector else {
-            return Err(RegistryError::Invalid(format!(
+            return Err(RegistryError::Unpublished(format!(
                 "`{reference}` is no whole version, such as `:1.4.2`, as which something is published"
             )));
         };
         if upload.component.len() as u64 > MAX_COMPONENT_SIZE {
-            return Err(RegistryError::Invalid(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));
+            return Err(RegistryError::Unpublished(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));
         }
         let repository = &reference.repository;
         let tag = version.to_string();
@@ -88,7 +188,7 @@ impl Registries {
         let failed = |error: HttpError| unavailable(reference, &error);
         match self.client.manifest(repository, &tag).await {
             Ok(there) if Digest::compute(&there) != digest => {
-                return Err(RegistryError::Invalid(format!(
+                return Err(RegistryError::Unpublished(format!(
                     "`{reference}` is published already, with another content ({}); publish a new version",
                     Digest::compute(&there)
                 )));
@@ -96,25 +196,40 @@ impl Registries {
             Ok(_) | Err(HttpError::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
+        // Whatever can be wrong with them is found before something is published.
+        let mut documents = Vec::new();
+        if let Some(signer) = upload.signer {
+            let bundle = bundle::sign(signer, &statement::signature(&digest));
+            let bundle = bundle.map_err(|error| RegistryError::Unpublished(error.to_string()))?;
+            documents.push((BUNDLE, bundle.into()));
+        }
+        for attachment in upload.attachments {
+            documents.push(attachment.document(&digest, upload.signer)?);
+        }
         let component = self.client.upload(repository, upload.component).await.map_err(failed)?;
         self.client.upload(repository, config.into()).await.map_err(failed)?;
         self.client.put_manifest(repository, &tag, MANIFEST, bytes.clone()).await.map_err(failed)?;
-        if let Some(signer) = upload.signer {
-            let subject = Descriptor::of(MANIFEST, &bytes);
-            let bundle = bundle::sign(signer, &digest).map_err(|error| RegistryError::Invalid(error.to_string()))?;
-            self.attach(repository, subject, bundle).await.map_err(failed)?;
+        let subject = Descriptor::of(MANIFEST, &bytes);
+        for (artifact_type, document) in documents {
+            self.attach(repository, subject.clone(), artifact_type, document).await.map_err(failed)?;
         }
         Ok(Published { manifest: digest, component })
     }
 
-    /// Publishes a bundle that refers to a manifest.
-    async fn attach(&self, repository: &Repository, subject: Descriptor, bundle: Vec<u8>) -> Result<(), HttpError> {
+    /// Publishes a document that refers to a manifest.
+    async fn attach(
+        &self,
+        repository: &Repository,
+        subject: Descriptor,
+        artifact_type: &str,
+        document: Bytes,
+    ) -> Result<(), HttpError> {
         let subject_digest = subject.parse_digest().map_err(|reason| broken(repository, reason))?;
-        let referrer = referrer(subject, &bundle);
+        let referrer = referrer(subject, artifact_type, &document);
         let annotations = referrer.annotations.clone();
         let bytes = encode(&referrer).map_err(|error| broken(repository, error.to_string()))?;
         self.client.upload(repository, Bytes::from_static(b"{}")).await?;
-        self.client.upload(repository, bundle.into()).await?;
+        self.client.upload(repository, document).await?;
         let digest = Digest::compute(&bytes).to_string();
         if self.client.put_manifest(repository, &digest, MANIFEST, bytes.clone()).await? {
             return Ok(());
@@ -132,7 +247,7 @@ impl Registries {
             return Ok(());
         }
         index.manifests.push(Descriptor {
-            artifact_type: Some(BUNDLE.to_owned()),
+            artifact_type: Some(artifact_type.to_owned()),
             annotations,
             ..Descriptor::of(MANIFEST, &bytes)
         });
@@ -141,18 +256,20 @@ impl Registries {
     }
 }
 
-/// A manifest that makes a bundle a referrer of the subject.
-pub(crate) fn referrer(subject: Descriptor, bundle: &[u8]) -> Manifest {
-    let annotations = BTreeMap::from([
-        ("dev.sigstore.bundle.content".to_owned(), "dsse-envelope".to_owned()),
-        ("dev.sigstore.bundle.predicateType".to_owned(), SIGNATURE.to_owned()),
-    ]);
+/// A manifest that makes a document a referrer of the subject.
+pub(crate) fn referrer(subject: Descriptor, artifact_type: &str, document: &[u8]) -> Manifest {
+    let mut annotations = BTreeMap::new();
+    if artifact_type == BUNDLE {
+        annotations.insert("dev.sigstore.bundle.content".to_owned(), "dsse-envelope".to_owned());
+        let predicate_type = Bundle::parse(document).ok().and_then(|bundle| bundle.predicate_type());
+        annotations.extend(predicate_type.map(|kind| ("dev.sigstore.bundle.predicateType".to_owned(), kind)));
+    }
     Manifest {
         schema_version: 2,
         media_type: Some(MANIFEST.to_owned()),
-        artifact_type: Some(BUNDLE.to_owned()),
+        artifact_type: Some(artifact_type.to_owned()),
         config: Descriptor::of(EMPTY, b"{}"),
-        layers: vec![Descriptor::of(BUNDLE, bundle)],
+        layers: vec![Descriptor::of(artifact_type, document)],
         subject: Some(subject),
         annotations,
     }
@@ -171,7 +288,7 @@ fn config(upload: &Upload<'_>, component: &Descriptor) -> Vec<u8> {
 }
 
 fn encode(manifest: &Manifest) -> Result<Bytes, RegistryError> {
-    serde_json::to_vec(manifest).map(Bytes::from).map_err(|error| RegistryError::Invalid(error.to_string()))
+    serde_json::to_vec(manifest).map(Bytes::from).map_err(|error| RegistryError::Unpublished(error.to_string()))
 }
 
 fn broken(repository: &Repository, reason: String) -> HttpError {

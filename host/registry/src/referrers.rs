@@ -1,7 +1,8 @@
-//! Signature bundles that refer to a manifest: by the referrers API, else by the tag that the specification has for registries without.
+//! What refers to a manifest: signature bundles and bills of materials, by the referrers API, else by the tag that the specification has for
+//! registries without.
 //!
 //! A registry that has none says so; one that does not answer is an error, and never "none". Everything here is written by whoever may
-//! write to the repository: a referrer that is malformed is skipped, and more than [`MAX_REFERRERS`] bundles are an error.
+//! write to the repository: a referrer that is malformed is skipped, and more than [`MAX_REFERRERS`] of a type are an error.
 
 use bytes::Bytes;
 use mcp_host_config::registry::Repository;
@@ -10,43 +11,50 @@ use mcp_host_model::digest::Digest;
 use crate::bundle::{BUNDLE, MAX_BUNDLE_SIZE};
 use crate::client::Client;
 use crate::http::HttpError;
-use crate::manifest::{Index, MAX_MANIFEST_SIZE, Manifest};
+use crate::manifest::Manifest;
+use crate::place::Place;
+use crate::sbom::{MAX_SBOM_SIZE, MAX_SBOMS, SBOM_TYPES};
 
-/// The maximum number of bundles of a manifest.
+/// The maximum number of referrers of a manifest that have a type.
 const MAX_REFERRERS: usize = 64;
 
-/// A bundle with its digest, by which the store has it.
-pub(crate) type StoredBundle = (Digest, Bytes);
+/// A document with its digest, by which the store has it.
+pub(crate) type Document = (Digest, Bytes);
 
 /// The tag of the index of referrers, where a registry has no API.
 pub(crate) fn fallback_tag(manifest: &Digest) -> String {
     format!("sha256-{}", manifest.digits())
 }
 
-/// The bundles that refer to a manifest.
-pub(crate) async fn bundles(
-    client: &Client,
-    repository: &Repository,
-    manifest: &Digest,
-) -> Result<Vec<StoredBundle>, HttpError> {
-    let Some(index) = index(client, repository, manifest).await? else { return Ok(Vec::new()) };
-    let broken = |reason: String| HttpError::Broken { host: repository.registry().to_owned(), reason };
-    let index = Index::parse(&index).map_err(broken)?;
-    let of_bundles = index.manifests.iter().filter(|entry| entry.artifact_type.as_deref() == Some(BUNDLE));
-    let referrers: Vec<Digest> = of_bundles.filter_map(|entry| entry.parse_digest().ok()).collect();
-    if referrers.len() > MAX_REFERRERS {
-        return Err(broken(format!(
-            "{} signature bundles refer to {manifest}, and {MAX_REFERRERS} are looked at",
-            referrers.len()
-        )));
-    }
+/// The signature bundles that refer to a manifest.
+pub(crate) async fn bundles(client: &Client, place: &Place, manifest: &Digest) -> Result<Vec<Document>, HttpError> {
     let mut found = Vec::new();
-    for referrer in referrers {
-        let bytes = client.manifest(repository, &referrer.to_string()).await?;
-        let Some(digest) = Manifest::parse(&bytes).ok().and_then(|referrer| bundle_of(&referrer, manifest)) else {
-            continue;
-        };
-        found.push((digest, client.small_blob(repository, &digest, MAX_BUNDLE_SIZE).await?));
+    for digest in listed(client, place, manifest, BUNDLE, "signature bundles").await? {
+        let of_bundle = |referrer: &Manifest| document_of(referrer, manifest, Some(BUNDLE), MAX_BUNDLE_SIZE);
+        if let Some(digest) = referrer(client, place, &digest).await?.as_ref().and_then(of_bundle) {
+            found.push((digest, place.small_blob(client, &digest, MAX_BUNDLE_SIZE).await?));
+        }
+    }
+    Ok(found)
+}
+
+/// The bills of materials that refer to a manifest, each with its type: the first ones that are not too large.
+pub(crate) async fn sboms(
+    client: &Client,
+    place: &Place,
+    manifest: &Digest,
+) -> Result<Vec<(&'static str, Bytes)>, HttpError> {
+    let mut found = Vec::new();
+    for media_type in SBOM_TYPES {
+        for digest in listed(client, place, manifest, media_type, "bills of materials").await? {
+            if found.len() >= MAX_SBOMS {
+                return Ok(found);
+            }
+            let of_sbom = |referrer: &Manifest| document_of(referrer, manifest, None, MAX_SBOM_SIZE);
+            if let Some(digest) = referrer(client, place, &digest).await?.as_ref().and_then(of_sbom) {
+                found.push((media_type, place.small_blob(client, &digest, MAX_SBOM_SIZE).await?));
+            }
+        }
     }
     Ok(found)
 }
@@ -56,22 +64,33 @@ pub(crate) async fn has_v2_signature(client: &Client, repository: &Repository, m
     client.manifest(repository, &format!("{}.sig", fallback_tag(manifest))).await.is_ok()
 }
 
-/// The index of the referrers of a manifest; none if there are none.
-async fn index(client: &Client, repository: &Repository, manifest: &Digest) -> Result<Option<Bytes>, HttpError> {
-    if let Some(index) = client.referrers(repository, manifest, BUNDLE, MAX_MANIFEST_SIZE).await? {
-        return Ok(Some(index));
+/// The manifests with an artifact type that the index of referrers lists.
+async fn listed(
+    client: &Client,
+    place: &Place,
+    manifest: &Digest,
+    artifact_type: &str,
+    what: &str,
+) -> Result<Vec<Digest>, HttpError> {
+    let Some(index) = place.referrers(client, manifest, artifact_type).await? else { return Ok(Vec::new()) };
+    let of_type = index.manifests.iter().filter(|entry| entry.artifact_type.as_deref() == Some(artifact_type));
+    let listed: Vec<Digest> = of_type.filter_map(|entry| entry.parse_digest().ok()).collect();
+    if listed.len() > MAX_REFERRERS {
+        let count = listed.len();
+        return Err(place.broken(format!("{count} {what} refer to {manifest}, and {MAX_REFERRERS} are looked at")));
     }
-    match client.manifest(repository, &fallback_tag(manifest)).await {
-        Ok(index) => Ok(Some(index)),
-        Err(HttpError::NotFound) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(listed)
 }
 
-/// The bundle that a referrer has: its only layer.
-fn bundle_of(referrer: &Manifest, manifest: &Digest) -> Option<Digest> {
+async fn referrer(client: &Client, place: &Place, digest: &Digest) -> Result<Option<Manifest>, HttpError> {
+    let bytes = place.manifest(client, &digest.to_string()).await?;
+    Ok(Manifest::parse(&bytes).ok())
+}
+
+/// The document that a referrer has: its only layer, of that type if one is given.
+fn document_of(referrer: &Manifest, manifest: &Digest, media_type: Option<&str>, max: usize) -> Option<Digest> {
     let is_about = referrer.subject.as_ref().and_then(|subject| subject.parse_digest().ok()) == Some(*manifest);
     let [layer] = referrer.layers.as_slice() else { return None };
-    let is_bundle = layer.media_type == BUNDLE && layer.size <= MAX_BUNDLE_SIZE as u64;
-    if is_about && is_bundle { layer.parse_digest().ok() } else { None }
+    let is_of_type = media_type.is_none_or(|media_type| layer.media_type == media_type);
+    if is_about && is_of_type && layer.size <= max as u64 { layer.parse_digest().ok() } else { None }
 }

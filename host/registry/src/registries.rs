@@ -1,12 +1,15 @@
 //! All registries of a config: its mirrors, its authorities, and the order in which something is obtained.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use mcp_host_base::text::quote;
 use mcp_host_config::Config;
-use mcp_host_config::registry::{LockedComponent, Reference, Repository, Selector, Trust};
+use mcp_host_config::registry::{
+    LockedComponent, LockedProvenance, LockedSigner, Mirror, Reference, Repository, Selector, Trust,
+};
 use mcp_host_model::digest::Digest;
 use semver::Version;
 
@@ -15,9 +18,11 @@ use crate::client::{Client, shown};
 use crate::error::RegistryError;
 use crate::http::{HttpClient, HttpError};
 use crate::manifest::{MAX_MANIFEST_SIZE, Manifest, VERSION};
-use crate::referrers::{self, StoredBundle};
+use crate::place::Place;
+use crate::referrers::{self, Document};
+use crate::sbom::{MAX_SBOM_SIZE, SbomSummary, Sboms};
 use crate::store::Store;
-use crate::trust::{Moment, Subject, signers};
+use crate::trust::{Moment, Subject, Verified, Verifier};
 use crate::versions;
 
 /// What a message says beside "no signature" where cosign v2 has signed.
@@ -28,7 +33,7 @@ const V2_HINT: &str =
 #[derive(Debug)]
 pub struct Registries {
     pub(crate) client: Client,
-    mirrors: BTreeMap<Repository, Vec<Repository>>,
+    mirrors: BTreeMap<Repository, Vec<Mirror>>,
 }
 
 /// What was obtained: verified, and in the store. It is not locked.
@@ -44,10 +49,14 @@ pub struct Obtained {
     pub component: Digest,
     /// The size of the component.
     pub size: u64,
-    /// The fingerprints of the trusted keys that have signed.
-    pub signers: BTreeSet<String>,
-    /// The digests of the signature bundles.
+    /// Who has signed, of those that are trusted.
+    pub signers: BTreeSet<LockedSigner>,
+    /// The digests of the signature bundles that count.
     pub bundles: Vec<Digest>,
+    /// What a provenance says that one of the trusted has signed.
+    pub provenance: Option<LockedProvenance>,
+    /// The bills of materials, which nobody has verified.
+    pub sboms: Sboms,
 }
 
 /// The versions that a registry has.
@@ -102,7 +111,7 @@ impl Registries {
     /// It cannot be had, or is not signed as the trust requires. Then nothing new of it is named by any lock.
     pub async fn obtain(&self, reference: &Reference, trust: &Trust, store: &Store) -> Result<Obtained, RegistryError> {
         let resolved = self.resolve(reference).await?;
-        let (signers, bundles) = self.verified(reference, trust, &resolved.digest).await?;
+        let (verified, bundles) = self.verified(reference, trust, &resolved.digest).await?;
         let manifest = Manifest::parse(&resolved.bytes).map_err(RegistryError::Invalid)?;
         check_version(reference, resolved.version.as_ref(), &manifest)?;
         let (component, size) = manifest.component().map_err(RegistryError::Invalid)?;
@@ -112,14 +121,17 @@ impl Registries {
         for (_, bytes) in &bundles {
             store.put(bytes)?;
         }
+        let sboms = self.sboms(&reference.repository, &resolved.digest, store).await?;
         Ok(Obtained {
             reference: reference.clone(),
             version: resolved.version,
             manifest: resolved.digest,
             component,
             size,
-            signers,
+            signers: verified.signers,
             bundles: bundles.iter().map(|(digest, _)| *digest).collect(),
+            provenance: verified.provenance,
+            sboms,
         })
     }
 
@@ -148,7 +160,7 @@ impl Registries {
             is_missing = true;
             let name = locked.manifest.to_string();
             let what = format!("the manifest of `{}`", locked.source);
-            let bytes = self.first(repository, &what, async |mirror| self.client.manifest(mirror, &name).await).await?;
+            let bytes = self.first(repository, &what, async |place| place.manifest(&self.client, &name).await).await?;
             store.put(&bytes)?;
         }
         let manifest = stored_manifest(store, locked).map_err(RegistryError::Invalid)?;
@@ -158,7 +170,13 @@ impl Registries {
         for bundle in locked.bundles.iter().filter(|bundle| !has(bundle)) {
             is_missing = true;
             let what = format!("a signature of `{}`", locked.source);
-            let request = async |mirror: &Repository| self.client.small_blob(mirror, bundle, MAX_BUNDLE_SIZE).await;
+            let request = async |place: &Place| place.small_blob(&self.client, bundle, MAX_BUNDLE_SIZE).await;
+            store.put(&self.first(repository, &what, request).await?)?;
+        }
+        for sbom in locked.sboms.iter().filter(|sbom| !has(&sbom.digest)) {
+            is_missing = true;
+            let what = format!("a bill of materials of `{}`", locked.source);
+            let request = async |place: &Place| place.small_blob(&self.client, &sbom.digest, MAX_SBOM_SIZE).await;
             store.put(&self.first(repository, &what, request).await?)?;
         }
         if !has(&locked.component) {
@@ -177,37 +195,50 @@ impl Registries {
             }
         };
         let what = format!("the manifest {name} of {}", shown(&reference.repository));
-        let request = async |mirror: &Repository| self.client.manifest(mirror, &name).await;
+        let request = async |place: &Place| place.manifest(&self.client, &name).await;
         let bytes = self.first(&reference.repository, &what, request).await?;
         Ok(Resolved { version, digest: Digest::compute(&bytes), bytes })
     }
 
     async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
         let what = format!("the versions of {}", shown(repository));
-        self.first(repository, &what, async |mirror| self.client.tags(mirror).await).await
+        self.first(repository, &what, async |place| place.tags(&self.client).await).await
     }
 
     async fn newest_tag(&self, reference: &Reference) -> Result<(Version, String), RegistryError> {
-        let tags = self.tags(&reference.repository).await?;
-        versions::newest(&reference.selector, &tags).ok_or_else(|| {
-            let count = tags.len();
-            RegistryError::NotFound(format!(
-                "none of the {count} tags of {} is a version within `{reference}`",
-                shown(&reference.repository)
-            ))
-        })
+        let seen: RefCell<Vec<String>> = RefCell::default();
+        let what = format!("the versions of {}", shown(&reference.repository));
+        let request = async |place: &Place| {
+            let tags = place.tags(&self.client).await?;
+            let newest = versions::newest(&reference.selector, &tags).ok_or(HttpError::NotFound);
+            seen.borrow_mut().extend(tags);
+            newest
+        };
+        match self.first(&reference.repository, &what, request).await {
+            Err(RegistryError::NotFound(_)) if !seen.borrow().is_empty() => {
+                let tags = seen.into_inner();
+                Err(RegistryError::NotFound(format!(
+                    "none of the {} tags of {} is a version within `{reference}`{}",
+                    tags.len(),
+                    shown(&reference.repository),
+                    versions::suggestion(&tags)
+                )))
+            }
+            result => result,
+        }
     }
 
-    /// The trusted signers of a manifest, and the bundles with their signatures. All mirrors are asked: one may have none.
+    /// What is verified of a manifest, and the bundles that count. All mirrors are asked: one may have none.
     async fn verified(
         &self,
         reference: &Reference,
         trust: &Trust,
         manifest: &Digest,
-    ) -> Result<(BTreeSet<String>, Vec<StoredBundle>), RegistryError> {
+    ) -> Result<(Verified, Vec<Document>), RegistryError> {
+        let verifier = Verifier::new(trust)?;
         let mut subject = Subject { reference, manifest, hint: "" };
         if trust.unsigned {
-            return signers(trust, subject, &[], Moment::Locked).map(|signers| (signers, Vec::new()));
+            return verifier.verify(subject, &[], Moment::Locked).map(|verified| (verified, Vec::new()));
         }
         let moment = Moment::Now(Timestamp::now());
         let (mut found, mut parsed, mut failed) = (Vec::new(), Vec::new(), None);
@@ -215,13 +246,15 @@ impl Registries {
             match referrers::bundles(&self.client, &place, manifest).await {
                 Ok(bundles) => {
                     for (digest, bytes) in bundles {
-                        if let Ok(bundle) = Bundle::parse(&bytes) {
+                        if let Ok(bundle) = Bundle::parse(&bytes)
+                            && !found.iter().any(|(known, _)| *known == digest)
+                        {
                             parsed.push(bundle);
                             found.push((digest, bytes));
                         }
                     }
-                    if let Ok(signers) = signers(trust, subject, &parsed, moment) {
-                        return Ok((signers, found));
+                    if let Ok(verified) = verifier.verify(subject, &parsed, moment) {
+                        return Ok(counting(verified, &found));
                     }
                 }
                 Err(error) => failed = failed.or(Some(RegistryError::of("the signatures", &error))),
@@ -236,7 +269,29 @@ impl Registries {
         if parsed.is_empty() && referrers::has_v2_signature(&self.client, &reference.repository, manifest).await {
             subject.hint = V2_HINT;
         }
-        signers(trust, subject, &parsed, moment).map(|signers| (signers, found))
+        verifier.verify(subject, &parsed, moment).map(|verified| counting(verified, &found))
+    }
+
+    /// Brings the bills of materials of a manifest into the store: those of the first place that has any. That they cannot be had is said in
+    /// the result.
+    async fn sboms(&self, repository: &Repository, manifest: &Digest, store: &Store) -> Result<Sboms, RegistryError> {
+        let mut sboms = Sboms::default();
+        for place in self.places(repository) {
+            match referrers::sboms(&self.client, &place, manifest).await {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => {
+                    for (media_type, bytes) in found {
+                        store.put(&bytes)?;
+                        sboms.found.push(SbomSummary::locked(media_type, &bytes));
+                    }
+                    sboms.found.sort();
+                    sboms.found.dedup();
+                    return Ok(Sboms { problem: None, ..sboms });
+                }
+                Err(error) => sboms.problem = Some(format!("{place}: {error}")),
+            }
+        }
+        Ok(sboms)
     }
 
     /// Brings the config of a component into the store, for archives: nothing else reads it. Returns whether it was not there.
@@ -251,7 +306,7 @@ impl Registries {
             return Ok(false);
         }
         let what = format!("the config of the component of {}", shown(repository));
-        let request = async |mirror: &Repository| self.client.small_blob(mirror, &digest, MAX_MANIFEST_SIZE).await;
+        let request = async |place: &Place| place.small_blob(&self.client, &digest, MAX_MANIFEST_SIZE).await;
         store.put(&self.first(repository, &what, request).await?)?;
         Ok(true)
     }
@@ -272,7 +327,7 @@ impl Registries {
             };
         }
         let what = format!("the component of {}", shown(repository));
-        self.first(repository, &what, async |mirror| self.client.blob(mirror, blob, store).await).await
+        self.first(repository, &what, async |place| place.blob(&self.client, blob, store).await).await
     }
 
     /// The answer of the first place that has one.
@@ -280,7 +335,7 @@ impl Registries {
         &self,
         repository: &Repository,
         what: &str,
-        request: impl AsyncFn(&Repository) -> Result<T, HttpError>,
+        request: impl AsyncFn(&Place) -> Result<T, HttpError>,
     ) -> Result<T, RegistryError> {
         let (mut causes, mut is_absent) = (Vec::new(), true);
         for place in self.places(repository) {
@@ -288,7 +343,7 @@ impl Registries {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     is_absent &= error == HttpError::NotFound;
-                    causes.push(format!("{}: {error}", shown(&place)));
+                    causes.push(format!("{place}: {error}"));
                 }
             }
         }
@@ -300,12 +355,20 @@ impl Registries {
     }
 
     /// Where a repository is: at its mirrors, by the longest prefix, then at itself.
-    fn places(&self, repository: &Repository) -> Vec<Repository> {
+    fn places(&self, repository: &Repository) -> Vec<Place> {
         let of_prefix = |(prefix, mirrors)| Some((prefix, mirrors, Repository::strip_prefix(prefix, repository)?));
         let longest = self.mirrors.iter().filter_map(of_prefix).max_by_key(|(prefix, ..)| prefix.path().len());
-        let mirrors = longest.into_iter().flat_map(|(_, mirrors, rest)| mirrors.iter().map(|mirror| mirror.join(rest)));
-        mirrors.chain([repository.clone()]).collect()
+        let at = |mirror, rest| Place::at(mirror, repository, rest);
+        let mirrors =
+            longest.into_iter().flat_map(|(_, mirrors, rest)| mirrors.iter().map(move |mirror| at(mirror, rest)));
+        mirrors.chain([Place::Registry(repository.clone())]).collect()
     }
+}
+
+/// The bundles that count, and what is verified with them alone.
+fn counting(verified: Verified, found: &[Document]) -> (Verified, Vec<Document>) {
+    let documents = verified.used.iter().filter_map(|number| found.get(*number).cloned()).collect();
+    (verified, documents)
 }
 
 /// The manifest of a locked component in the store. None if it is not there.

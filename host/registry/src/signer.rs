@@ -39,10 +39,16 @@ pub enum SignerError {
     },
     /// It is not a private key that can be used.
     #[error(
-        "it is not a private key of ECDSA on P-256 or Ed25519 in PKCS#8 without a password (`-----BEGIN PRIVATE KEY-----`); `openssl \
-         genpkey -algorithm ed25519 -out key.pem` makes one, and `openssl pkey -in key.pem -pubout` its public key"
+        "{} is {found}, and a private key of ECDSA on P-256 or Ed25519 in PKCS#8 without a password is expected (`-----BEGIN PRIVATE \
+         KEY-----`); `openssl genpkey -algorithm ed25519 -out key.pem` makes one, and `openssl pkey -in key.pem -pubout` its public key",
+        file.display()
     )]
-    Key,
+    Key {
+        /// The file.
+        file: PathBuf,
+        /// What it is, as far as its first line says.
+        found: &'static str,
+    },
     /// The operating system has no random numbers.
     #[error("the key cannot sign: there are no random numbers")]
     Random,
@@ -52,29 +58,26 @@ impl Signer {
     /// Reads a key. Fails if it cannot be read, or is another kind of key.
     pub fn read(file: &Path) -> Result<Self, SignerError> {
         let read = regular_file::read(file, MAX_FILE_SIZE);
-        Self::from_pem(&read.map_err(|source| SignerError::Read { file: file.to_owned(), source })?)
+        let pem = read.map_err(|source| SignerError::Read { file: file.to_owned(), source })?;
+        Self::from_pem(&pem).ok_or_else(|| SignerError::Key { file: file.to_owned(), found: kind(&pem) })
     }
 
-    /// Parses a key.
-    ///
-    /// # Errors
-    ///
-    /// It is not one, or of another kind.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, SignerError> {
-        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| SignerError::Key)?;
+    /// Parses a key. None if it is not one, or of another kind.
+    pub fn from_pem(pem: &[u8]) -> Option<Self> {
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?;
         let bytes = der.secret_pkcs8_der();
         let (key, algorithm) = if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes) {
             (Key::Ed25519(key), KeyAlgorithm::Ed25519)
         } else {
             let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, bytes, &SystemRandom::new());
-            (Key::Ecdsa(key.map_err(|_| SignerError::Key)?), KeyAlgorithm::EcdsaP256)
+            (Key::Ecdsa(key.ok()?), KeyAlgorithm::EcdsaP256)
         };
         let public = match &key {
             Key::Ecdsa(key) => key.public_key().as_ref(),
             Key::Ed25519(key) => key.public_key().as_ref(),
         };
-        let public = PublicKey::from_der(&PublicKey::to_der(algorithm, public)).map_err(|_| SignerError::Key)?;
-        Ok(Self { key, public })
+        let public = PublicKey::from_der(&PublicKey::to_der(algorithm, public)).ok()?;
+        Some(Self { key, public })
     }
 
     /// Its public key.
@@ -90,6 +93,23 @@ impl Signer {
             }
             Key::Ed25519(key) => Ok(key.sign(message).as_ref().to_vec()),
         }
+    }
+}
+
+/// What a file is that is no key that can sign, by the first line of its PEM.
+fn kind(pem: &[u8]) -> &'static str {
+    let text = String::from_utf8_lossy(pem);
+    let label = text.lines().find_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
+    match label {
+        Some("PUBLIC KEY") => "a public key",
+        Some("CERTIFICATE") => "a certificate",
+        Some("ENCRYPTED PRIVATE KEY" | "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY") => {
+            "a private key with a password"
+        }
+        Some("EC PRIVATE KEY" | "RSA PRIVATE KEY" | "OPENSSH PRIVATE KEY") => "a private key in another format",
+        Some("PRIVATE KEY") => "a private key of another algorithm",
+        Some(_) => "PEM of another kind",
+        None => "no PEM file",
     }
 }
 
@@ -116,7 +136,19 @@ mod tests {
     fn other_keys_are_refused() {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         for pem in [pair.serialize_pem(), pair.public_key_pem(), String::new()] {
-            assert!(matches!(Signer::from_pem(pem.as_bytes()), Err(SignerError::Key)));
+            assert!(Signer::from_pem(pem.as_bytes()).is_none());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("acme.pub");
+        for (text, expected) in [
+            (pair.public_key_pem(), "acme.pub is a public key"),
+            (pair.serialize_pem(), "acme.pub is a private key of another algorithm"),
+            ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n".to_owned(), "acme.pub is a private key with a password"),
+            (String::new(), "acme.pub is no PEM file"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let error = Signer::read(&file).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
         assert!(matches!(Signer::read(Path::new("/nonexistent/key.pem")), Err(SignerError::Read { .. })));
     }

@@ -104,7 +104,7 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Directory { dir: dir.to_owned(), source };
         let io_failed = |source| StoreError::Io { dir: dir.to_owned(), doing: "opened", source };
-        let root = PrivateDir::open(dir).map_err(failed)?;
+        let root = PrivateDir::open(dir).and_then(|root| root.check_parents().map(|()| root)).map_err(failed)?;
         let blobs = root.subdirectory("blobs").and_then(|blobs| blobs.subdirectory("sha256")).map_err(failed)?;
         let locks = root.subdirectory("locks").map_err(failed)?;
         let guard = File::options().create(true).append(true).open(dir.join(".lock")).map_err(io_failed)?;
@@ -230,6 +230,7 @@ impl Store {
             for component in Lock::load(Path::new(&lock))?.components() {
                 needed.extend([component.manifest, component.component]);
                 needed.extend(component.bundles.iter().copied());
+                needed.extend(component.sboms.iter().map(|sbom| sbom.digest));
                 // A manifest that is not there or was changed names nothing.
                 let manifest = self.read(&component.manifest, MAX_MANIFEST_SIZE).ok().flatten();
                 let manifest = manifest.and_then(|bytes| Manifest::parse(&bytes).ok());

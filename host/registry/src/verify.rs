@@ -9,8 +9,9 @@ use mcp_host_config::registry::{Lock, LockedComponent, Reference};
 use crate::bundle::{Bundle, MAX_BUNDLE_SIZE};
 use crate::manifest::Manifest;
 use crate::registries::{Obtained, check_version, stored_manifest};
+use crate::sbom::Sboms;
 use crate::store::Store;
-use crate::trust::{Moment, Subject, signers};
+use crate::trust::{Moment, Subject, Verified, Verifier};
 
 /// What is wrong with a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,8 @@ pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> R
 /// Verifies a component that comes from elsewhere and is to be locked now: nothing of its entry is believed but what it names. The error says
 /// what is wrong, and what to do.
 pub fn verify_new(config: &Config, named: &LockedComponent, store: &Store) -> Result<Obtained, String> {
-    let (signers, manifest) = verify_at(config, named, store, Moment::Now(Timestamp::now()))?;
+    let (verified, manifest) = verify_at(config, named, store, Moment::Now(Timestamp::now()))?;
+    let bundles = verified.used.iter().filter_map(|number| named.bundles.get(*number).copied()).collect();
     check_version(&named.source, named.version.as_ref(), &manifest).map_err(|error| error.to_string())?;
     Ok(Obtained {
         reference: named.source.clone(),
@@ -51,8 +53,10 @@ pub fn verify_new(config: &Config, named: &LockedComponent, store: &Store) -> Re
         manifest: named.manifest,
         component: named.component,
         size: named.size,
-        signers,
-        bundles: named.bundles.clone(),
+        signers: verified.signers,
+        bundles,
+        provenance: verified.provenance,
+        sboms: Sboms { found: named.sboms.clone(), problem: None },
     })
 }
 
@@ -61,17 +65,26 @@ fn verify_at(
     locked: &LockedComponent,
     store: &Store,
     moment: Moment,
-) -> Result<(BTreeSet<String>, Manifest), String> {
+) -> Result<(Verified, Manifest), String> {
     let missing = |what: &str| format!("its {what} is not in the store; run `mcp-host store fetch`");
     let trust = config.trust_in(&locked.source.repository).ok_or("no `[[trust]]` of the config is for it")?;
     let manifest = stored_manifest(store, locked)?.ok_or_else(|| missing("manifest"))?;
     let mut bundles = Vec::new();
     for digest in &locked.bundles {
         let bytes = store.read(digest, MAX_BUNDLE_SIZE).map_err(|error| error.to_string())?;
-        bundles.extend(Bundle::parse(&bytes.ok_or_else(|| missing("signature"))?).ok());
+        bundles.push(Bundle::parse(&bytes.ok_or_else(|| missing("signature"))?).map_err(|reason| {
+            format!(
+                "its signature {digest} is not valid: {reason}; run `mcp-host lock` after you have removed its entry"
+            )
+        })?);
+    }
+    for sbom in &locked.sboms {
+        let is_there = store.open_verified(&sbom.digest).map_err(|error| error.to_string())?;
+        is_there.ok_or_else(|| missing("bill of materials"))?;
     }
     let subject = Subject { reference: &locked.source, manifest: &locked.manifest, hint: "" };
-    let signers = signers(trust, subject, &bundles, moment).map_err(|error| error.to_string())?;
+    let verified = Verifier::new(trust).and_then(|verifier| verifier.verify(subject, &bundles, moment));
+    let verified = verified.map_err(|error| error.to_string())?;
     if manifest.component()? != (locked.component, locked.size) {
         return Err("the lock names another component than the signed manifest; run `mcp-host lock` after you have removed its entry".to_owned());
     }
@@ -80,5 +93,5 @@ fn verify_at(
     if length != locked.size {
         return Err(format!("its component has {length} bytes, and the lock says {}", locked.size));
     }
-    Ok((signers, manifest))
+    Ok((verified, manifest))
 }

@@ -3,6 +3,9 @@
 use mcp_host_config::registry::Selector;
 use semver::Version;
 
+/// The maximum number of versions that a message lists.
+const MAX_SUGGESTIONS: usize = 5;
+
 /// The newest version among tags that a reference names, with its tag. `v1.4.2` is the version 1.4.2; where both are there, the tag
 /// without the letter counts.
 pub(crate) fn newest(selector: &Selector, tags: &[String]) -> Option<(Version, String)> {
@@ -13,6 +16,23 @@ pub(crate) fn newest(selector: &Selector, tags: &[String]) -> Option<(Version, S
 /// The newest version among tags that is no pre-release.
 pub(crate) fn newest_release(tags: &[String]) -> Option<Version> {
     versions(tags).map(|(version, ..)| version).filter(|version| version.pre.is_empty()).max()
+}
+
+/// What to write instead of a reference that names none of those tags.
+pub(crate) fn suggestion(tags: &[String]) -> String {
+    let mut all: Vec<Version> = versions(tags).map(|(version, ..)| version).collect();
+    all.sort();
+    all.dedup();
+    let shown: Vec<_> = all.iter().rev().take(MAX_SUGGESTIONS).map(ToString::to_string).collect();
+    let more = if all.len() > shown.len() { ", …" } else { "" };
+    match (newest_release(tags), shown.as_slice()) {
+        (_, []) => ": none of them is a version such as 1.4.2".to_owned(),
+        (None, shown) => format!("; it has pre-releases only, which are written whole: {}{more}", shown.join(", ")),
+        (Some(newest), shown) => {
+            let major = newest.major;
+            format!("; it has {}{more}: write `:{major}` for the newest release of {major}", shown.join(", "))
+        }
+    }
 }
 
 /// The tags that are versions, each with whether it is without a letter.
@@ -46,5 +66,15 @@ mod tests {
         assert_eq!(found("1.4.11-rc.1").as_deref(), Some("1.4.11-rc.1"));
         assert_eq!(found("3"), None);
         assert_eq!(newest_release(&tags), Some(Version::new(2, 0, 0)));
+    }
+
+    #[test]
+    fn versions_that_are_there_are_suggested() {
+        let said = |tags: &[&str]| suggestion(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
+        assert_eq!(said(&["1.0.0", "v2.1.0"]), "; it has 2.1.0, 1.0.0: write `:2` for the newest release of 2");
+        assert!(said(&["1.0.0-rc.1"]).contains("pre-releases only, which are written whole: 1.0.0-rc.1"));
+        assert!(said(&["latest", "\u{1b}[2J"]).contains("none of them is a version"));
+        let many: Vec<_> = (0..9).map(|number| format!("1.{number}.0")).collect();
+        assert!(suggestion(&many).contains("1.4.0, …"), "{}", suggestion(&many));
     }
 }

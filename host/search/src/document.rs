@@ -94,6 +94,8 @@ pub(super) struct Document {
     pub(super) entry_hash: i64,
     /// Its text; empty if only its metadata are indexed.
     pub(super) text: String,
+    /// Whether the text is the beginning of a longer one: `max-document`.
+    pub(super) is_cut: bool,
 }
 
 impl Document {

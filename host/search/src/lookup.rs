@@ -30,7 +30,7 @@ use super::frequency::{IdRange, document_frequency};
 use super::passages::{self, PassagesResult};
 use super::query::{Candidate, Conditions};
 use super::query::{Query, Term};
-use super::snippet::{Snippet, SnippetFinder, WeightedTerm, WeightedTerms};
+use super::snippet::{Snippet, SnippetFinder, SoughtTerms};
 use super::status::SourceId;
 
 /// The part of the time that ranking may take.
@@ -82,8 +82,6 @@ pub(super) struct LookupResult {
 struct Ranking {
     /// The best first.
     best: Vec<Candidate>,
-    /// The weights of the terms.
-    weights: Vec<f64>,
     total: u64,
     is_partial: bool,
 }
@@ -93,12 +91,12 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     pub(super) fn run(mut self, connection: &Connection) -> Result<LookupResult, IndexError> {
         let transaction = connection.unchecked_transaction()?;
         let terms: Vec<Term> = self.query.terms().cloned().collect();
-        let Ranking { best, weights, total, mut is_partial } = self.rank(&transaction, &terms)?;
-        let weighted = weighted(&terms, &weights);
+        let Ranking { best, total, mut is_partial } = self.rank(&transaction, &terms)?;
+        let sought = SoughtTerms::new(&terms);
         let mut found = Vec::new();
         for candidate in best {
             let loaded = match Instant::now() < self.deadline {
-                true => interruptible(load(&transaction, candidate, &weighted, part_of(self.deadline, DOCUMENT_PART)))?,
+                true => interruptible(load(&transaction, candidate, &sought, part_of(self.deadline, DOCUMENT_PART)))?,
                 false => None,
             };
             let Some(loaded) = loaded else {
@@ -115,8 +113,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     pub(super) fn run_passages(mut self, connection: &Connection) -> Result<PassagesResult, IndexError> {
         let transaction = connection.unchecked_transaction()?;
         let terms: Vec<Term> = self.query.terms().cloned().collect();
-        let Ranking { best, weights, mut is_partial, .. } = self.rank(&transaction, &terms)?;
-        let weighted = weighted(&terms, &weights);
+        let Ranking { best, mut is_partial, .. } = self.rank(&transaction, &terms)?;
+        let sought = SoughtTerms::new(&terms);
         let best_score = best.first().map_or(-1.0, |first| first.score);
         let mut found = Vec::new();
         for candidate in best {
@@ -126,7 +124,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             }
             let rank = candidate.score / best_score;
             let end = part_of(self.deadline, DOCUMENT_PART);
-            match interruptible(passages::matching(&transaction, &candidate, rank, &weighted, end))? {
+            match interruptible(passages::matching(&transaction, &candidate, rank, &sought, end))? {
                 Some(passages) => {
                     found.extend(passages.found);
                     is_partial |= passages.is_partial;
@@ -137,7 +135,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(PassagesResult { found, is_partial })
     }
 
-    /// Finds the best matches, and weighs the terms.
+    /// Finds the best matches.
     fn rank(&mut self, connection: &Connection, terms: &[Term]) -> Result<Ranking, IndexError> {
         let mut ranking = Ranking::default();
         if self.limit == 0 {
@@ -197,7 +195,6 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
                     ranking.is_partial |= selection.is_partial;
                     // One that there was no time for is probably frequent.
                     let frequency = |term: &Term| known.get(term).copied().unwrap_or(documents);
-                    ranking.weights = terms.iter().map(|term| inverse_frequency(frequency(term), documents)).collect();
                     // A phrase has at most as many documents as its rarest term.
                     let phrase_frequency = |phrase: &[Term]| phrase.iter().map(frequency).min().unwrap_or_default();
                     let weights: Vec<_> = selection
@@ -272,7 +269,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
 fn load(
     connection: &Connection,
     candidate: Candidate,
-    terms: &WeightedTerms<'_>,
+    terms: &SoughtTerms<'_>,
     end: Instant,
 ) -> Result<Option<Found>, IndexError> {
     let Candidate { id, source, path, nearest_passage, .. } = candidate;
@@ -289,7 +286,7 @@ pub(super) fn find_snippet(
     connection: &Connection,
     id: i64,
     nearest_passage: Option<i64>,
-    terms: &WeightedTerms<'_>,
+    terms: &SoughtTerms<'_>,
     end: Instant,
 ) -> Result<(Option<Snippet>, bool), IndexError> {
     // The first of passages with as many words is shown: the nearest one, if there is one.
@@ -355,15 +352,4 @@ fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<
 pub(super) fn part_of(deadline: Instant, part: f64) -> Instant {
     let now = Instant::now();
     now.checked_add(deadline.saturating_duration_since(now).mul_f64(part)).unwrap_or(deadline)
-}
-
-fn weighted<'a>(terms: &'a [Term], weights: &[f64]) -> WeightedTerms<'a> {
-    let weights = weights.iter().copied().chain(std::iter::repeat(1.0));
-    WeightedTerms::new(terms.iter().zip(weights).map(|(term, weight)| WeightedTerm { term, weight }))
-}
-
-/// The weight of a term: the logarithm of its inverse document frequency.
-#[allow(clippy::cast_precision_loss, reason = "a weight")]
-fn inverse_frequency(found: u64, documents: u64) -> f64 {
-    (1.0 + documents as f64 / (found as f64 + 1.0)).ln()
 }

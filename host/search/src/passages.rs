@@ -8,7 +8,7 @@ use super::context::estimate_tokens;
 use super::document::DocumentEntry;
 use super::error::{IndexError, interruptible};
 use super::query::Candidate;
-use super::snippet::WeightedTerms;
+use super::snippet::SoughtTerms;
 use super::status::SourceId;
 
 /// The number of passages of one document that may be chosen.
@@ -53,12 +53,11 @@ pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,
     rank: f64,
-    terms: &WeightedTerms<'_>,
+    terms: &SoughtTerms<'_>,
     end: Instant,
 ) -> Result<PassagesResult, IndexError> {
     let mut result = PassagesResult::default();
     let Some(entry) = entry(connection, candidate.id)? else { return Ok(result) };
-    let all = terms.weight();
     let mut statement =
         connection.prepare_cached("SELECT line, text, number FROM passages WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([candidate.id])?;
@@ -76,12 +75,12 @@ pub(super) fn matching(
         is_first = false;
         let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let matching = terms.of_passage(text);
-        let weight: f64 = matching.iter().map(|term| term.weight).sum();
         let is_nearest = candidate.nearest_passage == Some(row.get(2)?);
-        let share = if weight > 0.0 { weight / all } else { 0.0 };
+        #[allow(clippy::cast_precision_loss, reason = "a share")]
+        let share = matching.len() as f64 / terms.count().max(1) as f64;
         let share = if is_nearest { share.max(SHARE_OF_NEAREST) } else { share };
         if share > 0.0 {
-            let words = matching.iter().take(MAX_REASONS).map(|term| term.term.text.clone()).collect();
+            let words = matching.iter().take(MAX_REASONS).map(|term| term.text.clone()).collect();
             let found = &mut result.found;
             found.push(FoundPassage {
                 source: candidate.source,

@@ -22,57 +22,51 @@ pub struct Snippet {
     pub lines: (usize, usize),
 }
 
-/// A term with its weight: the rarer, the heavier.
-pub(super) struct WeightedTerm<'a> {
-    pub(super) term: &'a Term,
-    pub(super) weight: f64,
-}
-
-/// Terms with their weights, each once, in which tokens are looked up.
-pub(super) struct WeightedTerms<'a> {
-    terms: Vec<WeightedTerm<'a>>,
+/// Terms, each once, in which tokens are looked up. All count the same: how frequent a term is in the index depends on documents that the
+/// principal may not see, and must not decide which part of another document it is shown.
+pub(super) struct SoughtTerms<'a> {
+    terms: Vec<&'a Term>,
     /// Indices into `terms`: by whole token, and of prefixes.
     tokens: HashMap<&'a str, usize>,
     prefixes: Vec<usize>,
 }
 
-impl<'a> WeightedTerms<'a> {
-    pub(super) fn new(all: impl Iterator<Item = WeightedTerm<'a>>) -> Self {
+impl<'a> SoughtTerms<'a> {
+    pub(super) fn new(all: impl IntoIterator<Item = &'a Term>) -> Self {
         let mut new = Self { terms: Vec::new(), tokens: HashMap::new(), prefixes: Vec::new() };
-        for weighted in all {
-            let (place, text) = (new.terms.len(), weighted.term.text.as_str());
-            match weighted.term.is_prefix {
+        for term in all {
+            let (place, text) = (new.terms.len(), term.text.as_str());
+            match term.is_prefix {
                 true if new.has_prefix(text) => continue,
                 true => new.prefixes.push(place),
                 false if new.tokens.contains_key(text) => continue,
                 false => drop(new.tokens.insert(text, place)),
             }
-            new.terms.push(weighted);
+            new.terms.push(term);
         }
         new
     }
 
     fn has_prefix(&self, text: &str) -> bool {
-        self.prefixes.iter().filter_map(|place| self.terms.get(*place)).any(|term| term.term.text == text)
+        self.prefixes.iter().filter_map(|place| self.terms.get(*place)).any(|term| term.text == text)
     }
 
-    /// The weight of all.
-    pub(super) fn weight(&self) -> f64 {
-        self.terms.iter().map(|term| term.weight).sum()
+    /// How many they are.
+    pub(super) fn count(&self) -> usize {
+        self.terms.len()
     }
 
     /// The places of the terms that a token is.
     fn find(&self, token: &str) -> impl Iterator<Item = usize> {
-        let is_begun =
-            move |place: &&usize| self.terms.get(**place).is_some_and(|term| token.starts_with(&term.term.text));
+        let is_begun = move |place: &&usize| self.terms.get(**place).is_some_and(|term| token.starts_with(&term.text));
         self.tokens.get(token).into_iter().chain(self.prefixes.iter().filter(is_begun)).copied()
     }
 
     /// Those of the terms that a passage has.
-    pub(super) fn of_passage(&self, passage: &str) -> Vec<&WeightedTerm<'a>> {
+    pub(super) fn of_passage(&self, passage: &str) -> Vec<&'a Term> {
         let mut found = BTreeSet::new();
         for_each_token(passage, |token, _, _| found.extend(self.find(token)));
-        found.into_iter().filter_map(|place| self.terms.get(place)).collect()
+        found.into_iter().filter_map(|place| self.terms.get(place).copied()).collect()
     }
 }
 
@@ -82,30 +76,25 @@ struct Matches {
     found: Vec<(Range<usize>, usize)>,
 }
 
-/// Returns the weight of a passage, which is the sum of the weights of its terms, and its matches.
-fn matches(passage: &str, terms: &WeightedTerms<'_>) -> (f64, Matches) {
+/// Returns the number of terms that a passage has, and its matches.
+fn matches(passage: &str, terms: &SoughtTerms<'_>) -> (usize, Matches) {
     let mut found = Vec::new();
     for_each_token(passage, |token, range, _| {
         found.extend(terms.find(token).map(|place| (range.clone(), place)));
     });
     let distinct: BTreeSet<usize> = found.iter().map(|(_, place)| *place).collect();
-    (weight_of(&distinct, terms), Matches { found })
+    (distinct.len(), Matches { found })
 }
 
-fn weight_of(distinct: &BTreeSet<usize>, terms: &WeightedTerms<'_>) -> f64 {
-    distinct.iter().filter_map(|place| terms.terms.get(*place)).map(|term| term.weight).sum()
-}
-
-/// The snippet of the best of the passages that were added: the heaviest, of equal ones the first.
+/// The snippet of the best of the passages that were added: the one with most terms, of equal ones the first.
 pub(super) struct SnippetFinder<'a> {
-    terms: &'a WeightedTerms<'a>,
-    best: Option<(f64, Snippet)>,
-    all: f64,
+    terms: &'a SoughtTerms<'a>,
+    best: Option<(usize, Snippet)>,
 }
 
 impl<'a> SnippetFinder<'a> {
-    pub(super) fn new(terms: &'a WeightedTerms<'a>) -> Self {
-        Self { terms, best: None, all: terms.weight() }
+    pub(super) fn new(terms: &'a SoughtTerms<'a>) -> Self {
+        Self { terms, best: None }
     }
 
     /// Whether a passage was added.
@@ -115,11 +104,11 @@ impl<'a> SnippetFinder<'a> {
 
     /// Adds a passage. Returns whether no other can be better.
     pub(super) fn add(&mut self, passage: Passage<'_>) -> bool {
-        let (weight, matches) = matches(passage.text, self.terms);
-        if self.best.as_ref().is_none_or(|(best, _)| weight > *best) {
-            self.best = Some((weight, cut(passage, &matches, self.terms)));
+        let (count, matches) = matches(passage.text, self.terms);
+        if self.best.as_ref().is_none_or(|(best, _)| count > *best) {
+            self.best = Some((count, cut(passage, &matches)));
         }
-        weight >= self.all
+        count >= self.terms.count()
     }
 
     pub(super) fn finish(self) -> Option<Snippet> {
@@ -127,17 +116,17 @@ impl<'a> SnippetFinder<'a> {
     }
 }
 
-/// Cuts the part out of a passage that has the heaviest matches.
-fn cut(passage: Passage<'_>, matches: &Matches, terms: &WeightedTerms<'_>) -> Snippet {
+/// Cuts the part out of a passage that has most terms.
+fn cut(passage: Passage<'_>, matches: &Matches) -> Snippet {
     let text = passage.text;
-    let mut best = (0.0, 0_usize);
+    let mut best = (0_usize, 0_usize);
     for (index, (range, _)) in matches.found.iter().enumerate() {
         let end = range.start.saturating_add(SNIPPET_LEN * 3 / 4);
         let inside = matches.found.get(index..).unwrap_or_default();
-        let distinct = inside.iter().take_while(|(other, _)| other.end <= end).map(|(_, term)| *term).collect();
-        let weight = weight_of(&distinct, terms);
-        if weight > best.0 {
-            best = (weight, range.start);
+        let distinct: BTreeSet<usize> =
+            inside.iter().take_while(|(other, _)| other.end <= end).map(|(_, term)| *term).collect();
+        if distinct.len() > best.0 {
+            best = (distinct.len(), range.start);
         }
     }
     let start = window_start(text, best.1);
@@ -202,7 +191,7 @@ mod tests {
 
     fn snippet(text: &str, query: &str) -> Snippet {
         let query = Query::parse(query);
-        let terms = WeightedTerms::new(query.terms().map(|term| WeightedTerm { term, weight: 1.0 }));
+        let terms = SoughtTerms::new(query.terms());
         let mut finder = SnippetFinder::new(&terms);
         for passage in super::super::document::passages(text) {
             if finder.add(passage) {

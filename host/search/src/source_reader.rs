@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
+use mcp_host_base::text::prefix;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::{Fault, Plugin, SearchSource};
 use mcp_host_model::resource::{Notice, Resource, ResourceBody, ResourceContents};
@@ -39,6 +40,30 @@ pub(super) struct Listed {
     pub(super) entry_hash: i64,
 }
 
+/// The text of a resource.
+#[derive(Default)]
+struct Text {
+    text: String,
+    /// Which part of the whole it is, if it is one.
+    part: Option<String>,
+    /// Whether it was longer than `max-document`.
+    is_cut: bool,
+}
+
+impl Text {
+    /// Its longest beginning of at most `max` bytes.
+    fn cut_to(mut self, max: usize) -> Self {
+        if self.text.len() > max {
+            let (shown, all) = (prefix(&self.text, max).len(), self.text.len());
+            let of_read = format!("the first {shown} of {all} bytes (`max-document`)");
+            self.part = Some(self.part.map_or(of_read.clone(), |part| format!("{of_read} of {part}")));
+            self.text.truncate(shown);
+            self.is_cut = true;
+        }
+        self
+    }
+}
+
 /// The position in a listing.
 #[derive(Clone, Default)]
 pub(super) struct Position {
@@ -46,6 +71,8 @@ pub(super) struct Position {
     items: usize,
     empty_pages: usize,
     is_at_end: bool,
+    /// Whether it ended at `limits.listing-items`, although the plugin has more.
+    pub(super) is_truncated: bool,
 }
 
 impl SourceReader {
@@ -64,7 +91,8 @@ impl SourceReader {
         if page.next_cursor.is_some() && position.empty_pages > MAX_EMPTY_PAGES {
             return Err(Fault::EmptyPages(position.empty_pages));
         }
-        position.is_at_end = page.next_cursor.is_none() || position.items >= self.plugin.max_listing_items();
+        position.is_truncated = page.next_cursor.is_some() && position.items >= self.plugin.max_listing_items();
+        position.is_at_end = page.next_cursor.is_none() || position.is_truncated;
         position.cursor = page.next_cursor;
         Ok(Some(page.items.into_iter().filter_map(|(_, entry)| self.listed(entry)).collect()))
     }
@@ -100,26 +128,25 @@ impl SourceReader {
     /// Reads a resource, for which there is a read in the budget, unless only its metadata are indexed.
     pub(super) async fn read(&self, listed: Listed) -> Result<Document, Fault> {
         let Listed { entry, path, entry_hash } = listed;
-        let (text, part) = match self.source.reads_content_of(&entry) {
+        let Text { text, part, is_cut } = match self.source.reads_content_of(&entry) {
             true => self.read_text(&entry.uri, &path).await?,
-            false => (String::new(), None),
+            false => Text::default(),
         };
         let entry = DocumentEntry { part, ..DocumentEntry::new(&entry) };
-        Ok(Document { path: path.as_str().to_owned(), entry, entry_hash, text })
+        Ok(Document { path: path.as_str().to_owned(), entry, entry_hash, text, is_cut })
     }
 
-    /// The text of a resource: its first text content, or an empty text if there is none or it is too large. If it is only a part of the
-    /// whole, the second value says which.
-    async fn read_text(&self, uri: &Uri, path: &Path) -> Result<(String, Option<String>), Fault> {
+    /// The text of a resource: its first text content, up to `max-document`, or an empty text if there is none.
+    async fn read_text(&self, uri: &Uri, path: &Path) -> Result<Text, Fault> {
         let own = uri.clone();
         let filter = move |one: &ResourceContents| one.entry.uri == own && matches!(one.body, ResourceBody::Text(_));
         let contents = self.attempt(|| self.plugin.read_as(CallOrigin::Indexer, path, filter.clone())).await?;
         let text = contents.into_iter().find_map(|one| match one.body {
-            ResourceBody::Text(text) => Some((text, Notice::part(&one.entry.meta))),
+            ResourceBody::Text(text) => Some(Text { text, part: Notice::part(&one.entry.meta), is_cut: false }),
             ResourceBody::Blob(_) => None,
         });
         let max = usize::try_from(self.source.settings().max_document.bytes()).unwrap_or(usize::MAX);
-        Ok(text.filter(|(text, _)| text.len() <= max).unwrap_or_default())
+        Ok(text.map(|text| text.cut_to(max)).unwrap_or_default())
     }
 
     /// Whether the provider has lines of each resource: a template such as `{+path}{?lines}`. None if that is not known.

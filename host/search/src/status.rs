@@ -61,8 +61,11 @@ pub struct SearchStatus {
     pub embedded: u64,
     /// Whether the whole listing was compared with the index, and what differed was read, since the host started.
     pub is_complete: bool,
-    /// The number of resources without their text in the index, as `search.max-bytes` left no room for it.
+    /// The number of resources without all of their text in the index: `search.max-bytes` left no room for it, or it is longer than
+    /// `search.max-document`, and only its beginning is there.
     pub without_text: u64,
+    /// Whether the listing is longer than `limits.listing-items`, so that the rest is not indexed.
+    pub is_truncated: bool,
     /// The number of resources that the index has no room for.
     pub omitted: u64,
     /// The number of resources that could not be read.
@@ -74,7 +77,8 @@ pub struct SearchStatus {
 impl SearchStatus {
     /// Returns whether the index has everything that is to be found of the plugin.
     pub fn has_everything(&self) -> bool {
-        self.is_complete && self.error.is_none() && self.without_text == 0 && self.omitted == 0 && self.failed == 0
+        let has_gaps = self.is_truncated || self.without_text > 0 || self.omitted > 0 || self.failed > 0;
+        self.is_complete && self.error.is_none() && !has_gaps
     }
 
     /// Returns what the index lacks, for people; nothing if it has everything.
@@ -87,8 +91,13 @@ impl SearchStatus {
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let counts = [
             counted(self.omitted, "left out: the index is full (`search.max-size`)"),
-            counted(self.without_text, "without their text (`search.max-bytes` of the plugin)"),
+            counted(
+                self.without_text,
+                "without all of their text (`search.max-document`, `search.max-bytes` of the plugin)",
+            ),
             counted(self.failed, "could not be read"),
+            self.is_truncated
+                .then(|| "the listing is longer than `limits.listing-items`; the rest is left out".to_owned()),
         ];
         progress.into_iter().chain(counts.into_iter().flatten()).collect()
     }
@@ -96,8 +105,9 @@ impl SearchStatus {
     /// The status of a plugin by what the index has of it.
     pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
         let SourceSize { documents, bytes, without_text } = size;
-        let Report { is_complete, omitted, failed, error } = report;
-        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, ..Self::default() }
+        let Report { is_complete, omitted, failed, is_truncated, error } = report;
+        let own = Self { plugin, documents, bytes, without_text, ..Self::default() };
+        Self { is_complete, omitted, failed, is_truncated, error, ..own }
     }
 }
 
@@ -107,13 +117,16 @@ pub(super) struct Report {
     is_complete: bool,
     omitted: u64,
     failed: u64,
+    #[serde(default)]
+    is_truncated: bool,
     error: Option<String>,
 }
 
 impl Report {
     /// The report of a walk that has met everything.
     pub(super) fn complete(gaps: Gaps) -> Self {
-        Self { is_complete: true, omitted: gaps.omitted, failed: gaps.failed, error: None }
+        let Gaps { omitted, failed, is_truncated } = gaps;
+        Self { is_complete: true, omitted, failed, is_truncated, error: None }
     }
 }
 
@@ -124,6 +137,8 @@ pub(super) struct Gaps {
     pub(super) omitted: u64,
     /// The number of resources that could not be read.
     pub(super) failed: u64,
+    /// Whether the listing is longer than `limits.listing-items`.
+    pub(super) is_truncated: bool,
 }
 
 /// The state of a source that others see.
@@ -163,7 +178,7 @@ impl SourceState {
         if before == 0 && without_text > 0 {
             tracing::warn!(
                 target: log_target::SEARCH, plugin = self.plugin(),
-                "the plugin has more text than `search.max-bytes`: resources are indexed by their names only"
+                "resources are indexed without all of their text: it is longer than `search.max-document`, or there is more than `search.max-bytes`"
             );
         }
         self.status.send_modify(|status| {
@@ -173,16 +188,16 @@ impl SourceState {
 
     /// A walk has met everything, and the index has it but for these.
     pub(super) fn set_complete(&self, gaps: Gaps) {
-        self.warn_if_full(gaps);
+        self.warn_of(gaps);
         self.status.send_modify(|status| {
             (status.is_complete, status.error) = (true, None);
-            (status.omitted, status.failed) = (gaps.omitted, gaps.failed);
+            (status.omitted, status.failed, status.is_truncated) = (gaps.omitted, gaps.failed, gaps.is_truncated);
         });
     }
 
     /// There are resources that are to be read.
     pub(super) fn set_incomplete(&self, gaps: Gaps) {
-        self.warn_if_full(gaps);
+        self.warn_of(gaps);
         self.status.send_modify(|status| status.is_complete = false);
     }
 
@@ -191,7 +206,7 @@ impl SourceState {
         if gaps == Gaps::default() {
             return;
         }
-        self.warn_if_full(gaps);
+        self.warn_of(gaps);
         self.status.send_modify(|status| {
             status.omitted = status.omitted.saturating_add(gaps.omitted);
             status.failed = status.failed.saturating_add(gaps.failed);
@@ -199,11 +214,17 @@ impl SourceState {
     }
 
     /// Logs that the index is full, once until there is room.
-    fn warn_if_full(&self, gaps: Gaps) {
+    fn warn_of(&self, gaps: Gaps) {
         if gaps.omitted > 0 && self.status.borrow().omitted == 0 {
             tracing::warn!(
                 target: log_target::SEARCH, plugin = self.plugin(),
                 "the search index is full (`search.max-size`): resources are left out"
+            );
+        }
+        if gaps.is_truncated && !self.status.borrow().is_truncated {
+            tracing::warn!(
+                target: log_target::SEARCH, plugin = self.plugin(),
+                "the listing is longer than `limits.listing-items`: the rest is not indexed"
             );
         }
     }
@@ -223,8 +244,8 @@ impl SourceState {
 
     /// What is stored in the index for other processes.
     pub(super) fn report(&self) -> Report {
-        let SearchStatus { is_complete, omitted, failed, error, .. } = self.status.borrow().clone();
-        Report { is_complete, omitted, failed, error }
+        let SearchStatus { is_complete, omitted, failed, is_truncated, error, .. } = self.status.borrow().clone();
+        Report { is_complete, omitted, failed, is_truncated, error }
     }
 
     fn plugin(&self) -> String {
@@ -243,8 +264,11 @@ mod tests {
         assert_eq!(status().gaps(), ["not completely indexed yet"]);
         state.set_error("the disk is full");
         assert_eq!(status().gaps(), ["not completely indexed: the disk is full"]);
-        state.set_complete(Gaps { omitted: 2, failed: 1 });
+        state.set_complete(Gaps { omitted: 2, failed: 1, is_truncated: false });
         assert_eq!(status().gaps(), ["2 left out: the index is full (`search.max-size`)", "1 could not be read"]);
+        assert!(!status().has_everything());
+        state.set_complete(Gaps { is_truncated: true, ..Gaps::default() });
+        assert_eq!(status().gaps(), ["the listing is longer than `limits.listing-items`; the rest is left out"]);
         assert!(!status().has_everything());
         state.set_complete(Gaps::default());
         assert!(status().has_everything() && status().gaps().is_empty());

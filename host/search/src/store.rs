@@ -250,8 +250,9 @@ impl ChangeWriter<'_> {
         }
         self.applied.changed = self.applied.changed.saturating_add(1);
         let bytes = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
-        let is_without_text = self.size.bytes.saturating_add(bytes) > self.bounds.source;
-        let (text, bytes) = if is_without_text { ("", 0) } else { (document.text.as_str(), bytes) };
+        let has_no_room = self.size.bytes.saturating_add(bytes) > self.bounds.source;
+        let (text, bytes) = if has_no_room { ("", 0) } else { (document.text.as_str(), bytes) };
+        let is_without_text = has_no_room || document.is_cut;
         let growth = self.growth.saturating_add(space::growth(bytes));
         if !self.bounds.index.fits(self.used, growth) {
             self.applied.omitted = self.applied.omitted.saturating_add(1);

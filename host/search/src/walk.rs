@@ -145,6 +145,7 @@ impl Updater {
             // What is put here may have been met, and removed after that.
             seen.extend(self.follow_between_pages(id, poller, &mut between_pages, &mut pass.gaps).await?);
         }
+        pass.gaps.is_truncated = position.is_truncated;
         poller.end_walk();
         seen.sort_unstable();
         let removing = self.index.write(move |connection| {
@@ -221,6 +222,7 @@ impl Updater {
             }
             self.apply(id, &mut batch, &mut pass.gaps).await?;
         }
+        pass.gaps.is_truncated = position.is_truncated;
         Ok(pass)
     }
 

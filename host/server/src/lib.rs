@@ -60,7 +60,6 @@ pub use mcp_resource_host::*;
 
 pub use self::http::admin::api::types as admin_api;
 pub use self::http::admin::client::{AdminClient, AdminClientError, AuditEvent};
-#[cfg(feature = "console")]
 pub use self::http::admin::console::LoginCodes;
 pub use self::http::admin::{AdminControls, AdminListener, LogFilter, serve_admin};
 pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};

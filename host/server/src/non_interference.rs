@@ -15,6 +15,7 @@
 //! | search and context | [`search`] |
 //! | what is cached, and for how long | [`cached`] |
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
+//! | what the console lists, reads and completes | `console` |
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
 //!
@@ -22,6 +23,7 @@
 //! protocol is covered, or the test fails.
 
 mod cached;
+mod console;
 mod notifications;
 mod over_http;
 mod requests;

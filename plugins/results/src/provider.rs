@@ -7,7 +7,8 @@ use crate::settings::Settings;
 use folder::changes::{changes_of_states, state_hash};
 use folder::{DotNames, Folder, template_value};
 use mcp_provider::{
-    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, keyset,
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Notice, Page, Provider, Result, Template,
+    keyset,
 };
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -78,7 +79,12 @@ impl Provider for Results {
         }
         // The content has the path of its result, so that a rule for that path holds, however it was found.
         let result = find(&catalog, &self.settings, &route).ok_or(Failure::NotFound)?;
-        let entry = entries::result(result, now);
+        let mut entry = entries::result(result, now);
+        if is_passed_over(&catalog, &route, result) {
+            entry = entry.notice(Notice::stale(
+                "a newer result is larger than `max-file` of the plugin, so this is an older one",
+            ));
+        }
         let files = read_files(&self.folder, &self.settings, result)?;
         Ok(files
             .into_iter()
@@ -138,6 +144,16 @@ fn find<'c>(catalog: &'c Catalog, settings: &Settings, route: &Route) -> Option<
         Route::Key(key) => catalog.newest(settings, |result| result.metadata.has_key(key)),
         Route::Result(id) => catalog.get(id),
         Route::Keys => None,
+    }
+}
+
+/// Whether the newest result of a route is too large to be read, and stands behind the one that is found.
+fn is_passed_over(catalog: &Catalog, route: &Route, found: &Published) -> bool {
+    let is_newer = |result: &&Published| (result.created, &result.id) > (found.created, &found.id);
+    match route {
+        Route::Latest => catalog.current().any(|result| is_newer(&result)),
+        Route::Key(key) => catalog.current().filter(is_newer).any(|result| result.metadata.has_key(key)),
+        Route::Result(_) | Route::Keys => false,
     }
 }
 

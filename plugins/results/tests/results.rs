@@ -119,8 +119,11 @@ fn the_newest_result_is_one_that_can_be_read_if_there_is_one() {
     assert!(fixture.read("latest").unwrap_err().to_string().contains("expected at most 10"));
     publish(&fixture, "small", &json!({ "key": "k", "created": "2025-01-01T00:00:00Z" }));
     for path in ["latest", "by/k"] {
-        assert_eq!(fixture.read(path).unwrap().as_text(), Some("# small\n"), "{path}");
+        let found = fixture.read(path).unwrap();
+        assert_eq!(found.as_text(), Some("# small\n"), "{path}");
+        assert_eq!(found.entry.meta["mcp-host/notices"][0]["kind"], "stale", "{path}");
     }
+    assert!(!fixture.read("small").unwrap().entry.meta.contains_key("mcp-host/notices"));
 }
 
 #[test]

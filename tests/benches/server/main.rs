@@ -17,6 +17,8 @@
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
 //! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
+//! | [`operations`] | CPU time of requests with metrics and traces; scrapes of 100 plugins | the host without |
+//! | [`soak`], if it is named | a server with everything on, and faults: lost updates, memory, descriptors | its first minutes |
 //!
 //! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
 //! `docs/performance.md`.
@@ -44,6 +46,7 @@ mod listeners;
 mod load;
 mod native;
 mod noisy_neighbor;
+mod operations;
 mod options;
 mod pagination;
 mod plugin_count;
@@ -51,6 +54,7 @@ mod process;
 mod prometheus;
 mod requests;
 mod setup;
+mod soak;
 mod startup;
 mod stdio_client;
 mod stdio_host;
@@ -81,6 +85,8 @@ fn main() {
                 Part::Pagination => pagination::run(&options).await,
                 Part::NoisyNeighbor => noisy_neighbor::run(&options).await,
                 Part::PluginCount => plugin_count::run(&options).await,
+                Part::Operations => operations::run(&options).await,
+                Part::Soak => soak::run(&options).await,
             }
         }
     });

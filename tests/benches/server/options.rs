@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count] [operations] [soak --minutes N]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
     /// The parts to run; all unless some are named.
     pub(crate) parts: Vec<Part>,
     quick: bool,
+    /// The duration of the soak test, in minutes.
+    minutes: f64,
 }
 
 /// A part of the benchmark.
@@ -27,13 +29,17 @@ pub(crate) enum Part {
     Pagination,
     NoisyNeighbor,
     PluginCount,
+    Operations,
+    /// Not run unless it is named.
+    Soak,
 }
 
 impl Options {
     /// Parses the command line. Wrong usage exits the process.
     pub(crate) fn parse() -> Self {
-        let mut options = Self { parts: Vec::new(), quick: false };
-        for argument in std::env::args().skip(1) {
+        let mut options = Self { parts: Vec::new(), quick: false, minutes: 5.0 };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Cargo passes this to every benchmark.
                 "--bench" => {}
@@ -51,6 +57,15 @@ impl Options {
                 "pagination" => options.parts.push(Part::Pagination),
                 "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
                 "plugin-count" => options.parts.push(Part::PluginCount),
+                "operations" => options.parts.push(Part::Operations),
+                "soak" => options.parts.push(Part::Soak),
+                "--minutes" => {
+                    let minutes = arguments.next().and_then(|minutes| minutes.parse().ok());
+                    options.minutes = minutes.unwrap_or_else(|| {
+                        eprintln!("expected a number behind `--minutes`\n{USAGE}");
+                        std::process::exit(2);
+                    });
+                }
                 other => {
                     eprintln!("unknown argument `{other}`\n{USAGE}");
                     std::process::exit(2);
@@ -72,6 +87,7 @@ impl Options {
                 Part::Pagination,
                 Part::NoisyNeighbor,
                 Part::PluginCount,
+                Part::Operations,
             ];
         }
         options
@@ -90,6 +106,16 @@ impl Options {
     /// The number of turns of each server, so that a noisy moment of the machine affects all.
     pub(crate) fn rounds(&self) -> usize {
         if self.quick { 1 } else { 3 }
+    }
+
+    /// The number of turns of servers whose difference is small.
+    pub(crate) fn alternating_runs(&self) -> usize {
+        if self.quick { 3 } else { 10 }
+    }
+
+    /// The duration of the soak test.
+    pub(crate) fn soak_duration(&self) -> Duration {
+        Duration::from_secs_f64(self.minutes * 60.0)
     }
 
     /// The number of processes started per figure.

@@ -27,7 +27,7 @@ pub(crate) async fn run(options: &Options) {
     let mut rows = Vec::new();
     let mut one = None;
     for number in numbers {
-        let config = config(number);
+        let config = config_file(number).write();
         compile(&config).await;
         let mut times = Vec::new();
         let mut memory = Memory::default();
@@ -90,10 +90,11 @@ async fn start(config: &WrittenConfig, number: usize) -> StartSample {
     started
 }
 
-fn config(number: usize) -> WrittenConfig {
+/// A host with so many plugins, mounted at `sizes://0/` and so on.
+pub(crate) fn config_file(number: usize) -> ConfigFile {
     let plugins = (0..number)
         .map(|one| Plugin::new(&format!("p{one}"), &component(one), &format!("sizes://{one}/")).config("count", 100));
-    plugins.fold(ConfigFile::new().allow_all(), ConfigFile::plugin).write()
+    plugins.fold(ConfigFile::new().allow_all(), ConfigFile::plugin)
 }
 
 /// Returns the guest `sizes` with a custom section that makes it another component.

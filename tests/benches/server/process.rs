@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mcp_host_tests::{WrittenConfig, host_command};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -109,13 +110,32 @@ impl Server {
         Memory { resident: of("Rss:"), private: of("Private_Dirty:") }
     }
 
+    /// Returns the number of its open descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
+    }
+
+    /// Returns the number of its threads.
+    pub(crate) fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.id())).map_or(0, Iterator::count)
+    }
+
+    /// Sends it SIGHUP, which reloads the config.
+    pub(crate) fn hang_up(&self) {
+        let id = Pid::from_raw(self.id().cast_signed()).expect("it still runs");
+        kill_process(id, Signal::HUP).expect("a process may signal its child");
+    }
+
     /// Kills it.
     pub(crate) async fn end(mut self) {
         self.child.kill().await.expect("a process may kill its child");
     }
 
     fn proc(&self, file: &str) -> String {
-        let id = self.child.id().expect("it still runs");
-        std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.id())).unwrap_or_default()
+    }
+
+    fn id(&self) -> u32 {
+        self.child.id().expect("it still runs")
     }
 }

@@ -185,7 +185,7 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
 }
 
 /// The same, before it is written.
-fn config_file(sizes: Plugin) -> ConfigFile {
+pub(crate) fn config_file(sizes: Plugin) -> ConfigFile {
     let count = i64::try_from(RESOURCE_COUNT).expect("it is small");
     // Connections are idle while the other servers are loaded.
     ConfigFile::new()

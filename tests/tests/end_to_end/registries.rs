@@ -1,6 +1,8 @@
 //! Components from registries: what is published, added, served without a network, updated and refused.
 
+mod directories;
 mod interruptions;
+mod keyless;
 mod lies;
 mod published;
 mod refusals;

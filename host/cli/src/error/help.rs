@@ -65,6 +65,7 @@ impl CliError {
                  {}, as the projects of `mcp-host new NAME` have it, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
                 config.display()
             )),
+            Self::NoPlugin { known, .. } if known.is_empty() => Some("it has none".to_owned()),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::Keyvalue(AdminError::NotGranted { granted, bucket, .. }) if granted.is_empty() => {
                 Some(format!("it is granted no bucket at all: write `grants.keyvalue = [\"{bucket}\"]` below it"))

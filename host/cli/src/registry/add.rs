@@ -5,13 +5,18 @@ use mcp_host_config::registry::Reference;
 use mcp_host_model::uri::Mount;
 use mcp_host_registry::Registries;
 
+use super::difference::{Agreed, Difference, known_of};
+use super::update::{warn_of_unagreed, word};
 use super::{Project, RegistryCommandError, config_edit};
 use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
 Adding is agreeing: what is shown is what `mcp-host update` compares later versions with. Nothing is granted; what the provider asks for
-stands in the config behind a `#`. Without `[[trust]]` for the source nothing is added.
+stands in the config behind a `#`. Without `[[trust]]` for the source nothing is added. Where another version of the same repository is
+locked, what is new has to be agreed to.
+
+Exit codes: 0 added, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
 
 Examples:
   mcp-host add web oci://registry.example.com/acme/web:1.4          the newest release of 1.4
@@ -31,17 +36,22 @@ pub(crate) struct Args {
     /// The URIs that it owns; `NAME:///` unless given
     #[arg(long, value_name = "URI")]
     mount: Option<Mount>,
+
+    /// Agree to a capability, as `add` prints it
+    #[arg(long, value_name = "CAPABILITY")]
+    agree: Vec<String>,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let agreed = Agreed::parse(&self.agree)?;
         let (project, mut lock) = Project::load_to_change(context)?;
         let name = self.name.to_string();
         if project.config.plugins.iter().any(|plugin| plugin.name == self.name) {
             return Err(RegistryCommandError::NameTaken(name).into());
         }
         let default = || format!("{}:///", name.replace(['_', '.'], "-")).parse().map_err(anyhow::Error::from);
-        let mount = self.mount.map_or_else(default, Ok)?;
+        let mount = self.mount.clone().map_or_else(default, Ok)?;
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
         // What another plugin has locked stays as it is: newer versions are for `update`, which shows the difference.
@@ -50,10 +60,27 @@ impl Args {
             Some(locked) => project.locked(locked, &registries, &store, context).await?,
             None => project.obtain(&self.source, &registries, &store, context).await?,
         };
-        let locked = candidate.locked(&candidate.capabilities)?;
+        let mut output = context.output();
+        // Another version of a component that is known is no new component.
+        let before = known_of(&lock.lock, &project.references(), &self.source).filter(|_| known.is_none());
+        let capabilities = match before {
+            None => candidate.capabilities.clone(),
+            Some(before) => {
+                let difference = Difference::new(before, &candidate, &project.config, &agreed);
+                difference.print(&self.source, &mut output)?;
+                output.flush()?;
+                if !difference.unagreed.is_empty() {
+                    let mount = self.mount.as_ref().map(|mount| format!(" --mount {}", word(mount.as_str())));
+                    let command = format!("mcp-host add {name} {}{}", self.source, mount.unwrap_or_default());
+                    warn_of_unagreed(&self.source, &difference, &command, context);
+                    return Err(RegistryCommandError::NotAgreed { count: 1 }.into());
+                }
+                difference.agreed
+            }
+        };
+        let locked = candidate.locked(&capabilities)?;
         let needs = candidate.inspection.needs.as_ref().ok().and_then(Option::as_ref);
         let text = config_edit::add(&config_edit::read(&project.file)?, &self.name, &self.source, &mount, needs);
-        let mut output = context.output();
         candidate.print(&mut output)?;
         output.flush()?;
         // The lock first: a config that names what is not locked cannot be served.

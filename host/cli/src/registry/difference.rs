@@ -1,10 +1,11 @@
 //! What a version wants beyond what was agreed to, and what else is not as it was.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_host_config::Config;
-use mcp_host_config::registry::{LockedComponent, Reference};
+use mcp_host_config::registry::{Lock, LockedComponent, LockedProvenance, LockedSigner, Reference};
 use mcp_host_registry::{Capability, Kind, missing};
+use semver::Version;
 
 use super::{Candidate, RegistryCommandError, capabilities};
 use crate::error::CliError;
@@ -16,6 +17,7 @@ const SIGNER: &str = "signer";
 const DOWNGRADE: &str = "downgrade";
 const MOVED: &str = "moved";
 const PROVIDER: &str = "provider";
+const PROVENANCE: &str = "provenance";
 
 /// What somebody agrees to.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +31,7 @@ impl Agreed {
     pub(super) fn parse(written: &[String]) -> Result<Self, RegistryCommandError> {
         let mut agreed = Self::default();
         for text in written {
-            match [SIGNER, DOWNGRADE, MOVED, PROVIDER].into_iter().find(|other| other == text) {
+            match [SIGNER, DOWNGRADE, MOVED, PROVIDER, PROVENANCE].into_iter().find(|other| other == text) {
                 Some(other) => drop(agreed.others.insert(other)),
                 None => drop(agreed.capabilities.insert(text.parse()?)),
             }
@@ -45,6 +47,9 @@ impl Agreed {
 
 /// A difference between what is locked and another version.
 pub(super) struct Difference {
+    /// What was and what is.
+    changes: Vec<[Cell; 2]>,
+    /// What is new or gone, and what that means.
     rows: Vec<[Cell; 3]>,
     /// What has to be agreed to, as `--agree` has it.
     pub(super) unagreed: Vec<String>,
@@ -56,7 +61,8 @@ impl Difference {
     /// Compares a version with what is locked.
     pub(super) fn new(locked: &LockedComponent, candidate: &Candidate, config: &Config, by: &Agreed) -> Self {
         let (obtained, wanted) = (&candidate.obtained, &candidate.capabilities);
-        let mut difference = Self { rows: Vec::new(), unagreed: Vec::new(), agreed: capabilities(&locked.agreed) };
+        let mut difference =
+            Self { changes: Vec::new(), rows: Vec::new(), unagreed: Vec::new(), agreed: capabilities(&locked.agreed) };
         let before = capabilities(&locked.needs);
         let (from, to) = (version(locked.version.as_ref()), version(obtained.version.as_ref()));
         difference.change("version", &from, &to);
@@ -77,9 +83,10 @@ impl Difference {
         difference.change("size", &format!("{} bytes", locked.size), &format!("{} bytes", obtained.size));
         let (old, new) = (&locked.signers, &obtained.signers);
         difference.change("signed by", &joined(old), &joined(new));
-        if !old.is_empty() && old.is_disjoint(new) {
-            difference.require(SIGNER, by, "none of the keys has signed that signed before");
+        if !old.is_empty() && !old.iter().any(|signer| new.iter().any(|now| signer.is_same(now))) {
+            difference.require(SIGNER, by, "none of those has signed that signed before");
         }
+        difference.provenance(locked, candidate, by);
         // What it does not want is not agreed to in advance.
         let is_wanted = |capability: &&Capability| wanted.iter().any(|wanted| capability.covers(wanted));
         difference.agreed.extend(by.capabilities.iter().filter(is_wanted).cloned());
@@ -96,13 +103,8 @@ impl Difference {
         for capability in before.difference(wanted) {
             difference.rows.push([Cell::text("- wants"), Cell::verbatim(&capability.to_string()), Cell::text("")]);
         }
-        for (label, one, other) in [
-            ("+ import", &candidate.inspection.imports, &locked.imports),
-            ("- import", &locked.imports, &candidate.inspection.imports),
-        ] {
-            difference.rows.extend(
-                one.difference(other).map(|import| [Cell::text(label), Cell::verbatim(import), Cell::text("")]),
-            );
+        for (label, text) in changed_imports(&locked.imports, &candidate.inspection.imports) {
+            difference.rows.push([Cell::text(label), Cell::verbatim(&text), Cell::text("")]);
         }
         difference.unagreed.extend(unagreed.iter().map(ToString::to_string));
         difference
@@ -110,19 +112,37 @@ impl Difference {
 
     /// Whether nothing differs.
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.changes.is_empty() && self.rows.is_empty()
     }
 
     /// Prints it.
     pub(super) fn print(&self, reference: &Reference, output: &mut Output<'_>) -> Result<(), CliError> {
         output.text(&reference.to_string())?;
+        // Two tables: digests are wide, and would move the notes of the second one out of sight.
+        Table::without_headings().print(self.changes.clone(), output)?;
         Table::without_headings().print(self.rows.clone(), output)?;
         Ok(())
     }
 
     fn change(&mut self, label: &str, from: &str, to: &str) {
         if from != to {
-            self.rows.push([Cell::text(label), Cell::verbatim(&format!("{from} -> {to}")), Cell::text("")]);
+            self.changes.push([Cell::text(label), Cell::verbatim(&format!("{from} -> {to}"))]);
+        }
+    }
+
+    /// A provenance that there was has to be there, of the same builder and repository.
+    fn provenance(&mut self, locked: &LockedComponent, candidate: &Candidate, by: &Agreed) {
+        let text = |provenance: &Option<LockedProvenance>| {
+            provenance.as_ref().map_or_else(|| "not known".to_owned(), ToString::to_string)
+        };
+        let (old, new) = (&locked.provenance, &candidate.obtained.provenance);
+        self.change("built from", &text(old), &text(new));
+        match (old, new) {
+            (Some(_), None) => self.require(PROVENANCE, by, "there is no provenance any more"),
+            (Some(old), Some(new)) if !old.is_same(new) => {
+                self.require(PROVENANCE, by, "it has another builder, or is from another repository");
+            }
+            _ => {}
         }
     }
 
@@ -164,6 +184,90 @@ fn version(version: Option<&impl ToString>) -> String {
     version.map_or_else(|| "by digest".to_owned(), ToString::to_string)
 }
 
-fn joined(signers: &BTreeSet<String>) -> String {
-    if signers.is_empty() { "nobody".to_owned() } else { signers.iter().cloned().collect::<Vec<_>>().join(" ") }
+fn joined(signers: &BTreeSet<LockedSigner>) -> String {
+    let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
+    if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
+}
+
+/// What another version of a repository is compared with: what is locked of it, and of several rather one that no plugin names any more.
+pub(super) fn known_of<'l>(
+    lock: &'l Lock,
+    named: &BTreeSet<Reference>,
+    reference: &Reference,
+) -> Option<&'l LockedComponent> {
+    let others = lock.components().filter(|other| other.source.repository == reference.repository);
+    others.max_by_key(|other| (!named.contains(&other.source), other.version.clone()))
+}
+
+/// The imports that are new or gone. Those of which only the patch version differs are one line for each pair of versions: they are
+/// the same interfaces.
+fn changed_imports(old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<(&'static str, String)> {
+    let gone: BTreeMap<_, _> = old.difference(new).map(|import| (without_patch(import), import.as_str())).collect();
+    let (mut added, mut patched) = (Vec::new(), BTreeMap::<_, Vec<&str>>::new());
+    let mut still = BTreeSet::new();
+    for import in new.difference(old) {
+        let version = |import: &str| import.split_once('@').map(|(_, version)| version.to_owned()).unwrap_or_default();
+        match gone.get(&without_patch(import)) {
+            Some(before) => {
+                still.insert(*before);
+                let name = import.split_once('@').map_or(import.as_str(), |(name, _)| name);
+                patched.entry((version(before), version(import))).or_default().push(name);
+            }
+            None => added.push(("+ import", import.clone())),
+        }
+    }
+    let removed = old.difference(new).filter(|import| !still.contains(import.as_str()));
+    added.extend(removed.map(|import| ("- import", import.clone())));
+    added.extend(patched.into_iter().map(|((from, to), names)| match names.as_slice() {
+        [name] => ("~ import", format!("{name} {from} -> {to}")),
+        names => ("~ import", format!("{} interfaces {from} -> {to}", names.len())),
+    }));
+    added
+}
+
+/// An interface without the part of its version that changes nothing of it: `wasi:http/types@0.2.6` is `wasi:http/types@0.2`.
+fn without_patch(import: &str) -> (String, String) {
+    let (name, version) = import.split_once('@').unwrap_or((import, ""));
+    let compatible = match version.parse::<Version>() {
+        Ok(version) if version.pre.is_empty() && version.major == 0 => format!("0.{}", version.minor),
+        Ok(version) if version.pre.is_empty() => version.major.to_string(),
+        _ => version.to_owned(),
+    };
+    (name.to_owned(), compatible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_of_another_patch_version_are_one_line() {
+        let set = |imports: &[&str]| imports.iter().map(|import| (*import).to_owned()).collect::<BTreeSet<_>>();
+        let old = set(&[
+            "wasi:http/types@0.2.0",
+            "wasi:io/streams@0.2.0",
+            "wasi:cli/exit@0.2.0",
+            "a:b/c@1.0.0",
+            "wasi:x/y@0.2.0-rc.1",
+        ]);
+        let new = set(&[
+            "wasi:http/types@0.2.6",
+            "wasi:io/streams@0.2.6",
+            "wasi:cli/exit@0.3.0",
+            "a:b/c@1.1.0",
+            "wasi:x/y@0.2.0-rc.2",
+        ]);
+        assert_eq!(
+            changed_imports(&old, &new).iter().map(|(label, text)| format!("{label} {text}")).collect::<Vec<_>>(),
+            [
+                "+ import wasi:cli/exit@0.3.0",
+                "+ import wasi:x/y@0.2.0-rc.2",
+                "- import wasi:cli/exit@0.2.0",
+                "- import wasi:x/y@0.2.0-rc.1",
+                "~ import 2 interfaces 0.2.0 -> 0.2.6",
+                "~ import a:b/c 1.0.0 -> 1.1.0",
+            ]
+        );
+        assert!(changed_imports(&old, &old).is_empty());
+    }
 }

@@ -2,8 +2,8 @@
 
 use mcp_host_registry::Registries;
 
-use super::difference::{Agreed, Difference};
-use super::update::warn_of_unagreed;
+use super::difference::{Agreed, Difference, known_of};
+use super::update::{command_of, warn_of_unagreed};
 use super::{Project, RegistryCommandError};
 use crate::context::Context;
 use crate::error::CliError;
@@ -68,10 +68,7 @@ impl Args {
             for reference in &open {
                 let candidate = project.obtain(reference, &registries, &store, context).await?;
                 // A reference that was edited is no new component: what was agreed to is compared.
-                let before = lock.lock.components().filter(|other| other.source.repository == reference.repository);
-                // One that no plugin names any more is what this one was.
-                let before = before.max_by_key(|other| (!references.contains(&other.source), other.version.clone()));
-                let before = before.cloned();
+                let before = known_of(&lock.lock, &references, reference).cloned();
                 let capabilities = match &before {
                     None => candidate.capabilities.clone(),
                     Some(before) => {
@@ -80,7 +77,7 @@ impl Args {
                         output.flush()?;
                         if !difference.unagreed.is_empty() {
                             unagreed = unagreed.saturating_add(1);
-                            warn_of_unagreed(&project, reference, &difference, "lock", context);
+                            warn_of_unagreed(reference, &difference, &command_of(&project, reference, "lock"), context);
                             continue;
                         }
                         difference.agreed

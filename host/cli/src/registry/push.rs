@@ -6,7 +6,7 @@ use mcp_host_base::regular_file;
 use mcp_host_config::registry::Reference;
 use mcp_host_config::{Config, Environment};
 use mcp_host_model::digest::Digest;
-use mcp_host_registry::{MAX_COMPONENT_SIZE, Registries, Signer, Upload};
+use mcp_host_registry::{Attachment, AttachmentError, MAX_COMPONENT_SIZE, Registries, Signer, Upload};
 
 use super::{RegistryCommandError, inspect};
 use crate::context::Context;
@@ -18,13 +18,18 @@ config counts if there is a config.
 
 Examples:
   mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --sign acme.pem
+  mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --sign acme.pem --sbom web.cdx.json --provenance web.slsa.json
+  mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --bundle web.sigstore.json   what another signer has made
   openssl genpkey -algorithm ed25519 -out acme.pem       make a key
   openssl pkey -in acme.pem -pubout -out acme.pub        what others put into `[[trust]]`";
+
+/// The maximum size of a document that is read: larger ones are refused by what they are.
+const MAX_DOCUMENT_SIZE: usize = 2 << 20;
 
 /// Publish a component in a registry, and sign it
 ///
 /// Writes the artifact that CNCF TAG Runtime describes, with what the provider asks for as an annotation, and a signature bundle as cosign
-/// v3 writes it. A version that is there with another content is not replaced.
+/// v3 writes it. A version that is there with another content is not replaced; what else refers to one that is there can be added.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -39,10 +44,23 @@ pub(crate) struct Args {
     /// Sign with that private key
     #[arg(long, value_name = "KEY.pem")]
     sign: Option<PathBuf>,
+
+    /// Add a signature bundle (Sigstore, 0.3) that another program has made for this manifest
+    #[arg(long, value_name = "FILE.json")]
+    bundle: Vec<PathBuf>,
+
+    /// Sign and add a provenance: the predicate of SLSA 1, or a statement of in-toto with it
+    #[arg(long, value_name = "FILE.json", requires = "sign")]
+    provenance: Option<PathBuf>,
+
+    /// Add a bill of materials: CycloneDX or SPDX
+    #[arg(long, value_name = "FILE.json")]
+    sbom: Vec<PathBuf>,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let attachments = self.attachments()?;
         let signer = self.sign.as_deref().map(Signer::read).transpose().map_err(RegistryCommandError::from)?;
         let config = match context.config_file().exists() {
             true => Config::load_in(context.config_file(), &Environment::from_process().keep_references())
@@ -68,6 +86,7 @@ impl Args {
             title: &info.name,
             needs,
             signer: signer.as_ref(),
+            attachments,
         };
         let spinner = context.messages.spin(format!("publishing {}", self.reference));
         let published = Registries::new(&config).push(&self.reference, upload).await;
@@ -78,8 +97,24 @@ impl Args {
         output.flush()?;
         match &signer {
             Some(signer) => context.messages.note(&format!("signed by {}", signer.public_key().fingerprint())),
+            None if !self.bundle.is_empty() => {}
             None => context.messages.warning("it is not signed: only those accept it who say `unsigned = true`"),
         }
         Ok(())
+    }
+
+    /// The documents that are published beside it.
+    fn attachments(&self) -> Result<Vec<Attachment>, CliError> {
+        let read = |file: &PathBuf, attach: fn(Vec<u8>) -> Result<Attachment, AttachmentError>| {
+            let bytes = regular_file::read(file, MAX_DOCUMENT_SIZE);
+            let bytes = bytes.map_err(|source| CliError::ValueFile { file: file.clone(), source })?;
+            let attachment =
+                attach(bytes).map_err(|source| RegistryCommandError::Attachment { file: file.clone(), source });
+            Ok(attachment?)
+        };
+        let bundles = self.bundle.iter().map(|file| read(file, |bytes| Attachment::bundle(bytes.into())));
+        let provenance = self.provenance.iter().map(|file| read(file, |bytes| Attachment::provenance(&bytes)));
+        let sboms = self.sbom.iter().map(|file| read(file, |bytes| Attachment::sbom(bytes.into())));
+        bundles.chain(provenance).chain(sboms).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! `store`: the verified components on this machine.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -7,10 +8,12 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 use clap::Subcommand;
 use mcp_host_config::registry::LockedComponent;
-use mcp_host_registry::{Registries, export, import, verify, verify_new};
+use mcp_host_registry::{Registries, SbomSummary, export, import, verify, verify_new};
 use serde_json::json;
 
-use super::{Project, RegistryCommandError};
+use super::difference::{Agreed, Difference, known_of};
+use super::update::{command_of, warn_of_unagreed, word};
+use super::{Project, RegistryCommandError, described};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::table::{Cell, Table};
@@ -19,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   mcp-host store fetch            get what is locked, on another machine with the same config and lock
   mcp-host store verify --json    without a network: config, lock, files and signatures
+  mcp-host store list             what is locked: versions, signers, provenance, bills of materials
   mcp-host store export all.tar   for a machine without a network, where `mcp-host store import all.tar` reads it
   mcp-host store gc               remove what no lock names any more";
 
@@ -40,6 +44,12 @@ enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
+    /// List what is locked: its version, who has signed it, what it was built from, and its bills of materials
+    List {
+        /// Print a JSON object for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove what no lock names
     Gc,
     /// Write what is locked, with its signatures and the lock, into an archive: an OCI image layout
@@ -49,10 +59,20 @@ enum StoreCommand {
         file: PathBuf,
     },
     /// Read such an archive into the store, and lock what of it the config names and `[[trust]]` accepts
+    ///
+    /// Where another version of the same repository is locked, what is new has to be agreed to. Exit code 3: somebody has to agree.
     Import {
         /// The archive
         #[arg(value_name = "FILE.tar")]
         file: PathBuf,
+
+        /// Only what that plugin names
+        #[arg(long, value_name = "NAME")]
+        plugin: Option<String>,
+
+        /// Agree to a capability of that plugin, as `import` prints it
+        #[arg(long, value_name = "CAPABILITY", requires = "plugin")]
+        agree: Vec<String>,
     },
 }
 
@@ -62,7 +82,10 @@ impl Args {
         match self.command {
             StoreCommand::Fetch => fetch(&project, context).await,
             StoreCommand::Export { file } => export_store(&project, &file, context),
-            StoreCommand::Import { file } => import_archive(&file, context).await,
+            StoreCommand::Import { file, plugin, agree } => {
+                import_archive(&file, plugin.as_deref(), &Agreed::parse(&agree)?, context).await
+            }
+            StoreCommand::List { json } => list(&project, json, context),
             StoreCommand::Verify { json } => verify_store(&project, json, context),
             StoreCommand::Gc => {
                 let collected = project.open_store()?.collect().map_err(RegistryCommandError::from)?;
@@ -111,30 +134,98 @@ fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(),
 }
 
 /// Of an archive only the contents and what names them are used: what was agreed to, and by whom it was signed, is found out here.
-async fn import_archive(file: &Path, context: &Context) -> Result<(), CliError> {
+async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, context: &Context) -> Result<(), CliError> {
     let (project, mut lock) = Project::load_to_change(context)?;
     let store = project.open_store()?;
     let read_error = |source| CliError::ValueFile { file: file.to_owned(), source };
     let archive = BufReader::new(File::open(file).map_err(read_error)?);
-    let references = project.references().into_iter().filter(|reference| lock.lock.get(reference).is_none()).collect();
+    let named = project.references();
+    let mut references: BTreeSet<_> =
+        named.iter().filter(|reference| lock.lock.get(reference).is_none()).cloned().collect();
+    if let Some(name) = plugin {
+        let only = project.reference_of(name)?;
+        references.retain(|reference| *reference == only);
+    }
     let imported = import(archive, &references, &store).map_err(RegistryCommandError::from)?;
-    let mut count = 0_usize;
+    let (mut count, mut unagreed) = (0_usize, 0_usize);
     let mut output = context.output();
-    for named in imported.components() {
-        match verify_new(&project.config, named, &store) {
+    for imported in imported.components() {
+        match verify_new(&project.config, imported, &store) {
             Ok(obtained) => {
                 let candidate = project.candidate(obtained, &store, context).await?;
-                lock.lock.insert(candidate.locked(&candidate.capabilities)?);
+                let mut capabilities = candidate.capabilities.clone();
+                if let Some(before) = known_of(&lock.lock, &named, &imported.source) {
+                    let difference = Difference::new(before, &candidate, &project.config, agreed);
+                    difference.print(&imported.source, &mut output)?;
+                    output.flush()?;
+                    if !difference.unagreed.is_empty() {
+                        unagreed = unagreed.saturating_add(1);
+                        let archive = file.display().to_string();
+                        let command = format!("store import {} --plugin", word(&archive));
+                        let command = command_of(&project, &imported.source, &command);
+                        warn_of_unagreed(&imported.source, &difference, &command, context);
+                        continue;
+                    }
+                    capabilities = difference.agreed;
+                }
+                lock.lock.insert(candidate.locked(&capabilities)?);
                 candidate.print(&mut output)?;
                 output.flush()?;
                 lock.save().map_err(RegistryCommandError::from)?;
                 count = count.saturating_add(1);
             }
-            Err(reason) => context.messages.warning(&format!("{} was not locked: {reason}", named.source)),
+            Err(reason) => context.messages.warning(&format!("{} was not locked: {reason}", imported.source)),
         }
     }
     context.messages.note(&format!("{count} components were verified and locked from {}", file.display()));
-    Ok(())
+    if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
+}
+
+/// Lists what is locked. Bills of materials are read from the store, and nothing of them is verified.
+fn list(project: &Project, json: bool, context: &Context) -> Result<(), CliError> {
+    let lock = project.open_lock()?;
+    let store = project.open_store()?;
+    let mut output = context.output();
+    let version = |locked: &LockedComponent| locked.version.as_ref().map(ToString::to_string);
+    if json {
+        let components = lock.lock.components().map(|locked| {
+            let sboms = locked.sboms.iter().map(|sbom| {
+                let summary = SbomSummary::of(sbom, &store);
+                json!({
+                    "mediaType": sbom.media_type, "digest": sbom.digest.to_string(), "file": store.file(&sbom.digest),
+                    "formatVersion": summary.as_ref().map(|summary| &summary.format_version),
+                    "components": summary.as_ref().map(|summary| summary.components),
+                })
+            });
+            json!({
+                "source": locked.source.to_string(), "version": version(locked), "manifest": locked.manifest.to_string(),
+                "digest": locked.component.to_string(), "size": locked.size,
+                "provider": locked.provider, "providerVersion": locked.provider_version,
+                "signers": locked.signers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "provenance": locked.provenance.as_ref().map(|of| json!({ "builder": of.builder, "source": of.source })),
+                "agreed": locked.agreed, "sboms": sboms.collect::<Vec<_>>(),
+            })
+        });
+        output.json(&json!({ "components": components.collect::<Vec<_>>() }))?;
+        return Ok(output.flush()?);
+    }
+    let mut rows = Vec::new();
+    for locked in lock.lock.components() {
+        let signers: Vec<_> = locked.signers.iter().map(ToString::to_string).collect();
+        let mut row = |label: &str, value: &str| rows.push([Cell::text(label), Cell::verbatim(value)]);
+        row(&locked.source.to_string(), &version(locked).unwrap_or_else(|| "by digest".to_owned()));
+        row("  provider", &format!("{} {}", locked.provider, locked.provider_version));
+        row("  signed by", &if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") });
+        if let Some(provenance) = &locked.provenance {
+            row("  built from", &provenance.to_string());
+        }
+        locked.sboms.iter().for_each(|sbom| row("  materials", &described(sbom, &store)));
+    }
+    if rows.is_empty() {
+        context.messages.note("nothing is locked");
+    }
+    Table::without_headings().print(rows, &mut output)?;
+    Ok(output.flush()?)
 }
 
 fn verify_store(project: &Project, json: bool, context: &Context) -> Result<(), CliError> {

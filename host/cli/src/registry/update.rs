@@ -12,8 +12,9 @@ use crate::error::CliError;
 
 const UPDATE_EXAMPLES: &str = "\
 A version is locked if all that it wants was agreed to. Otherwise the difference is printed, nothing of that component changes, and the
-exit code is 3. Beside capabilities, `--agree` takes `signer` (none of the keys has signed that signed before), `downgrade` (the version
-is lower) and `moved` (the tag of the same version names another manifest).
+exit code is 3. Beside capabilities, `--agree` takes `signer` (none of those has signed that signed before), `provenance` (there is none
+any more, or of another builder or repository), `provider` (it has another name), `downgrade` (the version is lower) and `moved` (the tag
+of the same version names another manifest).
 
 Exit codes: 0 up to date or updated, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
 
@@ -84,7 +85,7 @@ impl Args {
                 context.messages.note(&format!("updated {reference}"));
             } else {
                 unagreed = unagreed.saturating_add(1);
-                warn_of_unagreed(&project, &reference, &difference, "update", context);
+                warn_of_unagreed(&reference, &difference, &command_of(&project, &reference, "update"), context);
             }
         }
         if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
@@ -117,23 +118,21 @@ fn not_locked(reference: &Reference) -> RegistryCommandError {
     RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`"))
 }
 
-/// Says what to run to agree to a difference.
-pub(super) fn warn_of_unagreed(
-    project: &Project,
-    reference: &Reference,
-    difference: &Difference,
-    command: &str,
-    context: &Context,
-) {
-    let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
+/// A command for the plugin that names a reference.
+pub(super) fn command_of(project: &Project, reference: &Reference, command: &str) -> String {
     let named = project.config.plugins.iter().find(|plugin| plugin.reference().as_ref() == Some(reference));
     let name = named.map(|plugin| plugin.name.to_string()).unwrap_or_default();
-    let command = format!("mcp-host {command} {name}").trim_end().to_owned();
+    format!("mcp-host {command} {name}").trim_end().to_owned()
+}
+
+/// Says what to run to agree to a difference.
+pub(super) fn warn_of_unagreed(reference: &Reference, difference: &Difference, command: &str, context: &Context) {
+    let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
     context.messages.warning(&format!("{reference} was not locked; to agree: {command} {}", options.join(" ")));
 }
 
 /// A value as one word of a shell: a publisher wrote a part of it.
-fn word(text: &str) -> Cow<'_, str> {
+pub(super) fn word(text: &str) -> Cow<'_, str> {
     // Only a NUL cannot be quoted, which no capability has.
     shlex::try_quote(text).unwrap_or_default()
 }

@@ -7,6 +7,7 @@
 //! Bounded: 4 MiB, 4096 components.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -67,11 +68,106 @@ pub struct LockedComponent {
     pub needs: BTreeSet<String>,
     /// The capabilities that were agreed to.
     pub agreed: BTreeSet<String>,
-    /// The fingerprints of the keys that have signed the manifest. None where `[[trust]]` says `unsigned`.
-    pub signers: BTreeSet<String>,
+    /// Who has signed the manifest, of those that `[[trust]]` names. Nobody where it says `unsigned`.
+    pub signers: BTreeSet<LockedSigner>,
     /// The digests of the signature bundles in the store.
     #[serde(with = "digests")]
     pub bundles: Vec<Digest>,
+    /// What a provenance says that one of those signers has signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<LockedProvenance>,
+    /// The bills of materials in the store, which nobody has verified.
+    #[serde(default, rename = "sbom", skip_serializing_if = "Vec::is_empty")]
+    pub sboms: Vec<LockedSbom>,
+}
+
+/// Who has signed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LockedSigner {
+    /// A key, by its fingerprint.
+    Key(#[serde(with = "text")] Digest),
+    /// An identity, by what its certificate says.
+    Identity(LockedIdentity),
+}
+
+/// What a certificate says of an identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedIdentity {
+    /// The issuer that vouched for it.
+    pub issuer: String,
+    /// Its address or URI.
+    pub subject: String,
+}
+
+/// What a provenance says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedProvenance {
+    /// Who has built the component.
+    pub builder: String,
+    /// The repository that it was built from, with the revision if that is said.
+    pub source: String,
+}
+
+/// A bill of materials.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LockedSbom {
+    /// The digest of the document.
+    #[serde(with = "text")]
+    pub digest: Digest,
+    /// Its media type: `application/vnd.cyclonedx+json` or `application/spdx+json`.
+    pub media_type: String,
+}
+
+impl LockedSigner {
+    /// Whether two are the same signer: a key by its fingerprint, an identity without the revision that a workflow ran at
+    /// (`…@refs/tags/v1.4.2`), which is another one for each version.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(one), Self::Key(other)) => one == other,
+            (Self::Identity(one), Self::Identity(other)) => {
+                one.issuer == other.issuer && one.without_revision() == other.without_revision()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl LockedIdentity {
+    fn without_revision(&self) -> &str {
+        without_revision(&self.subject)
+    }
+}
+
+impl LockedProvenance {
+    /// Whether two name the same builder and the same repository, at whatever revision.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let parts = |of: &Self| [&of.builder, &of.source].map(|text| without_revision(text).to_owned());
+        parts(self) == parts(other)
+    }
+}
+
+impl fmt::Display for LockedProvenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.source, self.builder)
+    }
+}
+
+/// A workflow or a repository without `@refs/…` behind it.
+fn without_revision(text: &str) -> &str {
+    text.split_once("@refs/").map_or(text, |(name, _)| name)
+}
+
+impl fmt::Display for LockedSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(fingerprint) => fingerprint.fmt(f),
+            Self::Identity(LockedIdentity { issuer, subject }) => write!(f, "{subject} ({issuer})"),
+        }
+    }
 }
 
 /// Why a lock cannot be used.
@@ -256,9 +352,28 @@ mod tests {
             imports: ["wasi:http/outgoing-handler@0.2.0".to_owned()].into(),
             needs: ["http:https://docs.rs".to_owned()].into(),
             agreed: ["http:https://docs.rs".to_owned()].into(),
-            signers: ["sha256:ab".to_owned()].into(),
+            signers: [LockedSigner::Key(Digest::compute(b"key")), identity("https://f.example/a@refs/tags/v1")].into(),
             bundles: vec![Digest::compute(b"bundle")],
+            provenance: Some(LockedProvenance { builder: "runner".to_owned(), source: "\n".to_owned() }),
+            sboms: vec![LockedSbom {
+                digest: Digest::compute(b"sbom"),
+                media_type: "application/spdx+json".to_owned(),
+            }],
         }
+    }
+
+    fn identity(subject: &str) -> LockedSigner {
+        let issuer = "https://token.example".to_owned();
+        LockedSigner::Identity(LockedIdentity { issuer, subject: subject.to_owned() })
+    }
+
+    #[test]
+    fn a_workflow_is_the_same_signer_at_each_revision() {
+        let signer = identity("https://f.example/a/w.yml@refs/tags/v1");
+        assert!(signer.is_same(&identity("https://f.example/a/w.yml@refs/tags/v2")));
+        assert!(!signer.is_same(&identity("https://f.example/b/w.yml@refs/tags/v1")));
+        assert!(!signer.is_same(&LockedSigner::Key(Digest::compute(b"key"))));
+        assert!(!identity("ada@a.example").is_same(&identity("eve@a.example")));
     }
 
     fn lock() -> Lock {

@@ -73,7 +73,7 @@ pub enum ReferenceError {
     #[error(transparent)]
     Repository(#[from] RepositoryError),
     /// It names no version.
-    #[error("{} names no version", quote(.0))]
+    #[error("{} names no version, such as `:1` for the newest release of 1", quote(.0))]
     NoVersion(String),
     /// Its tag is not a version.
     #[error("{} is not a version", quote(.0))]

@@ -65,7 +65,7 @@ pub(crate) fn component(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     let lock = match lock_of(context) {
         Ok(lock) => lock,
         Err(error) => {
-            let help = "take it from version control or a backup, or remove it, and run `mcp-host lock` again";
+            let help = "take it from version control or a backup, or use the version of `mcp-host` that has written it; without it, what was agreed to is agreed to again (`mcp-host lock`)";
             node.report_machine_error(error.to_string(), help);
             return None;
         }
@@ -183,6 +183,8 @@ mod tests {
                 agreed: Default::default(),
                 signers: Default::default(),
                 bundles: Vec::new(),
+                provenance: None,
+                sboms: Vec::new(),
             });
             std::fs::write(self.path(FILE_NAME), lock.to_text().unwrap()).unwrap();
         }

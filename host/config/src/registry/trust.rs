@@ -1,8 +1,9 @@
 //! `[[trust]]`: whose signatures are required for what comes from a source.
 //!
 //! The table with the longest prefix of a source decides alone; a source without one is refused. A signature counts if it is of one
-//! of the `keys` of that table, and `minimum` different keys must have signed. A key with a date in `not-after` counts until the end of
-//! that day in UTC: after it nothing new is locked by its signature, and what was locked before is served.
+//! of the `keys` of that table, or of one of its `identities`, and `minimum` different ones of both must have signed. A key with a date in
+//! `not-after` counts until the end of that day in UTC: after it nothing new is locked by its signature, and what was locked before is
+//! served. What identities and `provenance` are is in `identity`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use toml::de::DeValue;
 
+use super::identity::{Identity, Provenance, RootFile, TrustedRoot};
 use super::reference::{Repository, SCHEME};
 use crate::count::Count;
 use crate::declare::{from_text, list_type, table, written_as};
@@ -32,7 +34,7 @@ const P256: [u8; 26] = [
 /// What precedes the key in the SubjectPublicKeyInfo of Ed25519 (RFC 8410).
 const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// How many keys must have signed. 1 unless set; 1 to 16.
+/// How many of keys and identities must have signed. 1 unless set; 1 to 16.
 pub type MinimumSignatures = Count<1, 1, 16>;
 
 table! {
@@ -46,8 +48,15 @@ table! {
         pub sources: Vec<Source>,
         /// The public keys whose signatures count.
         pub keys: Vec<TrustedKey>,
-        /// How many of the keys must have signed. 1 unless set; 1 to 16.
+        /// Whose keyless signatures count, too: what a certificate must say of them.
+        pub identities: Vec<Identity>,
+        /// The trusted root of `identities`, a file of Sigstore: `trusted_root.json`. Needed with `identities`.
+        #[read(RootFile)]
+        pub root: Option<TrustedRoot>,
+        /// How many of keys and identities must have signed. 1 unless set; 1 to 16.
         pub minimum: MinimumSignatures,
+        /// What a provenance (SLSA) must say, which one of keys or identities has signed. Not required unless set.
+        pub provenance: Option<Provenance>,
         /// Whether components from there need no signature. `false` unless set.
         pub unsigned: bool,
     }
@@ -260,31 +269,55 @@ impl FromTable for Trust {
 
     fn constrain(schema: Schema) -> Schema {
         let having = |key: &str| Schema::any_table().with("required", vec![key]);
-        schema.with("anyOf", vec![having("keys").into_json(), having("unsigned").into_json()])
+        schema.with("anyOf", ["keys", "identities", "unsigned"].map(|key| having(key).into_json()).to_vec())
     }
 
     fn check(table: &Table<'_>) {
-        if !table.has("keys") && !table.has("unsigned") {
+        if !["keys", "identities", "unsigned"].into_iter().any(|key| table.has(key)) {
             table.report_error(
-                "a `[[trust]]` names the keys that must have signed",
-                "add `keys = [{ file = \"acme.pub\" }]`, or say `unsigned = true`: then anybody who can write to the registry decides \
-                 what runs",
+                "a `[[trust]]` names the keys or identities that must have signed",
+                "add `keys = [{ file = \"acme.pub\" }]` or `identities`, or say `unsigned = true`: then anybody who can write to the \
+                 registry decides what runs",
             );
         }
     }
 
     fn from_keys(keys: Self, table: &Table<'_>) -> Option<Self> {
-        if keys.unsigned && table.has("keys") {
-            let problem = Diagnostic::new(
-                "`unsigned` and `keys` exclude each other",
-                "remove `unsigned = true`, so that one of the keys must have signed, or remove the keys",
-            );
-            table.report(problem.at(table.entry_span("unsigned")));
-        } else if !keys.unsigned && !table.has_problems() && keys.minimum.get() > keys.keys.len() {
-            let message =
-                format!("{} signatures are required, and there are {} keys", keys.minimum.get(), keys.keys.len());
-            let at = if table.has("minimum") { "minimum" } else { "keys" };
-            table.report(Diagnostic::new(message, "add keys, or lower `minimum`").at(table.entry_span(at)));
+        let report = |key: &str, message: String, help: &str| {
+            table.report(Diagnostic::new(message, help.to_owned()).at(table.entry_span(key)));
+        };
+        if keys.unsigned {
+            for other in ["keys", "identities", "root", "provenance"].into_iter().filter(|key| table.has(key)) {
+                let message = format!("`unsigned` and `{other}` exclude each other");
+                report(
+                    "unsigned",
+                    message,
+                    "remove `unsigned = true`, so that one of the signers must have signed, or remove the other",
+                );
+            }
+        } else if !table.has_problems() {
+            let (key_count, identity_count) = (keys.keys.len(), keys.identities.len());
+            if keys.minimum.get() > key_count.saturating_add(identity_count) {
+                let identities =
+                    if table.has("identities") { format!(" and {identity_count} identities") } else { String::new() };
+                let message = format!(
+                    "{} signatures are required, and there are {key_count} keys{identities}",
+                    keys.minimum.get()
+                );
+                let at = ["minimum", "keys", "identities"].into_iter().find(|key| table.has(key)).unwrap_or("keys");
+                report(at, message, "add keys, or lower `minimum`");
+            }
+            if identity_count > 0 && keys.root.is_none() {
+                let help = "add `root = \"trusted_root.json\"`: the certificates and the keys of the logs that signatures are verified with, \
+                            as Sigstore's instance publishes them";
+                report("identities", "`identities` need a trusted root".to_owned(), help);
+            } else if identity_count == 0 && keys.root.is_some() {
+                report(
+                    "root",
+                    "`root` is for `identities`, and there are none".to_owned(),
+                    "remove it, or add `identities`",
+                );
+            }
         }
         Some(keys)
     }
@@ -323,6 +356,26 @@ pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Optio
         .map(|(_, trust)| trust)
 }
 
+/// The source that is most similar to the beginning of a repository, if it is similar enough to be meant.
+pub(crate) fn nearest<'t>(trusts: &'t [Trust], repository: &Repository) -> Option<&'t Source> {
+    /// The cost of a comparison is the product of both lengths.
+    const MAX_LEN: usize = 256;
+    const MAX_TYPOS: usize = 3;
+    let written = repository.to_string();
+    let distance = |source: &Source| {
+        let known = source.prefix().to_string();
+        let segments = known.split('/').count();
+        let beginning = written.split('/').take(segments).collect::<Vec<_>>().join("/");
+        let is_short = known.len() <= MAX_LEN && beginning.len() <= MAX_LEN;
+        is_short.then(|| strsim::damerau_levenshtein(&beginning, &known)).filter(|distance| *distance <= MAX_TYPOS)
+    };
+    let sources = trusts.iter().flat_map(|trust| &trust.sources);
+    sources
+        .filter_map(|source| Some((distance(source)?, source)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, source)| source)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,6 +402,17 @@ mod tests {
             let pem = rcgen::KeyPair::generate_for(algorithm).unwrap().public_key_pem();
             assert_eq!(PublicKey::from_pem(pem.as_bytes()).map(|key| key.algorithm()), expected);
         }
+    }
+
+    #[test]
+    fn a_typo_is_compared_with_the_sources() {
+        let trust =
+            Trust::with_defaults(vec!["oci://a.example/acme/".parse().unwrap(), "oci://b.example".parse().unwrap()]);
+        let nearest =
+            |text: &str| nearest(std::slice::from_ref(&trust), &text.parse().unwrap()).map(ToString::to_string);
+        assert_eq!(nearest("a.example/amce/web").as_deref(), Some("oci://a.example/acme/"));
+        assert_eq!(nearest("b.exmaple/web").as_deref(), Some("oci://b.example/"));
+        assert_eq!(nearest("registry.elsewhere.net/web"), None);
     }
 
     #[test]

@@ -42,19 +42,25 @@ pub(super) struct CursorPayload {
 /// The progress of a listing within one plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WalkProgress {
-    /// The number of items on all pages so far.
+    /// The number of items on all pages so far that the principal may see.
     #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
-    pub(super) items: usize,
+    pub(super) visible: usize,
+    /// The number of the others.
+    #[serde(rename = "h", default, skip_serializing_if = "is_zero")]
+    pub(super) hidden: usize,
     /// The number of consecutive empty pages.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
     pub(super) empty_pages: usize,
 }
 
 impl WalkProgress {
-    /// Adds one page of `items` items.
-    pub(super) fn advance(self, items: usize) -> Self {
-        let empty_pages = if items == 0 { self.empty_pages.saturating_add(1) } else { 0 };
-        Self { items: self.items.saturating_add(items), empty_pages }
+    /// Adds one page of `items` items, of which `visible` may be seen.
+    pub(super) fn advance(self, items: usize, visible: usize) -> Self {
+        Self {
+            visible: self.visible.saturating_add(visible),
+            hidden: self.hidden.saturating_add(items.saturating_sub(visible)),
+            empty_pages: if items == 0 { self.empty_pages.saturating_add(1) } else { 0 },
+        }
     }
 }
 
@@ -166,7 +172,7 @@ mod tests {
             plugin: "notes".to_owned(),
             cursor: Some("z/last.md".to_owned()),
             skip: 3,
-            progress: WalkProgress { items: 70, empty_pages: 0 },
+            progress: WalkProgress { visible: 70, ..WalkProgress::default() },
         }
     }
 
@@ -212,9 +218,9 @@ mod tests {
 
     #[test]
     fn pages_with_nothing_on_them_count_until_one_has_something() {
-        let walked = WalkProgress::default().advance(2).advance(0).advance(0);
-        assert_eq!(walked, WalkProgress { items: 2, empty_pages: 2 });
-        assert_eq!(walked.advance(1), WalkProgress { items: 3, empty_pages: 0 });
+        let walked = WalkProgress::default().advance(2, 1).advance(0, 0).advance(0, 0);
+        assert_eq!(walked, WalkProgress { visible: 1, hidden: 1, empty_pages: 2 });
+        assert_eq!(walked.advance(1, 0), WalkProgress { visible: 1, hidden: 2, empty_pages: 0 });
     }
 
     proptest! {

@@ -145,7 +145,7 @@ struct Reloading {
 struct RejectedConfig {
     message: String,
     files: BTreeSet<PathBuf>,
-    /// The config without the plugins that lack a file.
+    /// The config without what lacks a file.
     usable: Option<(Config, KeptSettings)>,
 }
 
@@ -156,7 +156,11 @@ impl RejectedConfig {
         if let Err(reason) = validate(&known) {
             message = format!("{message}\n{reason}");
         }
-        let usable = error.partial_config().map(|config| (config.clone(), KeptSettings::new(config, validate)));
+        let usable = match (error.partial_config(), error.config_of_access()) {
+            (Some(config), _) => Some((config.clone(), KeptSettings::new(config, validate))),
+            (None, Some(config)) => Some((config.clone(), KeptSettings::all_but_access(config, validate))),
+            (None, None) => None,
+        };
         Self { message, files: known.files, usable }
     }
 }

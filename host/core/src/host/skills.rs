@@ -20,7 +20,7 @@ use crate::access::{Policy, Principal};
 use crate::audit::{Facts, RequestContext};
 use crate::catalog::PluginSlot;
 use crate::response_cache::CachedPlugin;
-use crate::skills::{self, Candidate, FindError, ReadFile, Skill, SkillProblem, SkillRule, Wanted};
+use crate::skills::{self, BuildError, Candidate, FindError, ReadFile, Skill, SkillProblem, Wanted};
 
 /// The name of a request for skills in records.
 const SKILLS: RequestKind = RequestKind { name: "skills", returns_uris: true };
@@ -99,9 +99,18 @@ impl Host {
             let mut found = found.map_err(|error| find_error(&error, plugin.name(), uri))?;
             let candidate = found.candidates.remove(directory).ok_or_else(no_skill)?;
             let skill = build_skill(&now, principal, plugin, directory, candidate).await;
-            let invalid =
-                |problem| Error::InvalidRequest { message: format!("there is no skill {}: {problem}", quote(uri)) };
-            let skill = skill.map_err(invalid)?.ok_or_else(no_skill)?;
+            let skill = skill.map_err(|error| match error {
+                BuildError::Problem(problem) => {
+                    Error::InvalidRequest { message: format!("there is no skill {}: {problem}", quote(uri)) }
+                }
+                BuildError::Fault(fault) => fault.into_client_error(plugin.name(), uri),
+                BuildError::Time => Error::Unavailable {
+                    plugin: plugin.name().to_owned(),
+                    reason: error.to_string(),
+                    retry_after: None,
+                },
+            });
+            let skill = skill?.ok_or_else(no_skill)?;
             facts.set_returned(skill.files.iter().map(|file| file.uri.as_str()));
             Ok(skill)
         })
@@ -169,14 +178,21 @@ impl Host {
                         files = files.saturating_add(skill.files.len());
                         listing.items.push(skill);
                     }
-                    Err(SkillProblem { rule: SkillRule::Time, .. }) => {
+                    Err(error @ BuildError::Time) => {
                         // The others of this plugin would take as long.
-                        let reason = SkillRule::Time.to_string();
-                        listing.missing.push(MissingPlugin { plugin: slot.name.clone(), reason, retry_after: None });
+                        let (plugin, reason) = (slot.name.clone(), error.to_string());
+                        listing.missing.push(MissingPlugin { plugin, reason, retry_after: None });
                         last = None;
                         break;
                     }
-                    Err(problem) => {
+                    Err(BuildError::Fault(fault)) => {
+                        files = files.saturating_add(1);
+                        if listing.missing.last().is_none_or(|missing| missing.plugin != slot.name) {
+                            let error = fault.into_client_error(plugin.name(), "");
+                            listing.missing.push(missing(error, &slot.name));
+                        }
+                    }
+                    Err(BuildError::Problem(problem)) => {
                         // Its manifest was read.
                         files = files.saturating_add(1);
                         log_problem(plugin.name(), &directory, &problem);
@@ -213,7 +229,7 @@ async fn build_skill(
     plugin: &CachedPlugin,
     directory: &str,
     candidate: Candidate,
-) -> Result<Option<Skill>, SkillProblem> {
+) -> Result<Option<Skill>, BuildError> {
     let reader = VisibleFiles { now, principal, plugin };
     skills::build(directory, candidate, &plugin.skill_state().digests, &reader).await
 }

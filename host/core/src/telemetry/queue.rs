@@ -7,12 +7,16 @@ use opentelemetry::Context;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{BATCH_DELAY, MAX_BATCH, MAX_QUEUED, SpanCounts};
 
+/// The interval at which a batch that is not full is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Puts spans that end into the queue. One that finds it full is dropped and counted.
+#[derive(Clone)]
 pub(super) struct QueueProcessor {
     spans: mpsc::Sender<SpanData>,
     counts: SpanCounts,
@@ -29,6 +33,15 @@ impl QueueProcessor {
     pub(super) fn new(counts: SpanCounts, closing: CancellationToken) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(MAX_QUEUED);
         (Self { spans: sender, counts }, SpanQueue { spans, closing })
+    }
+
+    /// Returns whether the queue has room for spans of a request that begins. Otherwise one is counted as dropped.
+    pub(super) fn admits_request(&self) -> bool {
+        let has_room = self.spans.capacity() > 0;
+        if !has_room {
+            self.counts.0.dropped.increment();
+        }
+        has_room
     }
 }
 
@@ -59,31 +72,33 @@ impl SpanProcessor for QueueProcessor {
 
 impl SpanQueue {
     /// Waits for spans, and then a little for more. None when the queue is closed and empty.
+    ///
+    /// It is woken by the first span only: a wake-up for each would cost requests more than making the span.
     pub(super) async fn next_batch(&mut self) -> Option<Vec<SpanData>> {
         let mut batch = Vec::new();
         tokio::select! {
             _ = self.spans.recv_many(&mut batch, MAX_BATCH) => {}
-            () = self.closing.cancelled() => self.spans.close(),
+            () = self.closing.cancelled() => {}
         }
-        let delay = if self.closing.is_cancelled() { Duration::ZERO } else { BATCH_DELAY };
-        let end = Instant::now().checked_add(delay).unwrap_or_else(Instant::now);
-        while batch.len() < MAX_BATCH {
-            let room = MAX_BATCH.saturating_sub(batch.len());
-            tokio::select! {
-                biased;
-                received = timeout_at(end, self.spans.recv_many(&mut batch, room)) => match received {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) => {}
-                },
-                () = self.closing.cancelled(), if !self.spans.is_closed() => self.spans.close(),
-            }
+        let end = Instant::now().checked_add(BATCH_DELAY).unwrap_or_else(Instant::now);
+        while batch.len().saturating_add(self.spans.len()) < MAX_BATCH
+            && Instant::now() < end
+            && self.closing.run_until_cancelled(sleep(LOOK_INTERVAL)).await.is_some()
+        {}
+        if self.closing.is_cancelled() {
+            self.spans.close();
+        }
+        while batch.len() < MAX_BATCH
+            && let Ok(span) = self.spans.try_recv()
+        {
+            batch.push(span);
         }
         (!batch.is_empty()).then_some(batch)
     }
 
     /// Waits for that time, or until the queue is closed.
     pub(super) async fn pause(&self, duration: Duration) {
-        let _ = self.closing.run_until_cancelled(tokio::time::sleep(duration)).await;
+        let _ = self.closing.run_until_cancelled(sleep(duration)).await;
     }
 }
 
@@ -122,10 +137,13 @@ mod tests {
             processor.on_end(span());
         }
         assert_eq!(counts.0.dropped.get(), 7);
+        assert!(!processor.admits_request());
+        assert_eq!(counts.0.dropped.get(), 8);
         let mut sizes = Vec::new();
         for _ in 0..MAX_QUEUED / MAX_BATCH {
             sizes.push(queue.next_batch().await.unwrap().len());
         }
+        assert!(processor.admits_request());
         assert_eq!(sizes, [MAX_BATCH; MAX_QUEUED / MAX_BATCH]);
         processor.on_end(span());
         let began = Instant::now();
@@ -137,6 +155,6 @@ mod tests {
         assert_eq!(queue.next_batch().await.unwrap().len(), 1);
         assert!(queue.next_batch().await.is_none() && began.elapsed() < BATCH_DELAY);
         processor.on_end(span());
-        assert_eq!(counts.0.dropped.get(), 8, "it is closed");
+        assert_eq!(counts.0.dropped.get(), 9, "it is closed");
     }
 }

@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 
 use rustix::process::Signal;
 
-use super::syscalls::HOSTILE;
+use mcp_host_base::seccomp::HOSTILE;
+
 use super::*;
 
 /// A request of `ptrace` that does nothing to process 0. The libraries of C disagree on its type.

@@ -14,6 +14,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use mcp_host_base::informational;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -24,6 +25,9 @@ use super::system_certificates;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
+
+/// The maximum size of the head of a response, in bytes.
+const MAX_HEAD: usize = 64 << 10;
 
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -103,7 +107,9 @@ impl HttpsClient {
         request.headers_mut().insert(USER_AGENT, NAME);
         let exchange = async {
             let client = self.client.get_or_try_init(|| new_client(&self.authorities)).await?;
-            let answer = client.request(request).await.map_err(|error| ExchangeError::failed(&error))?;
+            let answer = informational::limit(request, |request| client.request(request)).await;
+            let answer = answer.map_err(|error| ExchangeError::failed(&error))?;
+            let answer = answer.map_err(|error| ExchangeError::failed(&error))?;
             if answer.status() != StatusCode::OK {
                 let (status, retry_after) = (answer.status(), retry_after(answer.headers()));
                 return Err(ExchangeError::Status { status, retry_after });
@@ -132,5 +138,5 @@ async fn new_client(authorities: &[CertificateDer<'static>]) -> Result<HttpClien
         .with_no_client_auth();
     // `http` is for loopback only, which the config has checked.
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
+    Ok(Client::builder(TokioExecutor::new()).http1_max_buf_size(MAX_HEAD).build(connector))
 }

@@ -64,7 +64,13 @@ fn vector(degrees: f32) -> Vector {
 fn document(path: &str, text: &str) -> Change {
     let uri = "a:///".parse::<Mount>().unwrap().compose(path).unwrap().uri;
     let entry = DocumentEntry::new(&Resource::named(uri, path));
-    Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
+    Change::Put(Box::new(Document {
+        path: path.to_owned(),
+        entry,
+        entry_hash: 1,
+        text: text.to_owned(),
+        is_cut: false,
+    }))
 }
 
 impl Fixture {

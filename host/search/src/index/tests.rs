@@ -3,7 +3,7 @@ use crate::document::{Document, DocumentEntry};
 use crate::lookup::{Lookup, LookupResult, find_snippet};
 use crate::passages;
 use crate::query::{Candidate, Conditions, Query};
-use crate::snippet::{WeightedTerm, WeightedTerms};
+use crate::snippet::SoughtTerms;
 use crate::space::Space;
 use crate::status::SourceId;
 use crate::store::{self, Bounds, Change};
@@ -40,7 +40,13 @@ fn document(path: &str, text: &str) -> Change {
         for_assistant: false,
         part: None,
     };
-    Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
+    Change::Put(Box::new(Document {
+        path: path.to_owned(),
+        entry,
+        entry_hash: 1,
+        text: text.to_owned(),
+        is_cut: false,
+    }))
 }
 
 async fn put(index: &Index, changes: Vec<Change>) -> store::Applied {
@@ -151,7 +157,7 @@ async fn a_snippet_without_time_is_of_the_first_passage_and_says_that_it_is_part
     let partial = |text: &'static str| {
         index.read(move |connection, _| {
             let query = Query::parse(text);
-            let terms = WeightedTerms::new(query.terms().map(|term| WeightedTerm { term, weight: 1.0 }));
+            let terms = SoughtTerms::new(query.terms());
             let id =
                 connection.query_row("SELECT id FROM documents", [], |row| row.get(0)).map_err(IndexError::from)?;
             let now = Instant::now();

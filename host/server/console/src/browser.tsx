@@ -152,6 +152,7 @@ function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: strin
               <li key={resource.uri}>
                 <button type="button" class="link" onClick={() => select(resource.uri)}>{resource.title ?? resource.name}</button>{" "}
                 <span class="muted block uri">{resource.uri}{lines ? ` (${lines[0]}–${lines[1]})` : ""}</span>
+                {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
                 <p class="snippet">{snippet.map(({ text, matches }, at) => (matches ? <mark key={at}>{text}</mark> : text))}</p>
               </li>
             ))}

@@ -7,7 +7,7 @@
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
 //!
-//! With the feature `console`, `/` is a page for browsers (module `console`).
+//! `/` is a page for browsers ([`console`]), in a build with the feature `console`.
 //!
 //! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do, or has
 //! logged in to the console ([`authority`]). The probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
@@ -23,7 +23,6 @@ pub(crate) mod api;
 mod authority;
 pub(crate) mod client;
 mod connections;
-#[cfg(feature = "console")]
 pub(crate) mod console;
 mod listener;
 mod log_filter;
@@ -58,7 +57,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::authority::Authority;
 use self::connections::{ConnectionSlot, Connections};
-#[cfg(feature = "console")]
 use self::console::{Console, LoginCodes};
 pub use self::listener::AdminListener;
 use self::listener::Stream;
@@ -85,7 +83,6 @@ pub struct AdminControls {
     /// What else the program counts, for `/metrics`.
     pub metrics: Vec<Arc<dyn Collector>>,
     /// The codes that are exchanged for a session of the console.
-    #[cfg(feature = "console")]
     pub login_codes: LoginCodes,
 }
 
@@ -109,7 +106,6 @@ impl AdminControls {
     }
 
     /// Accepts those codes of the program for a session of the console.
-    #[cfg(feature = "console")]
     #[must_use]
     pub fn login_codes(self, login_codes: LoginCodes) -> Self {
         Self { login_codes, ..self }
@@ -136,10 +132,7 @@ pub async fn serve_admin(
     controls: AdminControls,
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
-    let authority = Authority {
-        #[cfg(feature = "console")]
-        console: Console::new(controls.login_codes.clone(), listener.port(), tls.is_some()),
-    };
+    let authority = Authority { console: Console::new(controls.login_codes.clone(), listener.port(), tls.is_some()) };
     let AdminControls { reload, log, metrics, .. } = controls;
     let (metrics, log) = (Metrics::new(&host, &draining, metrics), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
@@ -258,8 +251,9 @@ impl AdminServer {
         let config = self.host.config();
         let is_own_host = |host: &UrlHost| matches!(host, UrlHost::Address(_)) || config.is_own_host(host);
         if !is_probe_without_host(&request)
-            && let Err(rejected) =
-                origin_check::validate_with(&config, &request, is_own_host, |origin| self.is_own_page(origin, &request))
+            && let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host, |origin| {
+                self.authority.console.is_own_origin(origin, request.headers())
+            })
         {
             return rejected.into_response();
         }
@@ -275,7 +269,6 @@ impl AdminServer {
         if api::has_path(request.uri().path()) {
             return self.answer_api(request, administrator, &config, from, slot).boxed().await;
         }
-        #[cfg(feature = "console")]
         if console::has_path(request.uri().path()) {
             return self.answer_console(request, &config, from).boxed().await;
         }
@@ -293,18 +286,6 @@ impl AdminServer {
                 "there is nothing at this path; there are /livez, /readyz, /metrics and /api/v1/status\n",
             ),
         }
-    }
-
-    /// Returns whether the origin of a request is that of a page of this listener.
-    #[cfg(feature = "console")]
-    fn is_own_page(&self, origin: &HeaderValue, request: &Request) -> bool {
-        self.authority.console.is_own_origin(origin, request.headers())
-    }
-
-    /// Without the console there is no page.
-    #[cfg(not(feature = "console"))]
-    fn is_own_page(&self, _: &HeaderValue, _: &Request) -> bool {
-        false
     }
 
     /// Records credentials that are not those of an administrator.
@@ -379,7 +360,6 @@ impl AdminListener {
     }
 
     /// The port; 0 for a Unix socket.
-    #[cfg(feature = "console")]
     fn port(&self) -> u16 {
         match self.address() {
             AdminAddress::Tcp(address) => address.socket_addr().port(),
@@ -388,7 +368,6 @@ impl AdminListener {
     }
 
     /// Returns the address of the console, where a browser of this machine reaches it; none for a Unix socket.
-    #[cfg(feature = "console")]
     pub fn console_url(&self, config: &Config) -> Option<String> {
         match self.address() {
             AdminAddress::Tcp(address) => {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 
+use mcp_host_config::admin::{Admin, AdminAddress};
 use mcp_host_config::search::PluginSearch;
 use mcp_host_config::{
     Config, Extension, Operation, PrincipalSelector, Rule, TokenDigest, TokenDigests, TokenPrincipal, Tool,
@@ -269,6 +270,12 @@ impl Providers {
         config.server.extensions = Extension::ALL.to_vec();
         config.server.tools = if has_search { Tool::ALL.to_vec() } else { vec![Tool::List, Tool::Read] };
         config.rules = rules.rules();
+        // Of the console.
+        let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
+        admin.users = true;
+        config.admin = Some(admin);
+        config.http.limits.client_rate = "1000000/s".parse().unwrap();
+        config.http.limits.rate = "1000000/s".parse().unwrap();
         config.principals = [ADA, ROOT]
             .map(|name| TokenPrincipal {
                 name: name.parse().unwrap(),

@@ -1,7 +1,7 @@
 //! The origins of a file's lines, one line per line: id, author's date, author, line number and text, separated by tabs.
 //!
 //! The commits are those of `git blame`. An id with a leading `^` is that of a commit at which the search ended before
-//! the origin was found: the line is from there, or older. Bytes that are not UTF-8 become replacement characters.
+//! the origin was found, or at which a shallow clone ends: the line is from there, or older. Bytes that are not UTF-8 become replacement characters.
 
 use crate::blame::{Blame, MAX_FILE, Origin};
 use crate::commits;
@@ -43,14 +43,17 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     }
     let commit = repository.commit_of(resolved.id)?;
     let blame = Blame::new(repository, commit, path.to_owned(), found.id, shown.clone())?;
+    let (shallow, mut is_cut_off) = (repository.shallow()?, false);
     let mut people = HashMap::new();
     let mut text = BoundedText::new(super::MAX_TEXT);
     for Origin { id, lines, is_final } in &blame.origins {
+        let is_boundary = *is_final && shallow.contains(id);
+        is_cut_off |= is_boundary;
         let person = match people.get(id) {
             Some(person) => person,
             None => people.entry(*id).or_insert(author(repository, id)?),
         };
-        let mark = if *is_final { "" } else { "^" };
+        let mark = if *is_final && !is_boundary { "" } else { "^" };
         for number in lines.clone() {
             let line = all.get(number as usize).copied().unwrap_or_default();
             let line = line.strip_suffix(b"\n").unwrap_or(line).to_str_lossy();
@@ -61,8 +64,15 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     if is_incomplete {
         text.push(&super::incomplete(repository, "lines with `^` are from that commit or an older one"));
     }
+    if is_cut_off {
+        text.push(&super::cut_off("lines with `^` are from that commit or an older one"));
+    }
     let entry = entry(repository, &resolved, rev, path)?;
     let mut contents = super::bounded_contents(entry, text);
+    if is_cut_off {
+        let why = "the clone is shallow: lines with `^` before the id are from that commit or an older one";
+        contents.entry = contents.entry.notice(Notice::incomplete(why).in_text());
+    }
     if is_incomplete {
         let why = "a limit ended the search: lines with `^` before the id are from that commit or an older one";
         contents.entry = contents.entry.meta(super::MORE, true).notice(Notice::incomplete(why).in_text());

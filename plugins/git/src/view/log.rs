@@ -54,7 +54,15 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
     if has_ended {
         text.push(&super::incomplete(repository, "there may be further commits"));
     }
+    let is_cut_off = !history.has_more() && excluded.is_none() && !repository.shallow()?.is_empty();
+    if is_cut_off {
+        text.push(&super::cut_off("older commits are missing"));
+    }
     let mut contents = super::bounded_contents(entry(repository, &rev, query)?, text);
+    if is_cut_off {
+        let notice = Notice::incomplete("the clone is shallow: older commits are missing").in_text();
+        contents.entry = contents.entry.notice(notice);
+    }
     if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
         let path = query.path.map(|path| path.as_bstr());

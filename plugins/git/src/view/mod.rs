@@ -119,6 +119,11 @@ fn incomplete(repository: &Repository, missing: &str) -> String {
     )
 }
 
+/// Returns the last line of a text that ends where a shallow clone does, with what is missing.
+fn cut_off(missing: &str) -> String {
+    format!("# This is not complete, as the clone is shallow: {missing}; git fetch --unshallow completes it\n")
+}
+
 /// Marks an entry whose text was truncated.
 fn truncated(entry: Entry, why: impl Into<String>) -> Entry {
     entry.meta(TRUNCATED, true).notice(Notice::cut(why))

@@ -1,6 +1,6 @@
 //! The origins of lines, compared with `git blame`.
 
-use crate::repo::{Repo, is_invalid, text};
+use crate::repo::{Repo, is_invalid, read, text};
 use mcp_provider::{Failure, Provider, path};
 
 /// Returns the text that a blame must have.
@@ -99,5 +99,19 @@ fn a_shallow_clone_blames_where_it_was_cut_off() {
     let dir = origin.root.path().join("clone");
     origin.git(["clone", "--quiet", "--depth=4", &url, dir.to_str().unwrap()]);
     let clone = Repo { dir, ..origin };
-    assert_eq!(text(&clone.open(), "blame/main/b.txt"), expected(&clone, "main", "b.txt", None));
+    let boundaries = std::fs::read_to_string(clone.dir.join(".git/shallow")).unwrap();
+    let is_boundary = |line: &str| boundaries.lines().any(|id| line.starts_with(id));
+    let expected = expected(&clone, "main", "b.txt", None);
+    // `git blame` marks them so without `--porcelain`.
+    let expected: String = expected
+        .lines()
+        .map(|line| if is_boundary(line) { format!("^{line}\n") } else { format!("{line}\n") })
+        .collect();
+    assert!(expected.contains('^'), "{expected}");
+    let blame = read(&clone.open(), "blame/main/b.txt");
+    let (lines, end) = blame.as_text().unwrap().split_once("# ").unwrap();
+    assert_eq!(lines, expected);
+    assert!(end.starts_with("This is not complete, as the clone is shallow: "), "{end}");
+    let notice = &blame.entry.meta["mcp-host/notices"][0];
+    assert_eq!((&notice["kind"], &notice["inText"]), (&"incomplete".into(), &true.into()));
 }

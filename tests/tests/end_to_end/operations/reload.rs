@@ -302,3 +302,25 @@ fn cursor_key_source(dir: &Path) -> toml::Table {
     fs::write(dir.join("key"), "00".repeat(32)).unwrap();
     toml::Table::from_iter([("file".to_owned(), dir.join("key").to_str().unwrap().into())])
 }
+
+#[tokio::test]
+async fn rules_count_at_once_whatever_else_of_the_machine_is_missing() {
+    let folder = Folder::with_files([("f", "text")]);
+    let served = || ConfigFile::new().plugin(Plugin::faulty("a", folder.path()));
+    for section in [
+        "[[trust]]\nsources = [\"oci://registry.example/\"]\nkeys = [{ file = \"gone.pub\" }]\n",
+        "[registry]\nca = [\"gone.pem\"]\n",
+        "[telemetry]\notlp = \"http://127.0.0.1:4318\"\nheaders = { authorization = { file = \"gone\" } }\n",
+        "[admin]\nlisten = \"127.0.0.1:0\"\ntoken = { file = \"gone\" }\n",
+    ] {
+        let config = served().rule(Rule::for_principal("*").allow(["**"])).write();
+        let mut wire = RawStdio::start(&config, REVISION).await;
+        assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
+        let rule = Rule::for_principal("*").allow(["**"]).deny(["faulty://a/f"]);
+        config.replace(served().rule(rule).append(&format!("\n{section}")));
+        wire.log_line("reload failed; keeping the current plugins").await;
+        let denied = wire.read("faulty://a/f").await.unwrap_err();
+        assert_eq!(denied["code"], -32002, "{section}: {denied}");
+        wire.end().await;
+    }
+}

@@ -221,3 +221,26 @@ async fn who_may_not_list_gets_no_skill_and_the_provider_is_not_called_for_it() 
     assert_eq!(list(&mut wire).await.len(), 0);
     wire.end().await;
 }
+
+#[tokio::test]
+async fn a_skill_that_cannot_be_read_for_a_moment_is_said_to_be_missing() {
+    let folder = Folder::with_files((0..6).map(|n| {
+        let name = format!("s{n}");
+        (format!("{name}/SKILL.md"), format!("---\nname: {name}\ndescription: Number {n}.\n---\n"))
+    }));
+    let config = ConfigFile::new().plugin(team(&folder).limit("rate", "4/h")).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    let answer = wire.request("skills/list", json!({})).await;
+    let page = answer.result();
+    assert!(page["skills"].as_array().unwrap().len() < 6, "{page}");
+    let missing = &page["_meta"]["mcp-host/missing"];
+    assert_eq!(missing.as_array().map(Vec::len), Some(1), "{page}");
+    assert_eq!(missing[0]["plugin"], "team", "{page}");
+    assert!(missing[0]["reason"].as_str().unwrap().contains("rate limit"), "{page}");
+    wire.end().await;
+
+    let checked = run(["check", "--config", config.path().to_str().unwrap()]).await;
+    let said = (checked.stderr.clone() + &checked.text()).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("on were not checked: its files cannot be read: rate limit exceeded"), "{said}");
+    assert_eq!(said.matches("is not served as a skill").count(), 0, "{said}");
+}

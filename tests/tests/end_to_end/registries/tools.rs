@@ -43,7 +43,7 @@ async fn skopeo_copies_a_component_and_its_copy_can_be_added() {
 
     let archive = project.path("all.tar");
     project.run(["store".as_ref(), "export".as_ref(), archive.as_os_str()]).await.success();
-    let name = reference.strip_prefix("oci://").unwrap();
+    let name = format!("{}/copied/hello:1.0.0", registry.name());
     copy(format!("oci-archive:{}:{name}", archive.display()), format!("oci:{}:again", at("layout"))).await;
 }
 

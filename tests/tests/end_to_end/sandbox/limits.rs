@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, StdioServer};
+use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, Rule, StdioServer};
 use rmcp::model::{ErrorData, ListResourcesResult};
 use serde_json::{Value, json};
 
@@ -132,5 +132,18 @@ async fn an_honest_listing_is_whole_however_small_its_pages_are() {
     let long = Plugin::misbehaving("bad").config("list", "many").config("count", 300).limit("listing-items", 300);
     let server = StdioServer::start(&between_good_ones(long).page_size(1).write()).await;
     assert_eq!(walk_listing(server.client()).await, (300, 6, Vec::new()));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn hidden_entries_do_not_count_towards_the_length_of_a_listing() {
+    let long = Plugin::misbehaving("bad").config("list", "many").config("count", 300).limit("listing-items", 100);
+    let visible = ["misbehaving://bad/3", "misbehaving://bad/299"];
+    let rule = Rule::for_principal("local").allow(visible);
+    let server = StdioServer::start(&ConfigFile::new().plugin(long).rule(rule).page_size(50).write()).await;
+    let pages = server.client().pages().await;
+    let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|resource| resource.uri.as_str()).collect();
+    assert_eq!(uris, visible);
+    assert!(pages.iter().all(|page| page.meta.is_none()), "{pages:?}");
     server.end().await;
 }

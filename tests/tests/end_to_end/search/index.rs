@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, component, run};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, component, run};
 use rustix::process::Signal;
 
 use super::{run_search, search, searched, uris, wait_until_found};
@@ -130,4 +130,37 @@ async fn the_command_line_searches_and_tells_what_is_indexed() {
     assert_eq!(nothing, "nothing was found\n");
     let denied = search(&["search", "needle", "--as", "anonymous", "--json"]).await.json();
     assert_eq!(denied["total"], 0);
+}
+
+#[tokio::test]
+async fn a_text_that_is_longer_than_max_document_is_found_by_its_beginning_and_every_door_says_so() {
+    let text = "needle at the beginning\n".to_owned() + &"filler\n".repeat(200_000) + "quokka at the end\n";
+    let folder = Folder::with_files([("big.txt", text.as_str()), ("a.txt", "nothing\n")]);
+    let plugin = Plugin::files("f", folder.path()).searched().config("max-read", "8MiB");
+    let config = ConfigFile::new().plugin(plugin).write();
+    let path = config.path();
+    let part = format!("the first 1048576 of {} bytes (`max-document`)", text.len());
+    let command =
+        async |arguments: &[&str]| run_search(&[arguments, &["--config", path.to_str().unwrap()]].concat()).await;
+    let found = command(&["search", "needle", "--json"]).await.json();
+    assert_eq!((&found["total"], &found["incomplete"]), (&1.into(), &serde_json::json!(["f"])), "{found}");
+    assert!(found["results"][0]["notices"][0].to_string().contains(&part), "{found}");
+    let absent = command(&["search", "quokka", "--json"]).await.json();
+    assert_eq!((&absent["total"], &absent["incomplete"]), (&0.into(), &serde_json::json!(["f"])), "{absent}");
+    assert!(command(&["search", "needle"]).await.text().contains(&part));
+    assert!(command(&["context", "needle", "--budget", "200"]).await.text().contains(&part));
+    let status = run(["index", "status", "--config", path.to_str().unwrap()]).await.success().text();
+    assert!(status.contains("1 without all of their text"), "{status}");
+}
+
+#[tokio::test]
+async fn a_listing_that_is_longer_than_its_limit_is_not_said_to_be_indexed() {
+    let folder = Folder::with_files((0..30).map(|number| (format!("{number:02}.md"), format!("word{number}\n"))));
+    let plugin = Plugin::files("f", folder.path()).searched().limit("listing-items", 10);
+    let config = ConfigFile::new().plugin(plugin).write();
+    let path = config.path();
+    let result = run_search(&["search", "word29", "--json", "--config", path.to_str().unwrap()]).await.json();
+    assert_eq!((&result["total"], &result["incomplete"]), (&0.into(), &serde_json::json!(["f"])), "{result}");
+    let status = run(["index", "status", "--config", path.to_str().unwrap()]).await.success().text();
+    assert!(status.contains("the listing is longer than `limits.listing-items`"), "{status}");
 }

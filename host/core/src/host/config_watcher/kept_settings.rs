@@ -10,12 +10,16 @@ pub(super) const KEEPING_PLUGINS: &str = "keeping the current plugins";
 pub(super) const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
 /// The same if some of the settings are not replaced either.
 const OTHER_SETTINGS_APPLY: &str = "rules and other settings of the new config apply";
+/// The same if none of them are replaced, but what decides access.
+const ACCESS_APPLIES: &str = "rules, groups, principals and issuers of the new config apply";
 
 /// The settings of a refused config that are refused for themselves. They stay as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptSettings {
     issuers: bool,
     audit: bool,
+    /// All but rules, groups, principals and issuers.
+    others: bool,
 }
 
 impl KeptSettings {
@@ -24,12 +28,24 @@ impl KeptSettings {
         Self {
             issuers: is_refused(Config { issuers: config.issuers.clone(), ..Config::default() }),
             audit: is_refused(Config { audit: config.audit.clone(), ..Config::default() }),
+            others: false,
         }
+    }
+
+    /// Those of a config of which only what decides access can be used.
+    pub(super) fn all_but_access(config: &Config, validate: &Validate) -> Self {
+        Self { others: true, ..Self::new(config, validate) }
     }
 
     /// Returns the config with these settings of the current one.
     pub(super) fn keep(self, config: Config, current: &Config) -> Config {
-        let mut kept = config;
+        let mut kept = match self.others {
+            true => {
+                let Config { rules, groups, principals, issuers, .. } = config;
+                Config { rules, groups, principals, issuers, ..current.clone() }
+            }
+            false => config,
+        };
         if self.issuers {
             kept.issuers.clone_from(&current.issuers);
         }
@@ -47,6 +63,10 @@ impl KeptSettings {
             .map(|(_, name)| *name)
             .collect();
         match names.as_slice() {
+            [] if self.others => (format!("{KEEPING_PLUGINS} and settings"), ACCESS_APPLIES),
+            _ if self.others => {
+                (format!("{KEEPING_PLUGINS}, settings and issuers"), "rules and groups of the new config apply")
+            }
             [] => (KEEPING_PLUGINS.to_owned(), SETTINGS_APPLY),
             names => (format!("{KEEPING_PLUGINS} and the current {}", names.join(" and ")), OTHER_SETTINGS_APPLY),
         }

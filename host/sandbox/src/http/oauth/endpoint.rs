@@ -15,6 +15,7 @@ use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, Uri, body::Incoming};
 use hyper_util::rt::TokioIo;
+use mcp_host_base::informational;
 use mcp_host_config::EndpointUrl;
 use mcp_host_config::grants::CaBundle;
 use mcp_host_model::net::Scheme;
@@ -119,7 +120,11 @@ impl TokenEndpoint {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(failed)?;
-        let answer = pin!(async { read(sender.send_request(request).await.map_err(failed)?).await });
+        let answer = pin!(async {
+            let response = informational::limit(request, |request| sender.send_request(request)).await;
+            let response = response.map_err(|error| TokenError::Exchange(error.to_string()))?;
+            read(response.map_err(failed)?).await
+        });
         match select(answer, pin!(connection)).await {
             Either::Left((answer, _)) => answer,
             // What arrived before the connection ended is already available.

@@ -70,6 +70,7 @@ function Selection({ view, budget }: { view: ContextView; budget: number }) {
               {resource.priority === null ? "" : `; ${t("priority", "優先度")} ${number(resource.priority, 2)}`}
               {resource.audience.length === 0 ? "" : `; ${t("for", "対象")} ${resource.audience.join(", ")}`}
             </span>
+            {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
             <p class="snippet">{text}</p>
           </li>
         ))}

@@ -44,7 +44,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
-use zeroize::Zeroizing;
 
 use self::browse::Asker;
 use self::types::{ConsoleSession, ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
@@ -173,7 +172,7 @@ impl AdminServer {
         if !self.users.may_log_in(config) || !is_for_users(request.uri().path()) {
             return Err(unauthorized());
         }
-        let of_session = self.user_token_of_session(&request);
+        let of_session = self.authority.console.user_token(request.method(), request.headers());
         let token = users::bearer_token(request.headers()).or(of_session.as_deref().map(String::as_str));
         let user = self.users.authenticate(config, token.ok_or_else(unauthorized)?, from).await?;
         let permit = self.users.begin_request(&user.principal)?;
@@ -187,21 +186,10 @@ impl AdminServer {
             Some(_) if request.method() != Method::POST => Err(Refusal::method("POST")),
             Some((_, what)) => {
                 let what = what.to_owned();
-                user.require_scopes(browse::operations(&what)).map_err(|error| users::refusal(&error))?;
-                self.browse(&what, request, &Asker::User(&user.principal)).await
+                self.browse(&what, request, &Asker::User(&user)).await
             }
         };
         answer.map(|response| response.map(|body| Body::new(HeldBody { body, _permit: permit })))
-    }
-
-    #[cfg(feature = "console")]
-    fn user_token_of_session(&self, request: &Request) -> Option<Zeroizing<String>> {
-        self.authority.console.user_token(request.method(), request.headers())
-    }
-
-    #[cfg(not(feature = "console"))]
-    fn user_token_of_session(&self, _: &Request) -> Option<Zeroizing<String>> {
-        None
     }
 
     /// Answers a request below [`PREFIX`].

@@ -14,7 +14,6 @@ use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
 
 use super::Connection;
-#[cfg(feature = "console")]
 use super::console::Console;
 
 /// The name of an administrator with the token.
@@ -23,7 +22,6 @@ pub(super) const TOKEN_HOLDER: &str = "admin/token";
 /// Who is an administrator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Authority {
-    #[cfg(feature = "console")]
     pub(super) console: Console,
 }
 
@@ -42,18 +40,8 @@ impl Authority {
             Connection::Tcp(_) if headers.contains_key(AUTHORIZATION) => {
                 has_token(config, headers).then(|| Principal::new(TOKEN_HOLDER))
             }
-            Connection::Tcp(_) => self.page_administrator(config, method, headers),
+            Connection::Tcp(_) => self.console.administrator(config, method, headers),
         }
-    }
-
-    #[cfg(feature = "console")]
-    fn page_administrator(&self, config: &Config, method: &Method, headers: &HeaderMap) -> Option<Principal> {
-        self.console.administrator(config, method, headers)
-    }
-
-    #[cfg(not(feature = "console"))]
-    fn page_administrator(&self, _: &Config, _: &Method, _: &HeaderMap) -> Option<Principal> {
-        None
     }
 }
 

@@ -10,6 +10,8 @@
 //! browser sends the cookie to every port of a host, and the key to its own origin only. A request by cookie must say that it is of a page
 //! of the same origin (`Sec-Fetch-Site`), and one that changes something must have the origin of this listener. `/mcp` is another
 //! listener, and takes no cookies.
+//!
+//! Without the feature `console` there are no files, and nobody can log in.
 
 mod files;
 mod sessions;
@@ -56,7 +58,7 @@ pub(super) struct Console {
 
 /// Whether a path is of the console.
 pub(super) fn has_path(path: &str) -> bool {
-    path == LOGIN || path == LOGOUT || files::find(path).is_some()
+    files::exist() && (path == LOGIN || path == LOGOUT) || files::find(path).is_some()
 }
 
 /// What is exchanged for a session.

@@ -252,3 +252,39 @@ async fn search_and_context_require_the_scopes_of_what_they_are_made_of() {
     assert_eq!(request.bearer_auth(&narrow).send().await.unwrap().status(), StatusCode::OK);
     resource.server.end().await;
 }
+
+#[tokio::test]
+async fn the_console_requires_the_scopes_of_what_it_shows_at_each_door() {
+    const SCOPES: &str = "operation-scopes = { list = [\"mcp:list\"], read = [\"mcp:read\"] }";
+    let entry = |issuer: &TokenIssuer| format!("{}\n{SCOPES}", jwks(issuer));
+    let notes = Folder::with_files([("a.md", "A note with words.\n")]);
+    let searched = Plugin::notes("n", notes.path()).searched();
+    let rule = Rule::for_principal("corp/alice").allow(["notes://n/**", "search:///**", "context:///**"]);
+    let admin = "\n[admin]\nlisten = \"127.0.0.1:0\"\nusers = true\n";
+    let more = |config: ConfigFile| config.plugin(searched).rule(rule).append(admin);
+    let resource = ResourceServer::start_with_config(entry, more).await;
+    let line = resource.server.log_line("administration at ").await;
+    let console = line.split_whitespace().last().unwrap();
+    let complete = |template: &str, variable: &str| json!({ "template": template, "variable": variable, "value": "" });
+    let (list, both): (&[&str], &[&str]) = (&["mcp:list"], &["mcp:list", "mcp:read"]);
+    for (door, body, required) in [
+        ("list", json!({}), list),
+        ("templates", json!({}), &[]),
+        ("read", json!({ "uri": "notes://n/a.md" }), both),
+        ("search", json!({ "query": "words" }), both),
+        ("context", json!({ "query": "words", "budget": 100 }), both),
+        ("complete", complete("notes://n/{+path}", "path"), &[]),
+        ("complete", complete("search:///{?q,in,kind,lang,limit}", "kind"), both),
+        ("complete", complete("SEARCH:///{?q,in,kind,lang,limit}", "in"), both),
+    ] {
+        for scopes in ["openid", "openid mcp:list", "openid mcp:read", "openid mcp:list mcp:read"] {
+            let url = format!("{console}/api/v1/browse/{door}");
+            let request = reqwest::Client::new().post(url).bearer_auth(token(&resource, &json!(scopes))).json(&body);
+            let answer = request.send().await.unwrap();
+            let may = required.iter().all(|scope| scopes.split(' ').any(|found| found == *scope));
+            let (status, text) = (answer.status(), answer.text().await.unwrap());
+            assert_eq!(status != StatusCode::FORBIDDEN, may, "{door} {body} with {scopes}: {status} {text}");
+        }
+    }
+    resource.server.end().await;
+}

@@ -28,14 +28,25 @@ use super::browse_types::{
     BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, ContentView, Contents, MAX_CONTENT,
     MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
 };
-use super::{AdminServer, Refusal, body, ok};
+use super::{AdminServer, Refusal, body, ok, users};
+use crate::http::authentication::Authenticated;
 
 /// Who makes a request.
 pub(super) enum Asker<'a> {
     /// An administrator, who may take any view.
     Administrator(&'a Principal),
     /// A client of `/mcp`, who has its own.
-    User(&'a Principal),
+    User(&'a Authenticated),
+}
+
+impl Asker<'_> {
+    /// Requires the scopes of these operations of an access token.
+    fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
+        match self {
+            Self::Administrator(_) => Ok(()),
+            Self::User(user) => user.require_scopes(operations).map_err(|error| users::refusal(&error)),
+        }
+    }
 }
 
 /// The approximate maximum size of the resources of a page in bytes.
@@ -49,6 +60,7 @@ const RESOURCE_BYTES: usize = 1 << 10;
 impl AdminServer {
     /// Answers a request below `browse/`.
     pub(super) async fn browse(&self, what: &str, request: Request, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        asker.require_scopes(operations(what))?;
         match what {
             "list" => self.browse_list(body(request).await?, asker).await,
             "read" => self.browse_read(body(request).await?, asker).await,
@@ -103,6 +115,8 @@ impl AdminServer {
     }
 
     async fn browse_complete(&self, request: BrowseComplete, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        // The values of search are made of what may be listed and read.
+        asker.require_scopes(self.host.performed_operations(&request.template))?;
         let viewer = self.viewer(asker, request.viewer)?;
         let completing = CompleteRequest {
             template: &request.template,
@@ -116,7 +130,7 @@ impl AdminServer {
     /// Returns the principal whose view is requested.
     pub(super) fn viewer(&self, asker: &Asker<'_>, viewer: Option<Viewer>) -> Result<Principal, Refusal> {
         match (asker, viewer) {
-            (Asker::User(principal), None) => Ok((*principal).clone()),
+            (Asker::User(user), None) => Ok(user.principal.clone()),
             (Asker::User(_), Some(_)) => {
                 let help = "leave `as` out: only administrators see the views of others";
                 Err(Refusal::new(StatusCode::FORBIDDEN, "the view of a client is its own", Some(help)))
@@ -160,7 +174,7 @@ impl AdminServer {
 }
 
 /// The operations whose scopes an access token needs to browse. A resource that is read may be one of search, which lists as well.
-pub(super) fn operations(what: &str) -> &'static [Operation] {
+fn operations(what: &str) -> &'static [Operation] {
     match what {
         "list" => &[Operation::List],
         "templates" => &[Operation::Templates],

@@ -3,7 +3,6 @@
 //! A file is revalidated each time by its digest, so a new version of the program is seen at once. The policy of the page
 //! allows scripts, styles and requests of this origin only, no inline code, and no text that becomes markup unless the sanitizer made it.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use axum::body::Body;
@@ -13,7 +12,6 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
-use ring::digest::{SHA256, digest};
 
 use crate::http::layers::compress::AcceptedEncodings;
 
@@ -31,7 +29,29 @@ pub(super) struct ConsoleFile {
 }
 
 /// The embedded files, each at a path of its own.
-static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
+static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(embedded);
+
+/// Without the feature `console` there are none.
+#[cfg(not(feature = "console"))]
+fn embedded() -> Vec<ConsoleFile> {
+    Vec::new()
+}
+
+#[cfg(feature = "console")]
+fn embedded() -> Vec<ConsoleFile> {
+    use std::fmt::Write as _;
+
+    use ring::digest::{SHA256, digest};
+
+    fn etag(bytes: &[u8]) -> String {
+        let hexadecimal = digest(&SHA256, bytes).as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
+            // Writing into a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        format!("\"{hexadecimal}\"")
+    }
+
     macro_rules! file {
         ($path:literal, $name:literal, $media_type:literal) => {{
             let bytes: &[u8] = include_bytes!(concat!("../../../../console/dist/", $name));
@@ -46,7 +66,12 @@ static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
         file!("/preview.js", "preview.js", "text/javascript; charset=utf-8"),
         file!("/icon.svg", "icon.svg", "image/svg+xml"),
     ]
-});
+}
+
+/// Whether this build has the console.
+pub(super) fn exist() -> bool {
+    !FILES.is_empty()
+}
 
 /// Returns the file at a path.
 pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
@@ -83,16 +108,7 @@ impl ConsoleFile {
     }
 }
 
-fn etag(bytes: &[u8]) -> String {
-    let hexadecimal = digest(&SHA256, bytes).as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
-        // Writing into a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    format!("\"{hexadecimal}\"")
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "console"))]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -1,0 +1,264 @@
+//! The file system of a program: a tmpfs that has what the [`Plan`] names, and nothing else.
+//!
+//! | path | what is there |
+//! |---|---|
+//! | `/usr`, `/bin`, `/sbin`, `/lib*` | the system's programs and libraries, read-only |
+//! | where they are | the program's own files, read-only, if they are elsewhere; see module `program_files` |
+//! | the granted paths | granted directories; those that can be written to without programs (`noexec`) |
+//! | `/etc` | files made here: one user, `localhost`, no name server; certificates, the time zone and the libraries' index of the host |
+//! | `/dev` | `null`, `zero`, `full`, `random`, `urandom`, and links; `/dev/shm` is `/tmp` |
+//! | `/proc` | the processes of its own namespace |
+//! | `/tmp` | a tmpfs of its own, bounded, without programs (`noexec`) |
+//!
+//! All mounts are without devices and set-user-id programs. The root is read-only.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::Mode;
+use rustix::process::{pivot_root, umask};
+
+use super::plan::{Plan, SYSTEM};
+use super::privileges::User;
+use super::sys::add_mount_attributes;
+use crate::kernel::Lack;
+
+/// The devices of a program.
+pub(super) const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
+/// Links in `/dev`.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+    ("/tmp", "/dev/shm"),
+];
+/// Where the host's file system is while the program's is made.
+const HOST: &str = "/.host";
+/// Directories that the new root is mounted on for a moment: the first that exists.
+const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/etc"];
+/// Mount points and the files in `/etc`.
+const ROOT_OPTIONS: &str = "mode=755,size=4m,nr_inodes=65536";
+/// Files in `/tmp`.
+const TEMP_INODES: u32 = 65_536;
+
+/// Makes the file system of a program that of this process. Returns what it lacks.
+pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
+    let mut root = Root::new()?;
+    for path in SYSTEM {
+        root.mirror(Path::new(path))?;
+    }
+    root.devices()?;
+    root.etc(plan.user())?;
+    let lacks = root.proc()?;
+    root.temp(plan.limits().temp, plan.user())?;
+    // After `/tmp`, where a program may be installed.
+    for (target, source) in plan.files() {
+        root.bind(source, target, Access::Programs)?;
+    }
+    // Shorter paths first: a directory may lie in another.
+    let mut directories: Vec<_> = plan.directories().iter().collect();
+    directories.sort_by_key(|directory| directory.path());
+    for directory in directories {
+        let access = if directory.writable { Access::Write } else { Access::Read };
+        root.bind(&directory.host, directory.path(), access)?;
+    }
+    root.finish()?;
+    Ok(lacks)
+}
+
+/// Makes one with as little as possible, to see whether that is permitted.
+pub(super) fn try_out() -> Result<Vec<Lack>, String> {
+    let mut root = Root::new()?;
+    root.mirror(Path::new("/usr"))?;
+    root.devices()?;
+    let lacks = root.proc()?;
+    root.temp(1 << 20, User { user: 0, group: 0 })?;
+    root.finish()?;
+    Ok(lacks)
+}
+
+/// What a program may do with what is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Read, and execute programs.
+    Programs,
+    /// Read.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+impl Access {
+    fn attributes(self) -> u64 {
+        let all = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+        match self {
+            // A library may be loaded from a directory that can only be read.
+            Self::Programs | Self::Read => all | libc::MOUNT_ATTR_RDONLY,
+            Self::Write => all | libc::MOUNT_ATTR_NOEXEC,
+        }
+    }
+}
+
+/// The root that is being made.
+struct Root {
+    /// The file systems in which mount points are made.
+    own: Vec<u64>,
+}
+
+/// Says what failed, and where.
+fn at<E: std::fmt::Display>(what: &str, path: &Path) -> impl FnOnce(E) -> String {
+    let place = format!("{what} {}", path.display());
+    move |error| format!("{place}: {error}")
+}
+
+impl Root {
+    /// Makes an empty root that of this process. The host's is at [`HOST`].
+    fn new() -> Result<Self, String> {
+        umask(Mode::from_bits_truncate(0o022));
+        let none = None::<&str>;
+        let root = Path::new("/");
+        // No mount made here is seen outside, and none made there later is seen here.
+        mount(none, root, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(at("make private", root))?;
+        let base = BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(root);
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(Some("tmpfs"), base, Some("tmpfs"), flags, Some(ROOT_OPTIONS)).map_err(at("mount a tmpfs at", base))?;
+        let enter = || -> io::Result<()> {
+            std::env::set_current_dir(base)?;
+            let host = HOST.trim_start_matches('/');
+            fs::create_dir(host)?;
+            pivot_root(".", host)?;
+            std::env::set_current_dir("/")
+        };
+        enter().map_err(at("pivot to", base))?;
+        Ok(Self { own: vec![device(root).map_err(at("inspect", root))?] })
+    }
+
+    /// Shows a path of the host at the same place; a link as a link. Nothing if there is none.
+    fn mirror(&self, path: &Path) -> Result<(), String> {
+        let source = on_host(path);
+        match fs::symlink_metadata(&source) {
+            Err(_) => Ok(()),
+            Ok(metadata) if metadata.is_symlink() => {
+                let target = fs::read_link(&source).map_err(at("read the link", path))?;
+                symlink(target, path).map_err(at("make the link", path))
+            }
+            Ok(_) => self.bind(path, path, Access::Programs),
+        }
+    }
+
+    /// Shows a path of the host. It has no links: these would be followed in the new root.
+    fn bind(&self, source: &Path, target: &Path, access: Access) -> Result<(), String> {
+        let source = on_host(source);
+        let metadata = fs::symlink_metadata(&source).map_err(at("find", target))?;
+        self.mount_point(target, metadata.is_dir()).map_err(at("make the mount point", target))?;
+        let none = None::<&str>;
+        mount(Some(&source), target, none, MsFlags::MS_BIND | MsFlags::MS_REC, none).map_err(at("mount", target))?;
+        set_attributes(target, access.attributes(), true)
+    }
+
+    /// Makes an empty directory or file to mount something on, unless there is one.
+    fn mount_point(&self, path: &Path, is_dir: bool) -> io::Result<()> {
+        if path.exists() {
+            return Ok(());
+        }
+        let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        // Otherwise it would be made in a directory of the host.
+        if !self.own.contains(&device(existing)?) {
+            let message = format!("it does not exist in {}, which is mounted there", existing.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let dir = if is_dir { Some(path) } else { path.parent() };
+        DirBuilder::new().recursive(true).mode(0o755).create(dir.unwrap_or(path))?;
+        if is_dir { Ok(()) } else { fs::write(path, "") }
+    }
+
+    fn devices(&self) -> Result<(), String> {
+        for name in DEVICES {
+            let path = Path::new("/dev").join(name);
+            self.mount_point(&path, false).map_err(at("make the mount point", &path))?;
+            let none = None::<&str>;
+            mount(Some(&on_host(&path)), &path, none, MsFlags::MS_BIND, none).map_err(at("mount", &path))?;
+            set_attributes(&path, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, false)?;
+        }
+        for (target, link) in DEVICE_LINKS {
+            symlink(target, link).map_err(at("make the link", Path::new(link)))?;
+        }
+        Ok(())
+    }
+
+    /// The files in `/etc` that are made here.
+    fn etc(&self, user: User) -> Result<(), String> {
+        let User { user, group } = user;
+        let files = [
+            ("passwd", format!("user:x:{user}:{group}:user:/tmp:/bin/sh\n")),
+            ("group", format!("user:x:{group}:\n")),
+            ("hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned()),
+            ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
+            ("resolv.conf", String::new()),
+        ];
+        for (name, text) in files {
+            let path = Path::new("/etc").join(name);
+            self.mount_point(&path, false).map_err(at("make", &path))?;
+            fs::write(&path, text).map_err(at("write", &path))?;
+        }
+        Ok(())
+    }
+
+    /// A `/proc` of this process namespace.
+    fn proc(&self) -> Result<Vec<Lack>, String> {
+        let path = Path::new("/proc");
+        self.mount_point(path, true).map_err(at("make the mount point", path))?;
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        let mount_with = |options| mount(Some("proc"), path, Some("proc"), flags, options);
+        // A container that hides parts of `/proc` may permit one that has none of them.
+        match mount_with(None::<&str>).or_else(|error| mount_with(Some("subset=pid")).map_err(|_| error)) {
+            Ok(()) => Ok(Vec::new()),
+            Err(error) => Ok(vec![Lack::Proc(error.to_string())]),
+        }
+    }
+
+    /// The private `/tmp`.
+    fn temp(&mut self, size: u64, user: User) -> Result<(), String> {
+        let path = Path::new("/tmp");
+        self.mount_point(path, true).map_err(at("make the mount point", path))?;
+        let User { user, group } = user;
+        let owner = if user == 0 { String::new() } else { format!(",uid={user},gid={group}") };
+        // A size of 0 would be no limit.
+        let options = format!("mode=700,size={},nr_inodes={TEMP_INODES}{owner}", size.max(4096));
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some("tmpfs"), path, Some("tmpfs"), flags, Some(options.as_str()))
+            .map_err(at("mount a tmpfs at", path))?;
+        self.own.push(device(path).map_err(at("inspect", path))?);
+        Ok(())
+    }
+
+    /// Leaves the host's file system behind.
+    fn finish(self) -> Result<(), String> {
+        let host = Path::new(HOST);
+        umount2(host, MntFlags::MNT_DETACH).map_err(at("unmount", host))?;
+        fs::remove_dir(host).map_err(at("remove", host))?;
+        set_attributes(Path::new("/"), libc::MOUNT_ATTR_RDONLY, false)
+    }
+}
+
+/// Where a path of the host is while the new root is made.
+fn on_host(path: &Path) -> PathBuf {
+    let mut host = PathBuf::from(HOST).into_os_string();
+    host.push(path);
+    host.into()
+}
+
+fn device(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.dev())
+}
+
+fn set_attributes(path: &Path, attributes: u64, is_recursive: bool) -> Result<(), String> {
+    let text = CString::new(path.as_os_str().as_bytes()).map_err(at("name", path))?;
+    add_mount_attributes(&text, attributes, is_recursive).map_err(at("restrict the mount", path))
+}

@@ -1,0 +1,147 @@
+//! What a program gets, worked out before its namespaces are made: its own files, its user, its environment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{getegid, geteuid};
+
+use super::environment::{SYSTEM_PATH, environment};
+use super::privileges::User;
+use super::program_files::ProgramFiles;
+use crate::spec::{Directory, Job, Limits, Sandbox};
+
+/// The user `nobody`.
+pub(super) const NOBODY: u32 = 65_534;
+/// Directories of the system's programs and libraries. They hold nothing of a user.
+pub(super) const SYSTEM: [&str; 10] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/alternatives"];
+/// Files of the system that programs read: the index of libraries, the time zone, certificates.
+const SYSTEM_FILES: [&str; 15] = [
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates/extracted",
+    "/etc/crypto-policies",
+    "/var/lib/ca-certificates",
+    "/usr/share/zoneinfo",
+];
+
+/// What a program gets.
+#[derive(Debug)]
+pub(super) struct Plan {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
+    /// Where the program sees its own files, and where they are.
+    files: BTreeMap<PathBuf, PathBuf>,
+    /// The same of the system's files.
+    system_files: BTreeMap<PathBuf, PathBuf>,
+    directories: Vec<Directory>,
+    limits: Limits,
+    /// The user to become. None if this process has it already.
+    becomes: Option<User>,
+    user: User,
+    has_proxy: bool,
+}
+
+impl Plan {
+    /// Works out what a program gets. What it needs and is not there is an error.
+    pub(super) fn new(job: &Job, has_namespaces: bool) -> Result<Self, String> {
+        let path = job.environment.get("PATH").map_or(SYSTEM_PATH, String::as_str);
+        let files = ProgramFiles::find(&job.command, path)?;
+        let mut directories = Vec::new();
+        for directory in &job.directories {
+            let real = directory.host.canonicalize();
+            let host = real.map_err(|error| format!("the directory {}: {error}", directory.host.display()))?;
+            if !host.is_dir() {
+                return Err(format!("{} is no directory", directory.host.display()));
+            }
+            directories.push(Directory { host, guest: Some(directory.path().to_owned()), ..directory.clone() });
+        }
+        let own = User { user: geteuid().as_raw(), group: getegid().as_raw() };
+        let becomes = match (own.user, &job.user, job.sandbox) {
+            (0, Some(name), _) => Some(User::find(name)?),
+            (0, None, Sandbox::Full) => Some(User { user: NOBODY, group: NOBODY }),
+            (_, Some(name), _) if User::find(name)? != own => {
+                return Err(format!("only a host that is root can start a program as the user {name:?}"));
+            }
+            _ => None,
+        };
+        let home = Path::new("/tmp");
+        Ok(Self {
+            environment: environment(&job.environment, &files.dirs, home, job.has_proxy && has_namespaces),
+            program: files.program,
+            arguments: job.command.iter().skip(1).cloned().collect(),
+            files: files.paths,
+            system_files: real_paths(&SYSTEM_FILES),
+            directories,
+            limits: job.limits.clone(),
+            becomes,
+            user: becomes.unwrap_or(own),
+            has_proxy: job.has_proxy,
+        })
+    }
+
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub(super) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    pub(super) fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// Where the program sees files that are its own or the system's, and where they are; not those of [`SYSTEM`].
+    pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
+        let is_shown = |path: &Path| !SYSTEM.iter().any(|system| path.starts_with(system));
+        self.system_files.iter().chain(&self.files).filter(move |(target, _)| is_shown(target))
+    }
+
+    /// What the program may execute, with all that lies below.
+    pub(super) fn executable_paths(&self) -> impl Iterator<Item = &Path> {
+        SYSTEM.iter().map(Path::new).chain(self.files.keys().map(PathBuf::as_path))
+    }
+
+    /// What the program may read beside what is granted to it, with all that lies below.
+    pub(super) fn readable_paths(&self) -> impl Iterator<Item = &Path> {
+        self.system_files.keys().map(PathBuf::as_path)
+    }
+
+    /// What is granted, by its real path; `guest` is always there.
+    pub(super) fn directories(&self) -> &[Directory] {
+        &self.directories
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(super) fn becomes(&self) -> Option<User> {
+        self.becomes
+    }
+
+    pub(super) fn user(&self) -> User {
+        self.user
+    }
+
+    pub(super) fn has_proxy(&self) -> bool {
+        self.has_proxy
+    }
+}
+
+/// Those of the paths that exist, and where they really are.
+fn real_paths(paths: &[&str]) -> BTreeMap<PathBuf, PathBuf> {
+    let real = |path: &&str| Some((PathBuf::from(path), Path::new(path).canonicalize().ok()?));
+    paths.iter().filter_map(real).collect()
+}

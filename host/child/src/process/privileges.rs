@@ -1,0 +1,77 @@
+//! Giving up privileges: the user, and the capabilities.
+
+use std::io;
+
+use rustix::fs::{Gid, Uid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+/// A user, and the group that it has. It has no other groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) user: u32,
+    pub(super) group: u32,
+}
+
+impl User {
+    /// The user of that name or number.
+    pub(super) fn find(name: &str) -> Result<Self, String> {
+        use nix::unistd::{Uid, User as Entry};
+        let error = |error: nix::Error| format!("the user {name:?} cannot be looked up: {error}");
+        let entry = match name.parse() {
+            Ok(number) => match Entry::from_uid(Uid::from_raw(number)).map_err(error)? {
+                Some(entry) => Some(entry),
+                // A number needs no entry.
+                None => return Self { user: number, group: number }.checked(),
+            },
+            Err(_) => Entry::from_name(name).map_err(error)?,
+        };
+        let entry = entry.ok_or_else(|| format!("there is no user {name:?}"))?;
+        Self { user: entry.uid.as_raw(), group: entry.gid.as_raw() }.checked()
+    }
+
+    /// Limits of processes do not hold for root, and files of root can be written to.
+    fn checked(self) -> Result<Self, String> {
+        match self.user {
+            0 => Err("a program is not started as root: name another `user`".to_owned()),
+            _ => Ok(self),
+        }
+    }
+
+    /// Becomes that user, for good.
+    pub(super) fn enter(self) -> io::Result<()> {
+        let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        Ok(set_thread_res_uid(user, user, user)?)
+    }
+}
+
+/// Gives up all capabilities, also those that a program would get by `exec`.
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    clear_ambient_capability_set()?;
+    for capability in CapabilitySet::all() {
+        match remove_capability_from_bounding_set(capability) {
+            // The kernel does not have it, or this process has no capability to begin with.
+            Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_name_and_by_number_and_is_not_root() {
+        assert!(User::find("root").unwrap_err().contains("name another"));
+        assert!(User::find("0").is_err());
+        assert!(User::find("no-such-user").unwrap_err().contains("there is no user"));
+        assert_eq!(User::find("4000000").unwrap(), User { user: 4_000_000, group: 4_000_000 });
+    }
+}

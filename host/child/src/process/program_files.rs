@@ -1,0 +1,295 @@
+//! The files that a program consists of, found from its command.
+//!
+//! A command leads from file to file: links, the interpreter of a script (`#!`, also through `env`), the script that is the
+//! first argument of an interpreter. Each file that is not the system's brings the files that belong to it:
+//!
+//! | the file | what belongs to it |
+//! |---|---|
+//! | in a virtual environment of Python (`pyvenv.cfg`) | the environment, and the installation that it names |
+//! | below `node_modules` | the outermost `node_modules` |
+//! | in a package of Node (`package.json`) | the directory of the file, `package.json`, and each `node_modules` beside or above it |
+//! | in `bin`, `sbin` or `libexec` of a directory | `bin`, `sbin`, `lib`, `lib32`, `lib64` and `libexec` of it |
+//! | elsewhere | its directory |
+//!
+//! A directory that holds more than one program's files, such as a home directory or `/opt`, never belongs to a program: then it is the
+//! file only. What is found by none of this has to be granted as a directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::plan::SYSTEM;
+
+/// The maximum number of files that a command leads to.
+const MAX_STEPS: usize = 32;
+/// The maximum length of a line with an interpreter, and of `pyvenv.cfg`.
+const MAX_HEAD: u64 = 4096;
+/// Programs whose first argument is the program that they run, by the beginning of their names.
+const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "perl", "php", "bun", "sh", "bash"];
+/// Subdirectories of an installation.
+const INSTALLATION: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libexec"];
+/// Directories of a user, of many users or of many programs.
+const SHARED: [&str; 12] =
+    ["/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp", "/usr/local", "/opt"];
+
+/// The files of a program.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ProgramFiles {
+    /// The program, by its absolute path.
+    pub(super) program: PathBuf,
+    /// Where the program sees its files, and where they are.
+    pub(super) paths: BTreeMap<PathBuf, PathBuf>,
+    /// Directories with programs among them.
+    pub(super) dirs: Vec<PathBuf>,
+}
+
+impl ProgramFiles {
+    /// Finds the files of a command, whose program may be looked up in `search_path`.
+    pub(super) fn find(command: &[String], search_path: &str) -> Result<Self, String> {
+        let (program, arguments) = command.split_first().ok_or("the command is empty")?;
+        let program = look_up(program, search_path)?;
+        let mut files = Self { program: program.clone(), ..Self::default() };
+        let mut pending = vec![program.clone()];
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if INTERPRETERS.iter().any(|interpreter| is_version_of(&name, interpreter)) {
+            let script = arguments.iter().find(|argument| !argument.starts_with('-')).map(PathBuf::from);
+            pending.extend(script.filter(|script| script.is_absolute() && script.is_file()));
+        }
+        let mut steps = 0;
+        while let Some(file) = pending.pop() {
+            steps += 1;
+            if steps > MAX_STEPS {
+                return Err(format!("{} leads from link to link", program.display()));
+            }
+            files.add(&file);
+            match fs::read_link(&file) {
+                Ok(target) => pending.extend(link_target(&file, &target)),
+                Err(_) => pending.extend(interpreter(&file, search_path)?),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Adds what belongs to a file.
+    fn add(&mut self, file: &Path) {
+        if is_system(file) {
+            return;
+        }
+        let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        for path in belongings(file).into_iter().chain(belongings(&real)) {
+            if let Ok(real) = path.canonicalize()
+                && !is_system(&path)
+            {
+                self.paths.insert(path, real);
+            }
+        }
+        if let Some(dir) = file.parent()
+            && !self.dirs.iter().any(|known| known == dir)
+            && is_executable(file)
+        {
+            self.dirs.push(dir.to_owned());
+        }
+    }
+}
+
+/// Whether a program is an interpreter of that name, in any version: `python3.12`.
+fn is_version_of(name: &str, interpreter: &str) -> bool {
+    let version = name.strip_prefix(interpreter);
+    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+}
+
+fn is_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
+}
+
+/// The absolute path of a program.
+fn look_up(program: &str, search_path: &str) -> Result<PathBuf, String> {
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return match fs::metadata(&path) {
+            _ if !path.is_absolute() => Err(format!("{program} is no absolute path")),
+            Ok(metadata) if metadata.is_file() => Ok(normal(&path)),
+            Ok(_) => Err(format!("{program} is no file")),
+            Err(error) => Err(format!("{program}: {error}")),
+        };
+    }
+    let found = search_path.split(':').map(|dir| Path::new(dir).join(program)).find(|path| is_executable(path));
+    found.ok_or_else(|| format!("there is no program {program:?} in {search_path}; name it by its absolute path"))
+}
+
+/// Where a link leads to: relative to its own directory.
+fn link_target(link: &Path, target: &Path) -> Option<PathBuf> {
+    Some(normal(&link.parent()?.canonicalize().ok()?.join(target)))
+}
+
+/// Removes `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(normal.pop()),
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// The interpreter of a script, if it is one.
+fn interpreter(file: &Path, search_path: &str) -> Result<Vec<PathBuf>, String> {
+    let head = read_head(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let Some(line) = head.strip_prefix(b"#!") else { return Ok(Vec::new()) };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let Some(program) = words.next() else { return Ok(Vec::new()) };
+    let program =
+        look_up(program, search_path).map_err(|error| format!("the interpreter of {}: {error}", file.display()))?;
+    let mut all = vec![program.clone()];
+    if program.file_name().is_some_and(|name| name == "env") {
+        let named = words.find(|word| !word.starts_with('-') && !word.contains('='));
+        // A program that is not found there may be found in the script's own directory, where PATH begins.
+        let dir = file.parent().map(|dir| dir.display().to_string()).unwrap_or_default();
+        if let Some(named) = named {
+            let found = look_up(named, &format!("{dir}:{search_path}"));
+            all.push(found.map_err(|error| format!("the interpreter of {}: {error}", file.display()))?);
+        }
+    }
+    Ok(all)
+}
+
+fn read_head(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(file)?.take(MAX_HEAD).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What belongs to a file; see the module.
+fn belongings(file: &Path) -> Vec<PathBuf> {
+    let dirs = || file.ancestors().skip(1);
+    if let Some(venv) = dirs().find(|dir| dir.join("pyvenv.cfg").is_file()) {
+        let mut all = vec![venv.to_owned()];
+        all.extend(python_home(venv).into_iter().flat_map(|home| installation(&home)));
+        return all;
+    }
+    let is_modules = |dir: &&Path| dir.file_name().is_some_and(|name| name == "node_modules");
+    if let Some(modules) = dirs().filter(is_modules).last() {
+        return vec![modules.to_owned()];
+    }
+    let Some(dir) = file.parent() else { return Vec::new() };
+    if let Some(package) = dirs().find(|dir| dir.join("package.json").is_file()).filter(|dir| !is_shared(dir)) {
+        let modules = package.ancestors().map(|dir| dir.join("node_modules")).filter(|dir| dir.is_dir());
+        return [dir.to_owned(), package.join("package.json")].into_iter().chain(modules).collect();
+    }
+    if dir.file_name().is_some_and(|name| name == "bin" || name == "sbin" || name == "libexec")
+        && let Some(prefix) = dir.parent().filter(|prefix| !is_shared(prefix))
+    {
+        return installation(prefix);
+    }
+    if is_shared(dir) { vec![file.to_owned()] } else { vec![dir.to_owned()] }
+}
+
+fn installation(prefix: &Path) -> Vec<PathBuf> {
+    INSTALLATION.iter().map(|name| prefix.join(name)).filter(|dir| dir.is_dir()).collect()
+}
+
+/// The installation of Python that a virtual environment is made from.
+fn python_home(venv: &Path) -> Option<PathBuf> {
+    let head = read_head(&venv.join("pyvenv.cfg")).ok()?;
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let home = text.lines().find_map(|line| line.split_once('=').filter(|(key, _)| key.trim() == "home"));
+    let bin = PathBuf::from(home?.1.trim());
+    bin.parent().filter(|prefix| !is_shared(prefix)).map(Path::to_owned)
+}
+
+/// Whether a directory holds more than one program's files.
+fn is_shared(dir: &Path) -> bool {
+    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == dir);
+    let is_of_user = dir.parent().is_some_and(|parent| parent == Path::new("/home"));
+    dir.components().count() <= 2 || SHARED.iter().any(|shared| dir == Path::new(shared)) || is_home || is_of_user
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn find(command: &[&Path]) -> ProgramFiles {
+        let command: Vec<_> = command.iter().map(|word| word.to_str().unwrap().to_owned()).collect();
+        ProgramFiles::find(&command, "/usr/bin:/bin").unwrap()
+    }
+
+    #[test]
+    fn a_program_of_the_system_has_no_files_of_its_own() {
+        assert_eq!(find(&[Path::new("/bin/sh")]), ProgramFiles { program: "/bin/sh".into(), ..Default::default() });
+        let error = ProgramFiles::find(&["no-such-program".to_owned()], "/usr/bin").unwrap_err();
+        assert!(error.contains("absolute path"), "{error}");
+    }
+
+    #[test]
+    fn a_package_of_node_comes_with_its_modules_and_not_with_the_rest_of_the_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().canonicalize().unwrap().join(path);
+        write(&at("app/node_modules/server/dist/index.js"), "#!/bin/sh\n");
+        write(&at("app/secret"), "");
+        fs::create_dir_all(at("app/node_modules/.bin")).unwrap();
+        symlink("../server/dist/index.js", at("app/node_modules/.bin/server")).unwrap();
+        let files = find(&[&at("app/node_modules/.bin/server")]);
+        assert_eq!(files.paths.keys().collect::<Vec<_>>(), [&at("app/node_modules")]);
+
+        write(&at("app/package.json"), "{}");
+        write(&at("app/dist/main.js"), "");
+        write(&at("sh"), "");
+        let files = find(&[Path::new("/bin/sh"), &at("app/dist/main.js"), &at("app/secret")]);
+        let expected = ["app/dist", "app/node_modules", "app/package.json"].map(at);
+        assert_eq!(files.paths.into_keys().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_virtual_environment_comes_with_its_python() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().canonicalize().unwrap().join(path);
+        write(&at("python/bin/python3.12"), "");
+        write(&at("python/lib/python3.12/os.py"), "");
+        write(&at("python/share/data"), "");
+        write(&at("venv/pyvenv.cfg"), &format!("home = {}\nversion = 3\n", at("python/bin").display()));
+        fs::create_dir_all(at("venv/bin")).unwrap();
+        symlink(at("python/bin/python3.12"), at("venv/bin/python")).unwrap();
+        write(&at("venv/bin/server"), &format!("#!{}\n", at("venv/bin/python").display()));
+        let files = find(&[&at("venv/bin/server")]);
+        let expected = ["python/bin", "python/lib", "venv"].map(at);
+        assert_eq!(files.paths.into_keys().collect::<Vec<_>>(), expected);
+        assert_eq!(files.dirs, [at("venv/bin"), at("python/bin")]);
+    }
+
+    #[test]
+    fn a_directory_of_many_programs_belongs_to_none() {
+        for shared in ["/", "/opt", "/root", "/home/ada", "/srv", "/var/lib"] {
+            assert!(is_shared(Path::new(shared)), "{shared}");
+        }
+        assert!(!is_shared(Path::new("/opt/acme")));
+        assert_eq!(belongings(Path::new("/home/ada/bin/server")), [Path::new("/home/ada/bin")]);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("loop");
+        symlink(&path, &path).unwrap();
+        assert!(ProgramFiles::find(&[path.to_str().unwrap().to_owned()], "").is_err());
+    }
+}

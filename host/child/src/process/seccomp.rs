@@ -1,0 +1,47 @@
+//! The system calls that a program is refused, beside those that everything of this host is ([`HOSTILE`]).
+//!
+//! | what | how it fails |
+//! |---|---|
+//! | [`HOSTILE`]: other processes (`ptrace`), mounts, namespaces, the kernel itself, keys, users | `EPERM` |
+//! | sockets other than IP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets but pairs of Unix sockets | `EPERM` |
+//! | memory that no process has: `memfd_create`, System V shared memory and messages | `ENOSYS`, so that libraries do without |
+//! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
+//!
+//! [`HOSTILE`]: mcp_host_base::seccomp::HOSTILE
+
+use mcp_host_base::seccomp::{Rules, bits, condition, errno, every, filter, hostile, install, rule, unreadable};
+use seccompiler::{SeccompAction, SeccompCmpOp};
+
+/// Memory that is not resident in a process, so that its measurement would miss it.
+const UNACCOUNTED: [i64; 4] = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget, libc::SYS_msgget];
+
+/// Filters the system calls of this process, and of all that it starts.
+pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
+    let mut refused = hostile()?;
+    refused.extend(sockets(has_namespaces)?);
+    let refused = filter(refused, SeccompAction::Allow, errno(libc::EPERM))?;
+    let absent = filter(every(&UNACCOUNTED), SeccompAction::Allow, errno(libc::ENOSYS))?;
+    install(&[refused, absent, unreadable()?])
+}
+
+fn sockets(has_namespaces: bool) -> Result<Rules, seccompiler::BackendError> {
+    let is_other = |family| condition(0, SeccompCmpOp::Ne, bits(family));
+    let mut rules = Rules::new();
+    if has_namespaces {
+        let other = rule([
+            is_other(libc::AF_UNIX)?,
+            is_other(libc::AF_INET)?,
+            is_other(libc::AF_INET6)?,
+            is_other(libc::AF_NETLINK)?,
+        ])?;
+        let other_netlink = rule([
+            condition(0, SeccompCmpOp::Eq, bits(libc::AF_NETLINK))?,
+            condition(2, SeccompCmpOp::Ne, bits(libc::NETLINK_ROUTE))?,
+        ])?;
+        rules.insert(libc::SYS_socket, vec![other, other_netlink]);
+    } else {
+        rules.extend(every(&[libc::SYS_socket]));
+        rules.insert(libc::SYS_socketpair, vec![rule([is_other(libc::AF_UNIX)?])?]);
+    }
+    Ok(rules)
+}

@@ -1,0 +1,204 @@
+//! The supervisor of a program: starts it, measures it, kills it, and tells how it ended.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, geteuid, kill_process, pidfd_open, set_child_subreaper, setsid,
+    waitpid,
+};
+
+use super::init::{Progress, Streams, encode, init, start_outside};
+use super::plan::Plan;
+use super::{namespaces, sys, tree};
+use crate::kernel::{Kernel, Lack};
+use crate::message::{Answer, EndReason, Outcome, receive, send};
+use crate::spec::{Job, Limits, Sandbox};
+
+/// How long the host may take to say what it wants to be started, and the program to start.
+const START_TIME: Duration = Duration::from_secs(15);
+/// How often the processes are measured.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a reading of processor time may be less than what the kernel counts.
+const CPU_PRECISION: Duration = Duration::from_millis(100);
+
+/// The supervisor of one program.
+pub(super) struct Supervisor {
+    connection: UnixStream,
+    streams: Streams,
+    kernel: Kernel,
+}
+
+/// A program that runs.
+struct Running {
+    /// Its init, or the program itself if it has none.
+    process: Pid,
+    has_init: bool,
+    /// What init says of how the program ended.
+    ended: std::io::PipeReader,
+    lacks: Vec<Lack>,
+    listener: Option<OwnedFd>,
+}
+
+impl Supervisor {
+    pub(super) fn new(connection: UnixStream, streams: Streams, kernel: Kernel) -> Self {
+        Self { connection, streams, kernel }
+    }
+
+    /// Starts what the host asks for, if it is one of those or there are none, and waits for its end.
+    pub(super) fn run(self, only: Option<&[Job]>) {
+        // No signal of a terminal arrives, and the program has a session without one.
+        let _ = setsid();
+        let Self { connection, streams, kernel } = self;
+        if connection.set_read_timeout(Some(START_TIME)).is_err() {
+            return;
+        }
+        let Ok(Some((job, _))) = receive::<Job>(&connection) else { return };
+        let is_allowed = only.is_none_or(|only| only.contains(&job));
+        let started = match is_allowed {
+            true => start(&job, &connection, streams, &kernel),
+            false => Err(
+                "the config did not name it, with all that it is granted now, when the host started; restart the host"
+                    .to_owned(),
+            ),
+        };
+        // A host that has ended needs no answer, and its program is killed.
+        match started {
+            Err(reason) => {
+                tree::kill_all();
+                let _ = send(&connection, &Answer::Failed(reason), &[]);
+            }
+            Ok(running) => {
+                let descriptors: Vec<_> = running.listener.iter().map(AsFd::as_fd).collect();
+                let answer = Answer::Started { lacks: running.lacks.clone() };
+                let is_told = send(&connection, &answer, &descriptors).is_ok();
+                let outcome = running.supervise(&connection, &job.limits, is_told);
+                let _ = send(&connection, &Answer::Ended(outcome), &[]);
+            }
+        }
+    }
+}
+
+fn start(job: &Job, connection: &UnixStream, streams: Streams, kernel: &Kernel) -> Result<Running, String> {
+    let failed = |error: std::io::Error| format!("cannot start a process: {error}");
+    let has_namespaces = kernel.namespaces && job.sandbox == Sandbox::Full;
+    // Whatever is left of the program when it has ended is given to this process.
+    set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| failed(error.into()))?;
+    let plan = Plan::new(job, has_namespaces)?;
+    let (progress, theirs) = UnixStream::pair().map_err(failed)?;
+    let (ended, ended_writer) = std::io::pipe().map_err(failed)?;
+    if has_namespaces {
+        if !geteuid().is_root() {
+            namespaces::enter_user_namespace().map_err(|error| format!("user namespace: {error}"))?;
+        }
+        namespaces::unshare_processes().map_err(|error| format!("process namespace: {error}"))?;
+    }
+    let Some(process) = sys::fork().map_err(failed)? else {
+        sys::close(connection);
+        sys::close(&progress);
+        match has_namespaces {
+            true => init(&plan, streams, theirs, ended_writer),
+            false => start_outside(&plan, streams, &theirs, job.sandbox),
+        }
+    };
+    drop((streams, theirs, ended_writer));
+    progress.set_read_timeout(Some(START_TIME)).map_err(failed)?;
+    let mut running = Running { process, has_init: has_namespaces, ended, lacks: Vec::new(), listener: None };
+    let mut is_ready = false;
+    // The end of the stream is that the program runs, or that what was to become it has ended.
+    while let Some((message, descriptors)) = receive(&progress).map_err(failed)? {
+        match message {
+            Progress::Failed(reason) => return Err(reason),
+            Progress::Ready(lacks) => {
+                is_ready = true;
+                running.lacks = lacks;
+                running.listener = descriptors.into_iter().next();
+            }
+        }
+    }
+    if is_ready { Ok(running) } else { Err("the process that becomes the program was killed".to_owned()) }
+}
+
+impl Running {
+    /// Waits for the end, and brings it about above the limits, or when the host closes the connection.
+    fn supervise(mut self, connection: &UnixStream, limits: &Limits, is_wanted: bool) -> Outcome {
+        // The host has it now.
+        self.listener = None;
+        let mut outcome = Outcome { reason: EndReason::Killed, cpu: Duration::ZERO, memory: 0 };
+        let killed_for = if is_wanted { self.wait(connection, limits, &mut outcome) } else { Some(EndReason::Killed) };
+        if killed_for.is_some() {
+            let _ = kill_process(self.process, Signal::KILL);
+        }
+        let status = waitpid(Some(self.process), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
+        tree::kill_all();
+        outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
+        outcome.cpu = outcome.cpu.max(tree::waited_cpu());
+        // The kernel ends a process above its processor time by itself.
+        let by_kernel = [Signal::XCPU, Signal::KILL].map(|signal| EndReason::Signal(signal.as_raw()));
+        if limits.cpu.is_some_and(|cpu| outcome.cpu.saturating_add(CPU_PRECISION) >= cpu)
+            && by_kernel.contains(&outcome.reason)
+        {
+            outcome.reason = EndReason::Cpu;
+        }
+        outcome
+    }
+
+    /// Returns at the end of the program, or with why it must be killed.
+    fn wait(&self, connection: &UnixStream, limits: &Limits, outcome: &mut Outcome) -> Option<EndReason> {
+        let Ok(process) = pidfd_open(self.process, PidfdFlags::empty()) else { return Some(EndReason::Killed) };
+        let mut next = Instant::now();
+        loop {
+            let mut events =
+                [PollFd::new(&process, PollFlags::IN), PollFd::new(connection, PollFlags::IN | PollFlags::RDHUP)];
+            let left = next.saturating_duration_since(Instant::now());
+            let left =
+                Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(1), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut events, Some(&left)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return Some(EndReason::Killed),
+                Ok(_) => {}
+            }
+            let [has_ended, is_closed] = events.map(|event| !event.revents().is_empty());
+            if has_ended {
+                return None;
+            }
+            if is_closed {
+                return Some(EndReason::Killed);
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            next = Instant::now().checked_add(INTERVAL)?;
+            let usage = tree::measure();
+            outcome.memory = outcome.memory.max(usage.memory);
+            // Children whose end nobody waits for take their time with them.
+            outcome.cpu = outcome.cpu.max(usage.cpu);
+            if usage.memory > limits.memory {
+                return Some(EndReason::Memory);
+            }
+            if limits.cpu.is_some_and(|cpu| outcome.cpu > cpu) {
+                return Some(EndReason::Cpu);
+            }
+        }
+    }
+
+    /// How the program ended by itself.
+    fn reason(&mut self, status: Option<WaitStatus>) -> EndReason {
+        let mut bytes = [0; 5];
+        if self.has_init && self.ended.read_exact(&mut bytes).is_err() {
+            return EndReason::Lost;
+        }
+        match (self.has_init, status) {
+            (false, Some(status)) => bytes = encode(status),
+            (false, None) => return EndReason::Lost,
+            (true, _) => {}
+        }
+        let [kind, a, b, c, d] = bytes;
+        let number = i32::from_le_bytes([a, b, c, d]);
+        if kind == 0 { EndReason::Exit(number) } else { EndReason::Signal(number) }
+    }
+}

@@ -1,0 +1,122 @@
+//! The processes of a program: all below its supervisor. What they use, and how they are killed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use procfs::process::{Process, all_processes};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+/// The maximum number of processes that are measured.
+const MAX_PROCESSES: usize = 65_536;
+/// How often the processes that are left are killed before their supervisor gives up.
+const MAX_ROUNDS: u32 = 2000;
+/// The time between two of these rounds.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// What the processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Memory that is resident and not a file's: of the processes themselves, and shared memory that they have mapped.
+    pub(super) memory: u64,
+    /// Processor time of those that run, and of their children that they have waited for.
+    pub(super) cpu: Duration,
+}
+
+/// The processes below that one, without it.
+fn below(root: i32) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut pending = vec![root];
+    let mut table = None;
+    while let Some(parent) = pending.pop() {
+        let children = match children_of(parent) {
+            Some(children) => children,
+            // A kernel without `/proc/…/children`: one reading of all processes, by their parents.
+            None => table.get_or_insert_with(processes_by_parent).get(&parent).cloned().unwrap_or_default(),
+        };
+        for child in children {
+            if found.len() >= MAX_PROCESSES {
+                return found;
+            }
+            if let Ok(process) = Process::new(child) {
+                found.push(process);
+                pending.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of all threads of a process. None if the kernel cannot tell; a process that has ended has none.
+fn children_of(process: i32) -> Option<Vec<i32>> {
+    let Ok(tasks) = Process::new(process).and_then(|process| process.tasks()) else { return Some(Vec::new()) };
+    let mut all = Vec::new();
+    for task in tasks.flatten() {
+        match std::fs::read_to_string(format!("/proc/{process}/task/{}/children", task.tid)) {
+            Ok(children) => all.extend(children.split_whitespace().filter_map(|id| id.parse::<i32>().ok())),
+            // The thread has ended meanwhile, or the kernel has no such file.
+            Err(_) if !std::path::Path::new("/proc/thread-self/children").exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(all)
+}
+
+fn processes_by_parent() -> BTreeMap<i32, Vec<i32>> {
+    let mut table = BTreeMap::<i32, Vec<i32>>::new();
+    let stats = all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok());
+    for stat in stats {
+        table.entry(stat.ppid).or_default().push(stat.pid);
+    }
+    table
+}
+
+/// Measures the processes below this one.
+pub(super) fn measure() -> Usage {
+    let ticks = procfs::ticks_per_second().max(1);
+    let mut usage = Usage::default();
+    for process in below(own_id()) {
+        let Ok(stat) = process.stat() else { continue };
+        let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
+        let used = [stat.utime, stat.stime].into_iter().chain(of_children).fold(0_u64, u64::saturating_add);
+        let millis = used.saturating_mul(1000).checked_div(ticks).unwrap_or(0);
+        usage.cpu = usage.cpu.saturating_add(Duration::from_millis(millis));
+        let resident = process.status().ok().and_then(|status| status.rssanon?.checked_add(status.rssshmem?));
+        let bytes = match resident {
+            Some(kibibytes) => kibibytes.saturating_mul(1024),
+            None => stat.rss.saturating_mul(procfs::page_size()),
+        };
+        usage.memory = usage.memory.saturating_add(bytes);
+    }
+    usage
+}
+
+/// Kills the processes below this one, which orphans are given to, and waits for them, until there are none.
+pub(super) fn kill_all() {
+    for _ in 0..MAX_ROUNDS {
+        for process in below(own_id()) {
+            // One that has ended meanwhile is none.
+            let _ = Pid::from_raw(process.pid).map(|id| kill_process(id, Signal::KILL));
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(ROUND);
+    }
+}
+
+/// The processor time of all processes below this one that have been waited for.
+pub(super) fn waited_cpu() -> Duration {
+    let ticks = procfs::ticks_per_second().max(1);
+    let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return Duration::ZERO };
+    let used = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
+    let used = used.into_iter().fold(0_u64, u64::saturating_add);
+    Duration::from_millis(used.saturating_mul(1000).checked_div(ticks).unwrap_or(0))
+}
+
+fn own_id() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -1,0 +1,275 @@
+//! The proxy of a program: the only way out of its network namespace.
+//!
+//! It accepts at a socket that was made in the program's network, and connects from the host's. So the program needs no relay
+//! and no route, and cannot reach anything else.
+//!
+//! | request | is granted by | what follows |
+//! |---|---|---|
+//! | `CONNECT HOST:PORT` | an origin with that host and port, `https` or `http` | a tunnel: what it transports is between the program and the server |
+//! | `GET http://HOST:PORT/…`, and other methods | an origin `http` with that host and port | one request, forwarded with a connection of its own |
+//! | others | | 400 |
+//!
+//! What is not granted is answered with 403, without a look at names. Names are resolved here, once per connection, and only
+//! to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin; an origin that names an address is not subject to that.
+//!
+//! Bounds: [`MAX_CONNECTIONS`] at once, of which each has [`HEAD_TIME`] for its request, [`CONNECT_TIME`] for the server, ends
+//! after [`IDLE_TIME`] without a byte and in any case after [`MAX_TIME`], and the sizes of hyper for what it buffers. All
+//! of it ends with the program.
+
+mod connect;
+mod tunnel;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener as StdTcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::http::uri::{Authority, Scheme as UriScheme};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mcp_host_model::net::{Origin, OriginPattern, Scheme};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use self::connect::ConnectError;
+use self::tunnel::tunnel;
+
+/// Connections of a program at once. More wait until one ends.
+pub(crate) const MAX_CONNECTIONS: usize = 32;
+/// How long a request may take to arrive.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a name may take to be resolved and a connection to be made.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long a connection may transport nothing.
+const IDLE_TIME: Duration = Duration::from_secs(300);
+/// How long a connection may last.
+const MAX_TIME: Duration = Duration::from_secs(3600);
+/// Refused connections that are remembered.
+const MAX_REFUSED: usize = 16;
+/// The largest head of a request or response, and what is buffered of a body.
+const MAX_BUFFER: usize = 64 << 10;
+/// Headers that concern one connection only (RFC 9110, section 7.6.1), or the proxy.
+const HOP_BY_HOP: [&str; 6] =
+    ["keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer"];
+
+type Body = BoxBody<Bytes, hyper::Error>;
+
+/// The proxy of a program. Ends, with all of its connections, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    task: JoinHandle<()>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    origins: Vec<OriginPattern>,
+    refused: Mutex<VecDeque<String>>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Proxy {
+    /// Serves a socket that listens.
+    pub(crate) fn start(listener: OwnedFd, origins: &[OriginPattern]) -> io::Result<Self> {
+        let listener = StdTcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let state = Arc::new(State { origins: origins.to_vec(), refused: Mutex::default() });
+        let task = tokio::spawn(serve(listener, state.clone()));
+        Ok(Self { task, state })
+    }
+
+    /// Connections that were refused, each with the reason, since this was called last.
+    pub(crate) fn take_refused(&self) -> Vec<String> {
+        self.state.refused.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+}
+
+/// Accepts connections. They end with the future.
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // The process has no descriptors left, or the connection has ended meanwhile.
+            Err(_) => {
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let state = state.clone();
+        connections.spawn(async move {
+            let _permit = permit;
+            let _ = timeout(MAX_TIME, serve_connection(stream, state)).await;
+        });
+    }
+}
+
+/// Serves one connection, until its tunnel has ended if it becomes one.
+async fn serve_connection(stream: TcpStream, state: Arc<State>) {
+    let _ = stream.set_nodelay(true);
+    let tunnels = Arc::new(Mutex::new(None));
+    let service = {
+        let tunnels = tunnels.clone();
+        service_fn(move |request| {
+            let (state, tunnels) = (state.clone(), tunnels.clone());
+            async move { Ok::<_, Infallible>(state.answer(request, &tunnels).await) }
+        })
+    };
+    let mut builder = server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_BUFFER).keep_alive(false);
+    let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+    let pending = tunnels.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((upgrade, server)) = pending {
+        let upgrade: hyper::upgrade::OnUpgrade = upgrade;
+        if let Ok(client) = upgrade.await {
+            tunnel(TokioIo::new(client), server, IDLE_TIME).await;
+        }
+    }
+}
+
+/// A tunnel that begins when the answer to its request has been sent.
+type PendingTunnel = Mutex<Option<(hyper::upgrade::OnUpgrade, TcpStream)>>;
+
+impl State {
+    async fn answer(&self, mut request: Request<Incoming>, tunnels: &PendingTunnel) -> Response<Body> {
+        if request.method() == Method::CONNECT {
+            let Some(authority) = request.uri().authority().cloned() else {
+                return refusal(StatusCode::BAD_REQUEST, "CONNECT needs HOST:PORT");
+            };
+            let origins = [Scheme::Https, Scheme::Http].map(|scheme| origin(scheme, &authority, authority.port_u16()));
+            let granted = origins.into_iter().flatten().find(|origin| self.is_granted(origin));
+            let Some(origin) = granted else { return self.refuse(&authority.to_string()) };
+            match self.connect(&origin).await {
+                Ok(server) => {
+                    let upgrade = hyper::upgrade::on(&mut request);
+                    *tunnels.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, server));
+                    Response::new(body(""))
+                }
+                Err(response) => response,
+            }
+        } else {
+            let Some(authority) = request.uri().authority().cloned() else {
+                return refusal(StatusCode::BAD_REQUEST, "this is a proxy: name a URL, or use CONNECT");
+            };
+            if request.uri().scheme() != Some(&UriScheme::HTTP) {
+                return refusal(StatusCode::BAD_REQUEST, "only `http` is forwarded; use CONNECT for others");
+            }
+            let port = authority.port_u16().unwrap_or(Scheme::Http.default_port());
+            let granted = origin(Scheme::Http, &authority, Some(port)).filter(|origin| self.is_granted(origin));
+            let Some(origin) = granted else { return self.refuse(&format!("http://{authority}")) };
+            match self.connect(&origin).await {
+                Ok(server) => forward(request, &origin, server).await,
+                Err(response) => response,
+            }
+        }
+    }
+
+    fn is_granted(&self, origin: &Origin) -> bool {
+        self.origins.iter().any(|granted| granted.matches(origin))
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<TcpStream, Response<Body>> {
+        match timeout(CONNECT_TIME, connect::connect(origin)).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error @ ConnectError::PrivateAddress(_))) => {
+                self.remember(format!("{origin}: {error}"));
+                Err(refusal(StatusCode::FORBIDDEN, &error.to_string()))
+            }
+            Ok(Err(error)) => Err(refusal(StatusCode::BAD_GATEWAY, &error.to_string())),
+            Err(_) => Err(refusal(StatusCode::GATEWAY_TIMEOUT, "the server does not respond")),
+        }
+    }
+
+    fn refuse(&self, target: &str) -> Response<Body> {
+        self.remember(format!("{target} is not granted"));
+        refusal(StatusCode::FORBIDDEN, "this origin is not granted to the program")
+    }
+
+    fn remember(&self, refused: String) {
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first are kept: they say what the program needs.
+        if all.len() < MAX_REFUSED && !all.contains(&refused) {
+            all.push_back(refused);
+        }
+    }
+}
+
+/// The origin that a request names. None if it is none.
+fn origin(scheme: Scheme, authority: &Authority, port: Option<u16>) -> Option<Origin> {
+    // Otherwise the name and the password would count as a part of the host.
+    if authority.as_str().contains('@') {
+        return None;
+    }
+    format!("{}://{}:{}", scheme.as_str(), authority.host(), port?).parse().ok()
+}
+
+/// Forwards a request to its server, by a connection that ends with the answer.
+async fn forward(mut request: Request<Incoming>, origin: &Origin, server: TcpStream) -> Response<Body> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let (Ok(path), Ok(host)) = (path.parse::<Uri>(), HeaderValue::from_str(&origin.authority())) else {
+        return refusal(StatusCode::BAD_REQUEST, "the URL is invalid");
+    };
+    *request.uri_mut() = path;
+    remove_hop_by_hop(request.headers_mut());
+    request.headers_mut().insert(HOST, host);
+    let exchange = async {
+        let mut builder = client::conn::http1::Builder::new();
+        builder.max_buf_size(MAX_BUFFER);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(server)).await?;
+        // Ends with its streams: the answer's body, which the program's connection holds.
+        tokio::spawn(async move { timeout(MAX_TIME, connection).await });
+        sender.send_request(request).await
+    };
+    match timeout(IDLE_TIME, exchange).await {
+        Ok(Ok(mut response)) => {
+            remove_hop_by_hop(response.headers_mut());
+            response.map(BodyExt::boxed)
+        }
+        Ok(Err(error)) => refusal(StatusCode::BAD_GATEWAY, &error.to_string()),
+        Err(_) => refusal(StatusCode::GATEWAY_TIMEOUT, "the server does not respond"),
+    }
+}
+
+/// Removes the headers that concern one connection, and those that `Connection` names.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named.iter().chain([&CONNECTION, &UPGRADE]) {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+fn refusal(status: StatusCode, reason: &str) -> Response<Body> {
+    let mut response = Response::new(body(reason));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn body(text: &str) -> Body {
+    Full::new(Bytes::from(text.to_owned())).map_err(|never| match never {}).boxed()
+}

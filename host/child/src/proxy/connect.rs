@@ -1,0 +1,79 @@
+//! Connections to granted origins: a name is resolved once, its addresses are checked, and one of these is connected to. So a
+//! name that resolves differently a moment later (DNS rebinding) has no effect.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use mcp_host_model::net::{Origin, UrlHost, is_public};
+use tokio::net::{TcpStream, lookup_host};
+
+/// The maximum number of addresses that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// The name resolves to addresses that are not of the public internet.
+    #[error(
+        "the name resolves to {0}, which is not an address of the public internet; grant the address instead of the name if that is meant"
+    )]
+    PrivateAddress(IpAddr),
+    /// The name cannot be resolved.
+    #[error("the name cannot be resolved: {0}")]
+    Resolve(io::Error),
+    /// No address accepts.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+}
+
+/// Connects to an origin.
+pub(super) async fn connect(origin: &Origin) -> Result<TcpStream, ConnectError> {
+    let addresses = match origin.host() {
+        UrlHost::Address(address) => vec![*address],
+        UrlHost::Name(name) => {
+            let resolved = lookup_host((name.as_str(), 0)).await.map_err(ConnectError::Resolve)?;
+            public(resolved.map(|address| address.ip()).collect())?
+        }
+    };
+    let mut last = ConnectError::Resolve(io::Error::other("it has no address"));
+    for address in addresses.into_iter().take(MAX_ADDRESSES) {
+        match TcpStream::connect(SocketAddr::new(address, origin.port())).await {
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = ConnectError::Connect(error),
+        }
+    }
+    Err(last)
+}
+
+/// Those of the addresses that are public. Fails if there are others only.
+fn public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ConnectError> {
+    let (public, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| is_public(*address));
+    match (public.is_empty(), other.first()) {
+        (true, Some(address)) => Err(ConnectError::PrivateAddress(*address)),
+        _ => Ok(public),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_does_not_lead_to_this_machine_but_an_address_does() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let to = |host: &str| format!("http://{host}:{port}").parse::<Origin>().unwrap();
+        assert!(matches!(connect(&to("localhost")).await, Err(ConnectError::PrivateAddress(_))));
+        connect(&to("127.0.0.1")).await.unwrap();
+    }
+
+    #[test]
+    fn of_the_addresses_of_a_name_the_public_ones_count() {
+        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        assert_eq!(public(all(&["10.0.0.1", "1.1.1.1"])).unwrap(), all(&["1.1.1.1"]));
+        assert!(matches!(public(all(&["169.254.169.254"])), Err(ConnectError::PrivateAddress(_))));
+    }
+}

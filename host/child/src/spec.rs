@@ -1,0 +1,350 @@
+//! What is started, and what it may use.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use mcp_host_base::text::quote;
+use mcp_host_model::net::OriginPattern;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::Lack;
+
+/// The maximum size of command, environment and directories together.
+const MAX_SIZE: usize = 256 << 10;
+/// The maximum number of directories.
+const MAX_DIRECTORIES: usize = 64;
+/// What fetches a program when it starts it, by the name of the program and its first argument, and what installs it instead.
+const FETCHERS: [(&str, Option<&str>, &str); 11] = [
+    ("npx", None, "npm install --prefix DIRECTORY"),
+    ("npm", Some("exec"), "npm install --prefix DIRECTORY"),
+    ("npm", Some("x"), "npm install --prefix DIRECTORY"),
+    ("bunx", None, "bun add --cwd DIRECTORY"),
+    ("pnpx", None, "pnpm add --dir DIRECTORY"),
+    ("pnpm", Some("dlx"), "pnpm add --dir DIRECTORY"),
+    ("yarn", Some("dlx"), "yarn --cwd DIRECTORY add"),
+    ("uvx", None, "uv tool install"),
+    ("uv", Some("tool"), "uv tool install"),
+    ("uv", Some("run"), "uv tool install"),
+    ("pipx", Some("run"), "pipx install"),
+];
+/// Where nothing of the host is put in place of the sandbox's own.
+const RESERVED: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// A program, and what it may use. Nothing but itself unless a field says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spec {
+    /// The program and its arguments. A name without a slash is looked up in `PATH` of [`environment`](Self::environment), or in
+    /// the system's directories of programs.
+    pub command: Vec<String>,
+    /// Variables. Beside them the program has only `PATH`, `HOME`, `TMPDIR`, `LANG` and those that name the proxy, and each of
+    /// them can be replaced here.
+    pub environment: BTreeMap<String, String>,
+    /// Directories of the host.
+    pub directories: Vec<Directory>,
+    /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
+    pub origins: Vec<OriginPattern>,
+    /// What it may use up.
+    pub limits: Limits,
+    /// The user that it has if the host runs as root: a name, or a number. `nobody` if there is none. A host that is not root
+    /// has its own user only.
+    pub user: Option<String>,
+    /// What it is confined by.
+    pub sandbox: Sandbox,
+}
+
+/// A directory of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directory {
+    /// Where it is.
+    pub host: PathBuf,
+    /// Where the program sees it, if not at the same path. Needs namespaces.
+    pub guest: Option<PathBuf>,
+    /// Whether it may be written to.
+    pub writable: bool,
+}
+
+/// What a program, and all that it starts, may use up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of memory: what is resident of all processes, read once a second; above it they are killed. Each process can
+    /// map at most [`Limits::UNUSED`] more.
+    pub memory: u64,
+    /// Processor time of all processes from the start on; above it they are killed.
+    pub cpu: Option<Duration>,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Open files of a process.
+    pub files: u32,
+    /// Bytes of the private `/tmp`, which are memory.
+    pub temp: u64,
+    /// Bytes of a file that a process writes.
+    pub file_size: u64,
+}
+
+/// What a program is confined by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sandbox {
+    /// Namespaces as far as the kernel permits them, Landlock and seccomp.
+    #[default]
+    Full,
+    /// Limits and an environment of its own only: for a program that is trusted like the host.
+    None,
+}
+
+impl Limits {
+    /// What a process can map beyond [`memory`](Self::memory): stacks of threads, and arenas, most of which is never used.
+    pub const UNUSED: u64 = 512 << 20;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: 512 << 20, cpu: None, processes: 128, files: 1024, temp: 64 << 20, file_size: 1 << 30 }
+    }
+}
+
+impl Directory {
+    /// A directory that may be read, at the same path.
+    pub fn read_only(host: impl Into<PathBuf>) -> Self {
+        Self { host: host.into(), guest: None, writable: false }
+    }
+
+    /// A directory that may be read and written to, at the same path.
+    pub fn writable(host: impl Into<PathBuf>) -> Self {
+        Self { writable: true, ..Self::read_only(host) }
+    }
+
+    /// Where the program sees it.
+    pub fn path(&self) -> &Path {
+        self.guest.as_deref().unwrap_or(&self.host)
+    }
+}
+
+/// Why a program cannot be started with what it is granted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// There is no program.
+    #[error("`command` is empty: name an installed program")]
+    NoCommand,
+    /// The program would be fetched when it starts.
+    #[error("{} fetches a program when it starts it; install it before ({install} PACKAGE), and let `command` name what that installs", quote(.program))]
+    Fetcher {
+        /// What is first in the command.
+        program: String,
+        /// What installs the program instead.
+        install: &'static str,
+    },
+    /// A text has a zero byte, or a variable no name.
+    #[error("{} cannot be given to a program", quote(.0))]
+    Text(String),
+    /// A path is not absolute, or has `.` or `..` in it.
+    #[error("{} is no absolute path without `.` and `..`", .0.display())]
+    Path(PathBuf),
+    /// Something of the host would take the place of the sandbox's own files.
+    #[error("{} is the sandbox's own: choose another path", .0.display())]
+    Reserved(PathBuf),
+    /// Two directories at one path.
+    #[error("two directories are seen at {}", .0.display())]
+    Duplicate(PathBuf),
+    /// All of it is too long.
+    #[error(
+        "command, environment and directories are longer than {} bytes, or there are more than {MAX_DIRECTORIES} directories",
+        MAX_SIZE
+    )]
+    TooLarge,
+    /// The kernel cannot confine a program.
+    #[error("this kernel cannot confine a program: {}; use one that can, or write `sandbox = \"none\"` if the program is trusted like the host", join(.0))]
+    NotConfined(Vec<Lack>),
+    /// The kernel has no namespaces for this user, and the program is granted what needs them.
+    #[error("{what} needs namespaces: {}", join(.lacks))]
+    NeedsNamespaces {
+        /// What is granted.
+        what: String,
+        /// What the kernel lacks.
+        lacks: Vec<Lack>,
+    },
+    /// A program that is not confined is granted what only confinement can give.
+    #[error("{0} has no effect with `sandbox = \"none\"`: the program has the host's files and network")]
+    NoEffect(String),
+}
+
+fn join(lacks: &[Lack]) -> String {
+    lacks.iter().map(Lack::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Spec {
+    /// A program that is granted nothing.
+    pub fn new<T: Into<String>>(command: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            environment: BTreeMap::new(),
+            directories: Vec::new(),
+            origins: Vec::new(),
+            limits: Limits::default(),
+            user: None,
+            sandbox: Sandbox::Full,
+        }
+    }
+
+    /// Checks all that does not depend on the machine.
+    ///
+    /// # Errors
+    ///
+    /// Some of it is invalid.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        let [program, arguments @ ..] = self.command.as_slice() else { return Err(SpecError::NoCommand) };
+        if program.is_empty() {
+            return Err(SpecError::NoCommand);
+        }
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let first = arguments.first().map(String::as_str);
+        let fetcher = FETCHERS
+            .iter()
+            .find(|(fetcher, argument, _)| *fetcher == name && argument.is_none_or(|argument| first == Some(argument)));
+        if let Some((_, _, install)) = fetcher {
+            return Err(SpecError::Fetcher { program: program.clone(), install });
+        }
+        let texts = self.command.iter().chain(self.environment.iter().flat_map(|(name, value)| [name, value]));
+        if let Some(text) = texts.clone().find(|text| text.contains('\0')) {
+            return Err(SpecError::Text(text.clone()));
+        }
+        if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
+            return Err(SpecError::Text(name.clone()));
+        }
+        let paths = self.directories.iter().flat_map(|one| [Some(one.host.as_path()), one.guest.as_deref()]);
+        let paths: Vec<_> = paths.flatten().collect();
+        if let Some(path) = paths.iter().find(|path| !is_plain(path)) {
+            return Err(SpecError::Path(path.to_path_buf()));
+        }
+        let size = texts.map(String::len).chain(paths.iter().map(|path| path.as_os_str().len())).sum::<usize>();
+        if size > MAX_SIZE || self.directories.len() > MAX_DIRECTORIES {
+            return Err(SpecError::TooLarge);
+        }
+        let mut seen: Vec<_> = self.directories.iter().map(Directory::path).collect();
+        let is_reserved =
+            |path: &&&Path| path.parent().is_none() || RESERVED.iter().any(|reserved| path.starts_with(reserved));
+        if let Some(path) = seen.iter().find(is_reserved) {
+            return Err(SpecError::Reserved(path.to_path_buf()));
+        }
+        seen.sort_unstable();
+        if let Some([path, _]) = seen.array_windows().find(|[one, other]| one == other) {
+            return Err(SpecError::Duplicate(path.to_path_buf()));
+        }
+        if self.sandbox == Sandbox::None {
+            if !self.origins.is_empty() {
+                return Err(SpecError::NoEffect("a grant of HTTP".to_owned()));
+            }
+            if let Some(directory) = self.directories.first() {
+                return Err(SpecError::NoEffect(format!("the directory {}", directory.host.display())));
+            }
+        }
+        Ok(())
+    }
+
+    /// What of it needs namespaces.
+    pub(crate) fn needs_namespaces(&self) -> Option<String> {
+        if let Some(origin) = self.origins.first() {
+            return Some(format!("a connection to {origin}"));
+        }
+        let moved = self.directories.iter().find(|one| one.guest.as_ref().is_some_and(|guest| *guest != one.host))?;
+        Some(format!("the guest path {}", moved.path().display()))
+    }
+}
+
+/// Whether a path is absolute, and none of its components is relative.
+fn is_plain(path: &Path) -> bool {
+    let is_normal = |component| matches!(component, Component::RootDir | Component::Normal(_));
+    let bytes = path.as_os_str().as_encoded_bytes();
+    path.is_absolute() && path.components().all(is_normal) && !bytes.contains(&0)
+}
+
+/// A program as the launcher is asked for it: what of a [`Spec`] it needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) directories: Vec<Directory>,
+    pub(crate) has_proxy: bool,
+    pub(crate) limits: Limits,
+    pub(crate) user: Option<String>,
+    pub(crate) sandbox: Sandbox,
+}
+
+impl From<&Spec> for Job {
+    fn from(spec: &Spec) -> Self {
+        Self {
+            command: spec.command.clone(),
+            environment: spec.environment.clone(),
+            directories: spec.directories.clone(),
+            has_proxy: !spec.origins.is_empty(),
+            limits: spec.limits.clone(),
+            user: spec.user.clone(),
+            sandbox: spec.sandbox,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_would_be_fetched_is_refused_with_what_installs_it() {
+        let error = |command: &[&str]| Spec::new(command.iter().copied()).validate().unwrap_err().to_string();
+        assert!(error(&["npx", "-y", "server"]).contains("npm install --prefix DIRECTORY PACKAGE"));
+        assert!(error(&["/usr/bin/uvx", "server"]).contains("uv tool install PACKAGE"));
+        assert!(error(&["npm", "exec", "server"]).contains("npm install"));
+        assert_eq!(Spec::new(["npm", "start"]).validate(), Ok(()));
+        assert_eq!(Spec::new(["/opt/npx-server"]).validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_be_given_to_a_program_is_refused() {
+        let spec = |change: &dyn Fn(&mut Spec)| {
+            let mut spec = Spec::new(["/bin/true"]);
+            change(&mut spec);
+            spec.validate()
+        };
+        assert_eq!(Spec::new([""]).validate(), Err(SpecError::NoCommand));
+        assert_eq!(Spec::new(Vec::<String>::new()).validate(), Err(SpecError::NoCommand));
+        assert_eq!(spec(&|spec| spec.command.push("a\0b".into())), Err(SpecError::Text("a\0b".into())));
+        let variable = |name: &str| spec(&|spec| drop(spec.environment.insert(name.into(), "x".into())));
+        assert_eq!(variable("A=B"), Err(SpecError::Text("A=B".into())));
+        assert_eq!(variable(""), Err(SpecError::Text(String::new())));
+        assert_eq!(variable("A"), Ok(()));
+        let directory = |path: &str| spec(&|spec| spec.directories.push(Directory::read_only(path)));
+        assert_eq!(directory("a/b"), Err(SpecError::Path("a/b".into())));
+        assert_eq!(directory("/a/../b"), Err(SpecError::Path("/a/../b".into())));
+        assert_eq!(directory("/"), Err(SpecError::Reserved("/".into())));
+        assert_eq!(directory("/proc/sys"), Err(SpecError::Reserved("/proc/sys".into())));
+        assert_eq!(directory("/processes"), Ok(()));
+        let twice = spec(&|spec| {
+            spec.directories.push(Directory::read_only("/a"));
+            spec.directories.push(Directory { guest: Some("/a".into()), ..Directory::read_only("/b") });
+        });
+        assert_eq!(twice, Err(SpecError::Duplicate("/a".into())));
+        assert_eq!(spec(&|spec| spec.command.push("x".repeat(MAX_SIZE))), Err(SpecError::TooLarge));
+    }
+
+    #[test]
+    fn a_program_that_is_not_confined_is_granted_nothing() {
+        let mut spec = Spec { sandbox: Sandbox::None, ..Spec::new(["/bin/true"]) };
+        assert_eq!(spec.validate(), Ok(()));
+        spec.directories.push(Directory::read_only("/a"));
+        assert!(matches!(spec.validate(), Err(SpecError::NoEffect(_))));
+    }
+
+    #[test]
+    fn origins_and_guest_paths_need_namespaces() {
+        let mut spec = Spec::new(["/bin/true"]);
+        spec.directories.push(Directory { guest: Some("/a".into()), ..Directory::read_only("/a") });
+        assert_eq!(spec.needs_namespaces(), None);
+        spec.directories.push(Directory { guest: Some("/b".into()), ..Directory::read_only("/c") });
+        assert_eq!(spec.needs_namespaces().unwrap(), "the guest path /b");
+        spec.origins.push("https://docs.rs".parse().unwrap());
+        assert_eq!(spec.needs_namespaces().unwrap(), "a connection to https://docs.rs");
+    }
+}

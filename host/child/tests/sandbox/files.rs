@@ -1,0 +1,166 @@
+//! What of the host's file system a program sees.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use mcp_host_child::{Directory, EndReason, SpecError};
+
+use crate::harness::{has_namespaces, launcher, program, python, run, shell};
+
+/// A directory that every user may use, since the program may be another user than this one.
+fn shared_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    dir
+}
+
+#[tokio::test]
+async fn a_program_sees_nothing_of_the_host_but_the_system_programs() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    fs::write(dir.path().join("secret"), "secret").unwrap();
+    let script = format!(
+        "cat {}/secret; cat /etc/shadow /etc/hostname /proc/1/environ; for d in /root /home /var /srv /opt /work /sys; do \
+         test -e $d && echo there: $d; done; cat /etc/passwd; true",
+        dir.path().display()
+    );
+    let said = run(shell(&script)).await;
+    assert!(!said.stdout.contains("secret") && !said.stdout.contains("there:"), "{said:?}");
+    let users: Vec<_> = said.stdout.lines().collect();
+    assert!(users.len() == 1 && users[0].starts_with("user:x:"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_program_writes_to_nothing_but_its_bounded_tmp() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = "for d in / /usr /usr/bin /etc /dev /proc /proc/sys/kernel; do (echo x > $d/written) 2>/dev/null && echo written: $d; done
+        (echo x > /etc/passwd) 2>/dev/null && echo written: passwd
+        echo kept > /tmp/a && cat /tmp/a && pwd
+        head -c 3000000 /dev/zero > /tmp/big || echo full
+        cp /bin/true /tmp/true 2>/dev/null; /tmp/true 2>/dev/null || echo not executed";
+    let mut spec = shell(script);
+    spec.limits.temp = 1 << 20;
+    let said = run(spec).await;
+    assert_eq!(said.stdout, "kept\n/tmp\nfull\nnot executed\n", "{said:?}");
+}
+
+#[tokio::test]
+async fn a_granted_directory_is_read_and_written_to_as_it_says() {
+    if !has_namespaces() {
+        return;
+    }
+    let (read, write) = (shared_dir(), shared_dir());
+    fs::write(read.path().join("f"), "text\n").unwrap();
+    let script = format!(
+        "cat {read}/f; (echo x > {read}/g) 2>/dev/null || echo read-only; echo new > /data/inner/h && cat /data/inner/h
+        cp /bin/true /data/inner/true; /data/inner/true 2>/dev/null || echo not executed; ls {write} 2>/dev/null || echo moved",
+        read = read.path().display(),
+        write = write.path().display()
+    );
+    let mut spec = shell(&script);
+    let guest = Some("/data/inner".into());
+    spec.directories =
+        vec![Directory::read_only(read.path()), Directory { guest, ..Directory::writable(write.path()) }];
+    let said = run(spec).await;
+    assert_eq!(said.stdout, "text\nread-only\nnew\nnot executed\nmoved\n", "{said:?}");
+    assert_eq!(fs::read_to_string(write.path().join("h")).unwrap(), "new\n");
+    assert!(!read.path().join("g").exists());
+}
+
+#[tokio::test]
+async fn a_link_in_a_granted_directory_leads_to_nothing_outside() {
+    if !has_namespaces() {
+        return;
+    }
+    let (granted, other) = (shared_dir(), shared_dir());
+    fs::write(other.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink(other.path().join("secret"), granted.path().join("link")).unwrap();
+    let mut spec = shell(&format!(
+        "cat {0}/link {0}/../{1}/secret",
+        granted.path().display(),
+        other.path().file_name().unwrap().display()
+    ));
+    spec.directories.push(Directory::read_only(granted.path()));
+    let said = run(spec).await;
+    assert_eq!((said.stdout.as_str(), said.outcome.reason.clone()), ("", EndReason::Exit(1)), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_directory_below_another_is_not_made_on_the_host() {
+    if !has_namespaces() {
+        return;
+    }
+    let (outer, inner) = (shared_dir(), shared_dir());
+    let mut spec = shell("true");
+    let guest = |path: &str| Some(Path::new("/data").join(path));
+    spec.directories = vec![
+        Directory { guest: guest(""), ..Directory::writable(outer.path()) },
+        Directory { guest: guest("inner"), ..Directory::read_only(inner.path()) },
+    ];
+    let error = program(spec.clone()).launch().await.unwrap_err().to_string();
+    assert!(error.contains("/data/inner") && error.contains("does not exist"), "{error}");
+    assert!(!outer.path().join("inner").exists());
+    fs::create_dir(outer.path().join("inner")).unwrap();
+    run(spec).await.success();
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_named() {
+    if !has_namespaces() {
+        return;
+    }
+    let mut spec = shell("true");
+    spec.directories.push(Directory::read_only("/no/such/directory"));
+    let error = program(spec).launch().await.unwrap_err().to_string();
+    assert!(error.contains("/no/such/directory"), "{error}");
+    let error = program(mcp_host_child::Spec::new(["/no/such/program"])).launch().await.unwrap_err().to_string();
+    assert!(error.contains("/no/such/program"), "{error}");
+    assert!(matches!(launcher().program(mcp_host_child::Spec::new(["npx", "x"])), Err(SpecError::Fetcher { .. })));
+}
+
+#[tokio::test]
+async fn a_script_is_started_with_the_files_beside_it() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("app/node_modules/server")).unwrap();
+    fs::create_dir_all(at("app/node_modules/.bin")).unwrap();
+    fs::write(
+        at("app/node_modules/server/main"),
+        "#!/usr/bin/env sh\ncat \"$(dirname \"$(readlink -f \"$0\")\")/data\"; ls ..\n",
+    )
+    .unwrap();
+    fs::write(at("app/node_modules/server/data"), "data\n").unwrap();
+    fs::write(at("app/secret"), "").unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(at("app/node_modules/server/main"), executable).unwrap();
+    std::os::unix::fs::symlink("../server/main", at("app/node_modules/.bin/server")).unwrap();
+    let command = at("app/node_modules/.bin/server").to_str().unwrap().to_owned();
+    let said = run(mcp_host_child::Spec::new([command])).await;
+    assert_eq!(said.stdout.lines().next(), Some("data"), "{said:?}");
+    assert!(!said.stdout.contains("secret"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_program_inherits_no_descriptor_and_no_variable() {
+    if !has_namespaces() {
+        return;
+    }
+    let Some(mut spec) = python("import os; print(sorted(os.listdir('/proc/self/fd'))); print(sorted(os.environ))")
+    else {
+        return;
+    };
+    spec.environment.insert("TOKEN".to_owned(), "t".to_owned());
+    let said = run(spec).await.success();
+    // The fourth is the directory itself.
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some("['0', '1', '2', '3']"));
+    assert_eq!(lines.next(), Some("['HOME', 'LANG', 'PATH', 'TMPDIR', 'TOKEN']"));
+}

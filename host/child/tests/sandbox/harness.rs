@@ -1,0 +1,140 @@
+//! Starting programs and reading what they say.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mcp_host_child::{Child, EndReason, Kernel, Launcher, LauncherProgram, Outcome, Program, Spec};
+use tokio::io::AsyncReadExt;
+
+/// The launcher as a program of its own.
+pub(crate) fn launcher_path() -> PathBuf {
+    env!("CARGO_BIN_EXE_mcp-host-launcher").into()
+}
+
+/// A launcher of these tests.
+pub(crate) fn launcher() -> &'static Launcher {
+    static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
+    LAUNCHER.get_or_init(|| Launcher::start(&LauncherProgram::Program(launcher_path()), None).unwrap())
+}
+
+/// Whether programs can be confined with namespaces. A test that needs that says that it is skipped.
+pub(crate) fn has_namespaces() -> bool {
+    let Kernel { namespaces, seccomp, landlock_abi, lacks, .. } = launcher().kernel();
+    let confines = *namespaces && *seccomp && landlock_abi.is_some();
+    if !confines {
+        eprintln!("skipped: this kernel cannot confine programs with namespaces: {lacks:?}");
+    }
+    confines
+}
+
+/// An interpreter of the system. A test that needs it says that it is skipped.
+pub(crate) fn system_program(name: &str) -> Option<String> {
+    let found = ["/usr/bin", "/usr/local/bin", "/bin"].map(|dir| format!("{dir}/{name}"));
+    let found = found.into_iter().find(|path| std::fs::metadata(path).is_ok());
+    if found.is_none() {
+        eprintln!("skipped: this machine has no {name}");
+    }
+    found
+}
+
+/// A shell script.
+pub(crate) fn shell(script: &str) -> Spec {
+    Spec::new(["/bin/sh", "-c", script])
+}
+
+/// A script in Python.
+pub(crate) fn python(script: &str) -> Option<Spec> {
+    Some(Spec::new([system_program("python3")?, "-c".to_owned(), script.to_owned()]))
+}
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) outcome: Outcome,
+}
+
+impl Said {
+    /// What it wrote to standard output, if it ended well.
+    #[track_caller]
+    pub(crate) fn success(self) -> String {
+        assert_eq!(self.outcome.reason, EndReason::Exit(0), "{self:?}");
+        self.stdout
+    }
+}
+
+/// Checks a program.
+pub(crate) fn program(spec: Spec) -> Program {
+    launcher().program(spec).unwrap()
+}
+
+/// Starts a program, and reads what it says until its end.
+pub(crate) async fn run(spec: Spec) -> Said {
+    run_with(launcher(), spec).await
+}
+
+/// The same with another launcher.
+pub(crate) async fn run_with(launcher: &Launcher, spec: Spec) -> Said {
+    read(launcher.program(spec).unwrap().launch().await.unwrap()).await
+}
+
+/// Reads what a program says until its end, without input.
+pub(crate) async fn read(mut child: Child) -> Said {
+    drop(child.stdin.take());
+    let (mut out, mut lines) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let stdout = async {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let stderr = async {
+        let mut text = String::new();
+        while let Some(line) = lines.next_line().await {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    };
+    let (stdout, stderr, outcome) = tokio::join!(stdout, stderr, child.wait());
+    Said { stdout, stderr, outcome }
+}
+
+/// Reads one line of a program's standard output.
+pub(crate) async fn first_line(child: &mut Child) -> String {
+    let out = child.stdout.as_mut().unwrap();
+    let mut line = Vec::new();
+    loop {
+        match out.read_u8().await {
+            Ok(b'\n') => return String::from_utf8(line).unwrap(),
+            Ok(byte) => line.push(byte),
+            Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&line)),
+        }
+    }
+}
+
+/// A number that no other process of this machine has among its arguments: how long a process of a test sleeps.
+pub(crate) fn marker() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}.{:04}", 100_000_000 + std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The processes that sleep for that long.
+pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let sleeps = |id: &i32| {
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        command.starts_with(b"sleep\0") && command.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
+    };
+    ids.filter(sleeps).collect()
+}
+
+/// This test executable, that runs the test of that name only.
+pub(crate) fn this_test(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command
+}

@@ -1,0 +1,138 @@
+//! What a program can use up.
+
+use std::time::Duration;
+
+use mcp_host_child::EndReason;
+
+use crate::harness::{first_line, has_namespaces, marker, program, python, run, shell, sleepers};
+
+#[tokio::test]
+async fn a_fork_bomb_ends_at_the_limit_of_processes() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import os, signal
+count = 0
+try:
+    while True:
+        if os.fork() == 0:
+            signal.pause()
+        count += 1
+except OSError as error:
+    print(count, error.errno)
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.processes = 20;
+    let said = run(spec).await;
+    let (count, error) = said.stdout.trim().split_once(' ').unwrap_or_else(|| panic!("{said:?}"));
+    assert_eq!(error, "11", "EAGAIN");
+    let count: u32 = count.parse().unwrap();
+    assert!((18..=20).contains(&count), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_forks_without_end_is_killed_with_all_of_its_processes() {
+    if !has_namespaces() {
+        return;
+    }
+    let marker = marker();
+    let mut spec =
+        shell(&format!("f() {{ sleep {marker} & f & f; }}; f 2>/dev/null & echo started; wait; sleep {marker}"));
+    spec.limits.processes = 50;
+    let mut child = program(spec).launch().await.unwrap();
+    assert_eq!(first_line(&mut child).await, "started");
+    assert_eq!(child.kill().await.reason, EndReason::Killed);
+    assert_eq!(sleepers(&marker), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_program_above_its_memory_is_killed() {
+    if !has_namespaces() {
+        return;
+    }
+    let Some(mut spec) = python("import signal\nblock = bytearray(200 << 20)\nsignal.pause()") else { return };
+    spec.limits.memory = 100 << 20;
+    let outcome = run(spec).await.outcome;
+    assert_eq!(outcome.reason, EndReason::Memory);
+    assert!(outcome.memory > 100 << 20, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn the_memory_of_all_processes_counts() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = "import os, signal\nfor _ in range(3):\n  if os.fork() == 0:\n    block = bytearray(60 << 20)\n    signal.pause()\nsignal.pause()";
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 120 << 20;
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Memory);
+}
+
+#[tokio::test]
+async fn a_process_cannot_map_much_more_than_its_memory() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = "try:\n  block = bytearray(2 << 30)\n  print('mapped')\nexcept MemoryError:\n  print('refused')";
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 100 << 20;
+    assert_eq!(run(spec).await.success(), "refused\n");
+}
+
+#[tokio::test]
+async fn a_process_above_its_processor_time_is_killed() {
+    if !has_namespaces() {
+        return;
+    }
+    let mut spec = shell("while :; do :; done");
+    spec.limits.cpu = Some(Duration::from_secs(1));
+    let outcome = run(spec).await.outcome;
+    assert_eq!(outcome.reason, EndReason::Cpu);
+    assert!(outcome.cpu >= Duration::from_millis(900), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn the_processor_time_of_all_processes_counts() {
+    if !has_namespaces() {
+        return;
+    }
+    // Each ends after a fraction of the time, and the shell waits for it.
+    let mut spec = shell("while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done");
+    spec.limits.cpu = Some(Duration::from_secs(2));
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);
+}
+
+#[tokio::test]
+async fn files_and_descriptors_are_bounded() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import os, resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+files = []
+try:
+    while True:
+        files.append(open("/dev/null"))
+except OSError as error:
+    print(len(files) < 64, error.errno)
+files.clear()
+try:
+    with open("/tmp/f", "wb", 0) as file:
+        while True:
+            file.write(bytes(65536))
+except OSError as error:
+    print(os.path.getsize("/tmp/f"), error.errno)
+print(resource.getrlimit(resource.RLIMIT_CORE))
+try:
+    resource.setrlimit(resource.RLIMIT_NPROC, (1000, 1000))
+    print("raised")
+except (OSError, ValueError):
+    print("refused")
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.files = 64;
+    spec.limits.file_size = 1 << 20;
+    assert_eq!(run(spec).await.success(), "True 24\n1048576 27\n(0, 0)\nrefused\n");
+}

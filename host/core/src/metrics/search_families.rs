@@ -1,0 +1,36 @@
+//! The families of the search index.
+
+use std::fmt;
+
+use mcp_host_base::metrics::Family;
+use mcp_host_search::SearchStatus;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use crate::host::Host;
+
+const DOCUMENTS: Family = Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
+const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text in the search index.");
+const MISSING: Family = Family::gauge(
+    "mcp_host_search_missing",
+    &["plugin"],
+    "Resources without their text in the search index: those that could not be read, and those for which it has no room.",
+);
+const COMPLETE: Family = Family::gauge(
+    "mcp_host_search_complete",
+    &["plugin"],
+    "1 if the search index has everything of the plugin, 0 while it is built, or if something is missing.",
+);
+
+/// Encodes them.
+pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let searched = host.search_status();
+    let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {
+        family.encode(encoder, |samples| {
+            searched.iter().try_for_each(|status| samples.integer(&[&status.plugin], value(status)))
+        })
+    };
+    encode(&DOCUMENTS, |status| status.documents)?;
+    encode(&BYTES, |status| status.bytes)?;
+    encode(&MISSING, |status| status.omitted.saturating_add(status.failed).saturating_add(status.without_text))?;
+    encode(&COMPLETE, |status| u64::from(status.has_everything()))
+}
