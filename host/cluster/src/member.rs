@@ -446,7 +446,7 @@ impl Member {
         if !self.is_active {
             return None;
         }
-        let announces = self.last_announced.saturating_add(self.lease / 3);
+        let announces = self.last_announced.saturating_add(part(self.lease, 3));
         let silence = self.chain.as_ref().map(|chain| chain.heard.saturating_add(self.lease));
         let patience = self.patience();
         let read = self.read_at.filter(|_| self.request.is_none());
@@ -477,7 +477,7 @@ impl Member {
             self.announce_all(now);
             self.outputs.push_back(Output::Wake);
         }
-        if self.last_announced.saturating_add(self.lease / 3) <= now {
+        if self.last_announced.saturating_add(part(self.lease, 3)) <= now {
             // The holder knows what it wants itself; but it may lose the lease.
             if matches!(self.role, Role::Holding(_)) {
                 self.last_announced = now;
@@ -522,7 +522,7 @@ impl Member {
 
     /// A random part of the lease, at most one of `parts`.
     fn jitter(&mut self, parts: u32) -> Duration {
-        (self.lease / parts).mul_f64(self.random.f64())
+        part(self.lease, parts).mul_f64(self.random.f64())
     }
 
     fn announce(&mut self, now: Time, base: Option<u64>, waits: bool, add: Vec<Arc<str>>, remove: Vec<Arc<str>>) {
@@ -567,6 +567,11 @@ impl Member {
     fn has_bug(&self, bug: simulation::Bug) -> bool {
         self.planted == Some(bug)
     }
+}
+
+/// One of so many parts of a time.
+pub(crate) fn part(time: Duration, number: u32) -> Duration {
+    time.checked_div(number).unwrap_or_default()
 }
 
 /// Where in which history a message belongs.

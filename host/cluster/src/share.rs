@@ -17,7 +17,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::engine::{Engine, EngineError};
-use crate::member::{Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Time, WriteFailure};
+use crate::member::{
+    Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Time, WriteFailure, part,
+};
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
@@ -342,12 +344,12 @@ impl<E: Engine> Task<E> {
                 Output::Publish(message) => self.publish(&message).await,
                 Output::Read => {
                     let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
-                    let limit = self.lease / 5;
+                    let limit = part(self.lease, 5);
                     self.request =
                         Some(tokio::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
                 }
                 Output::Write { expected, record } => {
-                    let (engine, shard, limit) = (self.engine.clone(), self.shard.clone(), self.lease / 5);
+                    let (engine, shard, limit) = (self.engine.clone(), self.shard.clone(), part(self.lease, 5));
                     let written =
                         async move { Answer::Written(write(&engine, &shard, expected, &record, limit).await) };
                     self.request = Some(tokio::spawn(written));

@@ -10,6 +10,7 @@ use crate::replica::ReplicaId;
 use super::wants::{Heard, Wants};
 use super::{
     Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Time, WriteFailure,
+    part,
 };
 
 /// The longest time for which a new holder waits to be told what others want.
@@ -88,21 +89,21 @@ impl Holding {
 impl Member {
     /// The time for which the holder relies on its lease.
     fn confidence(&self) -> Duration {
-        self.lease / 2
+        part(self.lease, 2)
     }
 
     /// The time for which a record must be the same before another replica takes the lease.
     fn patience_with_holder(&self) -> Duration {
-        (self.lease / 20).saturating_mul(11)
+        part(self.lease, 20).saturating_mul(11)
     }
 
     /// The time without a message of the holder after which its record is read: to begin early to see whether it stays the same.
     pub(super) fn suspicion(&self) -> Duration {
-        self.lease / 4
+        part(self.lease, 4)
     }
 
     fn renewal_interval(&self) -> Duration {
-        self.lease / 6
+        part(self.lease, 6)
     }
 
     /// The time at which the holder has something to do.
@@ -150,7 +151,7 @@ impl Member {
             return;
         }
         let Ok(found) = result else {
-            self.read_at = Some(now.saturating_add(self.lease / 10).saturating_add(self.jitter(10)));
+            self.read_at = Some(now.saturating_add(part(self.lease, 10)).saturating_add(self.jitter(10)));
             return;
         };
         match found {
@@ -250,7 +251,7 @@ impl Member {
             (Purpose::Renew | Purpose::Move, Err(WriteFailure::Unknown)) if is_holding => {
                 if let Role::Holding(holding) = &mut self.role {
                     holding.unknown = Some((record, at));
-                    self.read_at = Some(now.saturating_add(self.lease / 50));
+                    self.read_at = Some(now.saturating_add(part(self.lease, 50)));
                 }
             }
             (Purpose::Renew | Purpose::Move, Err(WriteFailure::Conflict)) if is_holding => self.lose_lease(now),
@@ -289,7 +290,7 @@ impl Member {
         let polls_own = !matches!(self.role, Role::Following);
         (self.chain, self.handover, self.wake_at, self.read_at) = (None, None, None, None);
         self.stats.leases_taken = self.stats.leases_taken.saturating_add(1);
-        let collecting = MAX_COLLECTING.min(self.lease / 10);
+        let collecting = MAX_COLLECTING.min(part(self.lease, 10));
         let holding = Holding {
             revision,
             confirmed: at,

@@ -102,7 +102,7 @@ impl Member {
             match step {
                 Step::Old => return,
                 Step::Missed => self.break_chain(now),
-                Step::Same if round.epoch != at.epoch => heard = chain.heard,
+                Step::Same | Step::Next if round.epoch != at.epoch => heard = chain.heard,
                 Step::Same | Step::Next => {}
             }
         }

@@ -172,6 +172,7 @@ struct Simulation {
     replicas: Vec<Replica>,
     server: ModelServer,
     is_server_up: bool,
+    last_crash: Time,
     world: Versions,
     paths: Vec<Arc<str>>,
     end: Time,
@@ -214,6 +215,7 @@ impl Simulation {
             replicas: Vec::new(),
             server: ModelServer::default(),
             is_server_up: true,
+            last_crash: Time::ZERO,
             world: paths.iter().map(|path| (path.clone(), 0)).collect(),
             paths,
             end: faults_end + BOUND + Duration::from_secs(20),
@@ -510,6 +512,7 @@ impl Simulation {
 
     fn crash(&mut self, index: usize) {
         self.note(index, || "crashes".to_owned());
+        self.last_crash = self.now;
         let replica = &mut self.replicas[index];
         (replica.member, replica.connection) = (None, None);
         replica.subscriptions.clear();
@@ -517,9 +520,11 @@ impl Simulation {
         self.after(back, index, Event::Restart);
     }
 
-    /// One replica at a time, as at least one other is to go on.
+    /// One replica at a time, as at least one other is to go on. Where nobody is to be told everything, the next holder needs time to
+    /// make a round.
     fn may_crash(&self) -> bool {
-        self.replicas.iter().all(|replica| replica.member.is_some())
+        let is_settled = self.weather == Weather::Storm || self.now >= self.last_crash + LEASE * 2;
+        is_settled && self.replicas.iter().all(|replica| replica.member.is_some())
     }
 
     // What the watch of plugins does with a member.

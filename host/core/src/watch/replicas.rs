@@ -54,7 +54,7 @@ impl Replicas {
             login,
             ca: cluster.ca.iter().flat_map(|bundle| bundle.certificates()).cloned().collect(),
             bucket: format!("mcp-host-{name}"),
-            timeout: lease / 5,
+            timeout: lease.checked_div(5).unwrap_or(lease),
         })?;
         let me = ReplicaId::random();
         tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
