@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -37,7 +38,7 @@ pub struct Registry {
     _process: Child,
     dir: TempDir,
     port: ReservedPort,
-    authority: CertificateAuthority,
+    authority: Arc<CertificateAuthority>,
 }
 
 /// A directory with a config that trusts a key, and the credentials for a registry.
@@ -50,30 +51,53 @@ pub struct RegistryProject {
 impl Registry {
     /// Starts an empty one.
     pub async fn start() -> Self {
-        let (port, authority) = (ReservedPort::new(), CertificateAuthority::new());
+        Self::start_with(Arc::new(CertificateAuthority::new()), Self::password).await
+    }
+
+    /// Starts an empty one that asks for no password.
+    pub async fn open() -> Self {
+        Self::start_with(Arc::new(CertificateAuthority::new()), |_| String::new()).await
+    }
+
+    /// Starts a pull-through mirror of an open one, with the same certificate authority: it keeps nothing of one with a password.
+    pub async fn mirror_of(upstream: &Self) -> Self {
+        let proxy = format!("proxy: {{ remoteurl: \"https://{}\" }}\n", upstream.name());
+        Self::start_with(Arc::clone(&upstream.authority), |_| proxy).await
+    }
+
+    /// The part of its config that asks for a password, with the file in that directory.
+    fn password(dir: &Path) -> String {
+        format!("auth: {{ htpasswd: {{ realm: registry, path: {} }} }}\n", dir.join("htpasswd").display())
+    }
+
+    async fn start_with(authority: Arc<CertificateAuthority>, more: impl FnOnce(&Path) -> String) -> Self {
+        let port = ReservedPort::new();
         let dir = tempfile::tempdir().expect("a directory for the registry");
         let path = |name: &str| dir.path().join(name).display().to_string();
         let certificate = authority.issue("127.0.0.1");
         let config = format!(
             "version: 0.1\nlog: {{ level: info }}\nstorage: {{ filesystem: {{ rootdirectory: {} }} }}\n\
              http: {{ addr: \"{}\", tls: {{ certificate: {}, key: {} }} }}\n\
-             auth: {{ htpasswd: {{ realm: registry, path: {} }} }}\n",
+             {}",
             path("data"),
             port.address(),
             path("cert.pem"),
             path("key.pem"),
-            path("htpasswd"),
+            more(dir.path()),
         );
         for (name, text) in [
             ("config.yml", config.as_str()),
             ("cert.pem", &certificate.pem()),
             ("key.pem", &certificate.key_pem()),
             ("htpasswd", HTPASSWD),
+            ("ca.pem", authority.pem()),
         ] {
             fs::write(dir.path().join(name), text).expect("the registry's files can be written");
         }
         let mut command = Command::new(debian_file("usr/bin/docker-registry"));
         command.args(["serve", &path("config.yml")]).env_clear().env("OTEL_TRACES_EXPORTER", "none");
+        // What a mirror trusts of its upstream.
+        command.env("SSL_CERT_FILE", path("ca.pem"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("the registry starts");
         Log::new(process.stderr.take().expect("a pipe")).wait_for_line("listening on").await;

@@ -34,6 +34,7 @@
 //! | seccomp | no `ptrace`, no mounts, no namespaces, no sockets but IP and Unix ones, no memory that belongs to no process |
 //! | privileges | no new ones (`PR_SET_NO_NEW_PRIVS`), no capabilities, never root: a host that is root starts it as another user |
 //! | limits of the kernel | memory that a process maps (`RLIMIT_DATA`), processor time (`RLIMIT_CPU`), processes (`RLIMIT_NPROC`), open files, size of a file, no core dumps |
+//! | control groups, where one is delegated to the host | memory, with that of the kernel, and processes of the whole program |
 //! | the supervisor | measures all processes once a second, and kills them above `memory` and `cpu` |
 //!
 //! Without namespaces (a container that forbids them) the rest still holds: then seccomp refuses all sockets but pairs of Unix sockets, the program
@@ -63,8 +64,8 @@
 //! # Not restricted
 //!
 //! - What a program does with its granted directories and origins, and how much it writes to a directory, but for the size of one file.
-//! - Memory of the kernel for pipes and sockets, beyond the number of open files; and the page cache.
-//! - The processor time of processes that live less than a second and that their parent ignores.
+//! - Without a control group: memory of the kernel for pipes and sockets, beyond the number of open files, and the processor time of
+//!   processes that live less than a second and that their parent ignores.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg(target_os = "linux")]

@@ -14,6 +14,7 @@
 //! Without namespaces there is no init, and the supervisor is what orphans of the program are given to
 //! (`PR_SET_CHILD_SUBREAPER`): it kills them one by one.
 
+mod cgroup;
 mod environment;
 mod init;
 mod landlock;
@@ -39,11 +40,10 @@ use rustix::net::RecvFlags;
 use rustix::process::WaitOptions;
 use rustix::thread::set_no_new_privs;
 
-use crate::kernel::Kernel;
 use crate::message::{MAX_DESCRIPTORS, receive, receive_with, send};
 use crate::spec::Job;
 
-use self::supervisor::Supervisor;
+use self::supervisor::{Supervisor, Surroundings};
 
 /// The first argument of a launcher.
 pub(crate) const ARGUMENT: &str = "__launcher";
@@ -68,13 +68,19 @@ fn run() -> io::Result<()> {
     set_no_new_privs(true)?;
     let Some((only, _)) = receive::<Option<Vec<Job>>>(&control)? else { return Ok(()) };
     let kernel = trial::kernel();
+    let groups = cgroup::Delegated::find();
     send(&control, &kernel, &[])?;
     let mut request = 0;
     while let Some(descriptors) = receive_with(&control, &mut request, RecvFlags::empty())? {
         // Supervisors that have ended.
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         // The host sees that the connection is closed if this fails.
-        let _ = fork_supervisor(&control, descriptors, &kernel, only.as_deref());
+        let _ = fork_supervisor(
+            &control,
+            descriptors,
+            Surroundings { kernel: &kernel, groups: groups.as_ref() },
+            only.as_deref(),
+        );
     }
     Ok(())
 }
@@ -90,14 +96,14 @@ fn replace_standard_streams() -> io::Result<()> {
 fn fork_supervisor(
     control: &UnixStream,
     descriptors: Vec<OwnedFd>,
-    kernel: &Kernel,
+    surroundings: Surroundings<'_>,
     only: Option<&[Job]>,
 ) -> io::Result<()> {
     let descriptors = <[OwnedFd; MAX_DESCRIPTORS]>::try_from(descriptors);
     let [connection, streams @ ..] = descriptors.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     if sys::fork()?.is_none() {
         sys::close(control);
-        Supervisor::new(connection.into(), streams, kernel.clone()).run(only);
+        Supervisor::new(connection.into(), streams, surroundings).run(only);
         sys::exit(0);
     }
     Ok(())

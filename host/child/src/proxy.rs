@@ -38,7 +38,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_model::net::{Origin, OriginPattern, Scheme};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -62,6 +62,9 @@ const MAX_BUFFER: usize = 64 << 10;
 /// Headers that concern one connection only (RFC 9110, section 7.6.1), or the proxy.
 const HOP_BY_HOP: [&str; 6] =
     ["keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer"];
+
+/// One of [`MAX_CONNECTIONS`]. Held until the connection has ended, and its name is resolved.
+type Permit = Arc<OwnedSemaphorePermit>;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -118,21 +121,20 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
         };
         let state = state.clone();
         connections.spawn(async move {
-            let _permit = permit;
-            let _ = timeout(MAX_TIME, serve_connection(stream, state)).await;
+            let _ = timeout(MAX_TIME, serve_connection(stream, state, Arc::new(permit))).await;
         });
     }
 }
 
 /// Serves one connection, until its tunnel has ended if it becomes one.
-async fn serve_connection(stream: TcpStream, state: Arc<State>) {
+async fn serve_connection(stream: TcpStream, state: Arc<State>, permit: Permit) {
     let _ = stream.set_nodelay(true);
     let tunnels = Arc::new(Mutex::new(None));
     let service = {
-        let tunnels = tunnels.clone();
+        let (tunnels, permit) = (tunnels.clone(), permit.clone());
         service_fn(move |request| {
-            let (state, tunnels) = (state.clone(), tunnels.clone());
-            async move { Ok::<_, Infallible>(state.answer(request, &tunnels).await) }
+            let (state, tunnels, permit) = (state.clone(), tunnels.clone(), permit.clone());
+            async move { Ok::<_, Infallible>(state.answer(request, &tunnels, permit).await) }
         })
     };
     let mut builder = server::conn::http1::Builder::new();
@@ -151,7 +153,7 @@ async fn serve_connection(stream: TcpStream, state: Arc<State>) {
 type PendingTunnel = Mutex<Option<(hyper::upgrade::OnUpgrade, TcpStream)>>;
 
 impl State {
-    async fn answer(&self, mut request: Request<Incoming>, tunnels: &PendingTunnel) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>, tunnels: &PendingTunnel, permit: Permit) -> Response<Body> {
         if request.method() == Method::CONNECT {
             let Some(authority) = request.uri().authority().cloned() else {
                 return refusal(StatusCode::BAD_REQUEST, "CONNECT needs HOST:PORT");
@@ -159,7 +161,7 @@ impl State {
             let origins = [Scheme::Https, Scheme::Http].map(|scheme| origin(scheme, &authority, authority.port_u16()));
             let granted = origins.into_iter().flatten().find(|origin| self.is_granted(origin));
             let Some(origin) = granted else { return self.refuse(&authority.to_string()) };
-            match self.connect(&origin).await {
+            match self.connect(&origin, permit).await {
                 Ok(server) => {
                     let upgrade = hyper::upgrade::on(&mut request);
                     *tunnels.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, server));
@@ -177,7 +179,7 @@ impl State {
             let port = authority.port_u16().unwrap_or(Scheme::Http.default_port());
             let granted = origin(Scheme::Http, &authority, Some(port)).filter(|origin| self.is_granted(origin));
             let Some(origin) = granted else { return self.refuse(&format!("http://{authority}")) };
-            match self.connect(&origin).await {
+            match self.connect(&origin, permit).await {
                 Ok(server) => forward(request, &origin, server).await,
                 Err(response) => response,
             }
@@ -188,8 +190,8 @@ impl State {
         self.origins.iter().any(|granted| granted.matches(origin))
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<TcpStream, Response<Body>> {
-        match timeout(CONNECT_TIME, connect::connect(origin)).await {
+    async fn connect(&self, origin: &Origin, permit: Permit) -> Result<TcpStream, Response<Body>> {
+        match timeout(CONNECT_TIME, connect::connect(origin, permit)).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error @ ConnectError::PrivateAddress(_))) => {
                 self.remember(format!("{origin}: {error}"));

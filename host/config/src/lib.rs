@@ -112,6 +112,18 @@ pub mod fuzzing {
         assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
     }
 
+    /// Parses a lock. One that is accepted is read again as it is written.
+    pub fn lock(text: &str) {
+        use super::registry::Lock;
+        match Lock::parse(text) {
+            Ok(lock) => {
+                let is_same = |written: &String| Lock::parse(written).as_ref() == Ok(&lock);
+                assert!(lock.to_text().is_ok_and(|written| is_same(&written)), "it is read as it is written: {lock:?}");
+            }
+            Err(error) => assert!(!error.contains(['\u{1b}', '\u{202e}', '\0']), "{error:?}"),
+        }
+    }
+
     /// Parses a glob, and matches it.
     pub fn glob(text: &str) {
         if let Ok(glob) = text.parse::<UriGlob>() {

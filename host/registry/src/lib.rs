@@ -32,6 +32,9 @@ mod capability;
 mod client;
 mod directory;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod keyless;
 mod layout;

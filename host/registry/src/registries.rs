@@ -275,10 +275,10 @@ impl Registries {
     /// Brings the bills of materials of a manifest into the store: those of the first place that has any. That they cannot be had is said in
     /// the result.
     async fn sboms(&self, repository: &Repository, manifest: &Digest, store: &Store) -> Result<Sboms, RegistryError> {
-        let mut sboms = Sboms::default();
+        let (mut sboms, mut is_answered) = (Sboms::default(), false);
         for place in self.places(repository) {
             match referrers::sboms(&self.client, &place, manifest).await {
-                Ok(found) if found.is_empty() => {}
+                Ok(found) if found.is_empty() => is_answered = true,
                 Ok(found) => {
                     for (media_type, bytes) in found {
                         store.put(&bytes)?;
@@ -291,7 +291,7 @@ impl Registries {
                 Err(error) => sboms.problem = Some(format!("{place}: {error}")),
             }
         }
-        Ok(sboms)
+        Ok(if is_answered { Sboms::default() } else { sboms })
     }
 
     /// Brings the config of a component into the store, for archives: nothing else reads it. Returns whether it was not there.

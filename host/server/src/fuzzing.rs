@@ -6,7 +6,7 @@
 //! modules `fuzzing` of the crates.
 
 use mcp_host_config::Extension;
-use mcp_host_engine::plugin::fuzzing as plugin;
+use mcp_host_engine::plugin::{Needs, fuzzing as plugin};
 
 use crate::jsonrpc;
 use crate::revision::Revision;
@@ -21,6 +21,22 @@ pub fn uri(data: &[u8]) {
 /// Parses a config file. The files that it names do not exist, and there are no environment variables.
 pub fn config(data: &[u8]) {
     mcp_host_config::fuzzing::config(&String::from_utf8_lossy(data));
+}
+
+/// Parses a lock of components from registries.
+pub fn lock(data: &[u8]) {
+    mcp_host_config::fuzzing::lock(&String::from_utf8_lossy(data));
+}
+
+/// Parses what a provider says that it needs.
+pub fn needs(data: &[u8]) {
+    match Needs::parse(data) {
+        Ok(needs) => {
+            let written = serde_json::to_vec(&needs).unwrap_or_default();
+            assert!(Needs::parse(&written).is_ok(), "they are read as they are published: {needs:?}");
+        }
+        Err(error) => assert!(!error.warning().contains(['\u{1b}', '\u{202e}', '\0']), "{}", error.warning()),
+    }
 }
 
 /// Opens a client's cursor, which must be rejected as nobody sealed it, and seals and opens a provider's cursor.
@@ -60,8 +76,15 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    const TARGETS: [(&str, Target); 5] =
-        [("config", config), ("cursor", cursor), ("message", message), ("reply", reply), ("uri", uri)];
+    const TARGETS: [(&str, Target); 7] = [
+        ("config", config),
+        ("cursor", cursor),
+        ("lock", lock),
+        ("message", message),
+        ("needs", needs),
+        ("reply", reply),
+        ("uri", uri),
+    ];
 
     #[test]
     fn no_seed_does_harm() {

@@ -55,7 +55,9 @@ pub(super) fn start_outside(plan: &Plan, streams: Streams, progress: &UnixStream
         if let Some(user) = plan.becomes() {
             user.enter().map_err(at("user"))?;
         }
-        privileges::drop_capabilities().map_err(at("capabilities"))?;
+        if sandbox == Sandbox::Full {
+            privileges::drop_capabilities().map_err(at("capabilities"))?;
+        }
         // A change of the user undid it.
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("death signal"))
     });
@@ -115,7 +117,7 @@ fn execute(plan: &Plan, streams: Streams, sandbox: Sandbox, has_namespaces: bool
     let dir = if has_namespaces { "/tmp" } else { "/" };
     std::env::set_current_dir(dir).map_err(at("working directory"))?;
     sys::close_others_on_exec().map_err(at("close descriptors"))?;
-    limits::apply(plan.limits()).map_err(at("limits"))?;
+    limits::apply(plan.limits(), plan.other_processes()).map_err(at("limits"))?;
     if sandbox == Sandbox::Full {
         landlock::confine(plan, has_namespaces).map_err(at("confinement"))?;
         // Last: it refuses the system calls that the others need.

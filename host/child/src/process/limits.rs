@@ -10,8 +10,8 @@ use crate::spec::Limits;
 /// Processes of ours that the kernel counts with the program's: the supervisor and init.
 const OWN_PROCESSES: u64 = 2;
 
-/// Limits this process, and all that it starts.
-pub(super) fn apply(limits: &Limits) -> io::Result<()> {
+/// Limits this process, and all that it starts. The kernel counts so many other processes and threads with these.
+pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     let set_both = |resource, soft: u64, hard: u64| {
         // The host's own limit may be less, and only root may exceed it.
         let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -19,7 +19,7 @@ pub(super) fn apply(limits: &Limits) -> io::Result<()> {
     };
     let set = |resource, most| set_both(resource, most, most);
     set(Resource::Data, limits.memory.saturating_add(Limits::UNUSED))?;
-    set(Resource::Nproc, u64::from(limits.processes).saturating_add(OWN_PROCESSES))?;
+    set(Resource::Nproc, u64::from(limits.processes).saturating_add(OWN_PROCESSES).saturating_add(others))?;
     set(Resource::Nofile, limits.files.into())?;
     set(Resource::Fsize, limits.file_size)?;
     set(Resource::Core, 0)?;

@@ -8,6 +8,7 @@ use rustix::process::{getegid, geteuid};
 use super::environment::{SYSTEM_PATH, environment};
 use super::privileges::User;
 use super::program_files::ProgramFiles;
+use super::tree;
 use crate::spec::{Directory, Job, Limits, Sandbox};
 
 /// The user `nobody`.
@@ -50,6 +51,8 @@ pub(super) struct Plan {
     becomes: Option<User>,
     user: User,
     has_proxy: bool,
+    /// Processes and threads that the kernel counts with those of the program.
+    other_processes: u64,
 }
 
 impl Plan {
@@ -76,6 +79,8 @@ impl Plan {
             _ => None,
         };
         let home = Path::new("/tmp");
+        let user = becomes.unwrap_or(own);
+        let other_processes = if counts_alone(has_namespaces) { 0 } else { tree::tasks_of(user.user) };
         Ok(Self {
             environment: environment(&job.environment, &files.dirs, home, job.has_proxy && has_namespaces),
             program: files.program,
@@ -85,8 +90,9 @@ impl Plan {
             directories,
             limits: job.limits.clone(),
             becomes,
-            user: becomes.unwrap_or(own),
+            user,
             has_proxy: job.has_proxy,
+            other_processes,
         })
     }
 
@@ -138,6 +144,19 @@ impl Plan {
     pub(super) fn has_proxy(&self) -> bool {
         self.has_proxy
     }
+
+    pub(super) fn other_processes(&self) -> u64 {
+        self.other_processes
+    }
+}
+
+/// Whether the kernel counts the processes of a user namespace by themselves: Linux 5.14. Otherwise it counts all of the user.
+fn counts_alone(has_namespaces: bool) -> bool {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    has_namespaces && version >= (5, 14)
 }
 
 /// Those of the paths that exist, and where they really are.

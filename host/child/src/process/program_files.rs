@@ -58,19 +58,15 @@ impl ProgramFiles {
             let script = arguments.iter().find(|argument| !argument.starts_with('-')).map(PathBuf::from);
             pending.extend(script.filter(|script| script.is_absolute() && script.is_file()));
         }
-        let mut steps = 0;
-        while let Some(file) = pending.pop() {
-            steps += 1;
-            if steps > MAX_STEPS {
-                return Err(format!("{} leads from link to link", program.display()));
-            }
+        for _ in 0..MAX_STEPS {
+            let Some(file) = pending.pop() else { return Ok(files) };
             files.add(&file);
             match fs::read_link(&file) {
                 Ok(target) => pending.extend(link_target(&file, &target)),
                 Err(_) => pending.extend(interpreter(&file, search_path)?),
             }
         }
-        Ok(files)
+        Err(format!("{} leads from link to link", program.display()))
     }
 
     /// Adds what belongs to a file.

@@ -3,17 +3,20 @@
 //! | what | how it fails |
 //! |---|---|
 //! | [`HOSTILE`]: other processes (`ptrace`), mounts, namespaces, the kernel itself, keys, users | `EPERM` |
-//! | sockets other than IP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets but pairs of Unix sockets | `EPERM` |
+//! | sockets other than TCP, UDP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets but pairs of Unix sockets | `EPERM` |
 //! | memory that no process has: `memfd_create`, System V shared memory and messages | `ENOSYS`, so that libraries do without |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
 //!
 //! [`HOSTILE`]: mcp_host_base::seccomp::HOSTILE
 
 use mcp_host_base::seccomp::{Rules, bits, condition, errno, every, filter, hostile, install, rule, unreadable};
-use seccompiler::{SeccompAction, SeccompCmpOp};
+use seccompiler::{SeccompAction, SeccompCmpOp, SeccompRule};
 
 /// Memory that is not resident in a process, so that its measurement would miss it.
 const UNACCOUNTED: [i64; 4] = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget, libc::SYS_msgget];
+
+/// Protocols of IP sockets. Others would be loaded into the kernel as modules.
+const PROTOCOLS: [libc::c_int; 4] = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
 
 /// Filters the system calls of this process, and of all that it starts.
 pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
@@ -38,7 +41,15 @@ fn sockets(has_namespaces: bool) -> Result<Rules, seccompiler::BackendError> {
             condition(0, SeccompCmpOp::Eq, bits(libc::AF_NETLINK))?,
             condition(2, SeccompCmpOp::Ne, bits(libc::NETLINK_ROUTE))?,
         ])?;
-        rules.insert(libc::SYS_socket, vec![other, other_netlink]);
+        let mut all = vec![other, other_netlink];
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let mut conditions = vec![condition(0, SeccompCmpOp::Eq, bits(family))?];
+            for protocol in PROTOCOLS {
+                conditions.push(condition(2, SeccompCmpOp::Ne, bits(protocol))?);
+            }
+            all.push(SeccompRule::new(conditions)?);
+        }
+        rules.insert(libc::SYS_socket, all);
     } else {
         rules.extend(every(&[libc::SYS_socket]));
         rules.insert(libc::SYS_socketpair, vec![rule([is_other(libc::AF_UNIX)?])?]);

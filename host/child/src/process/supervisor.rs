@@ -11,6 +11,7 @@ use rustix::process::{
     waitpid,
 };
 
+use super::cgroup::{Delegated, Group};
 use super::init::{Progress, Streams, encode, init, start_outside};
 use super::plan::Plan;
 use super::{namespaces, sys, tree};
@@ -23,14 +24,18 @@ const START_TIME: Duration = Duration::from_secs(15);
 /// How often the processes are measured.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a reading of processor time may be less than what the kernel counts.
-const CPU_PRECISION: Duration = Duration::from_millis(100);
+/// What the launcher has found on this machine.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) groups: Option<&'a Delegated>,
+}
 
 /// The supervisor of one program.
-pub(super) struct Supervisor {
+pub(super) struct Supervisor<'a> {
     connection: UnixStream,
     streams: Streams,
-    kernel: Kernel,
+    surroundings: Surroundings<'a>,
 }
 
 /// A program that runs.
@@ -42,25 +47,26 @@ struct Running {
     ended: std::io::PipeReader,
     lacks: Vec<Lack>,
     listener: Option<OwnedFd>,
+    group: Option<Group>,
 }
 
-impl Supervisor {
-    pub(super) fn new(connection: UnixStream, streams: Streams, kernel: Kernel) -> Self {
-        Self { connection, streams, kernel }
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(connection: UnixStream, streams: Streams, surroundings: Surroundings<'a>) -> Self {
+        Self { connection, streams, surroundings }
     }
 
     /// Starts what the host asks for, if it is one of those or there are none, and waits for its end.
     pub(super) fn run(self, only: Option<&[Job]>) {
         // No signal of a terminal arrives, and the program has a session without one.
         let _ = setsid();
-        let Self { connection, streams, kernel } = self;
+        let Self { connection, streams, surroundings } = self;
         if connection.set_read_timeout(Some(START_TIME)).is_err() {
             return;
         }
         let Ok(Some((job, _))) = receive::<Job>(&connection) else { return };
         let is_allowed = only.is_none_or(|only| only.contains(&job));
         let started = match is_allowed {
-            true => start(&job, &connection, streams, &kernel),
+            true => start(&job, &connection, streams, surroundings),
             false => Err(
                 "the config did not name it, with all that it is granted now, when the host started; restart the host"
                     .to_owned(),
@@ -83,7 +89,13 @@ impl Supervisor {
     }
 }
 
-fn start(job: &Job, connection: &UnixStream, streams: Streams, kernel: &Kernel) -> Result<Running, String> {
+fn start(
+    job: &Job,
+    connection: &UnixStream,
+    streams: Streams,
+    surroundings: Surroundings<'_>,
+) -> Result<Running, String> {
+    let Surroundings { kernel, groups } = surroundings;
     let failed = |error: std::io::Error| format!("cannot start a process: {error}");
     let has_namespaces = kernel.namespaces && job.sandbox == Sandbox::Full;
     // Whatever is left of the program when it has ended is given to this process.
@@ -97,9 +109,13 @@ fn start(job: &Job, connection: &UnixStream, streams: Streams, kernel: &Kernel) 
         }
         namespaces::unshare_processes().map_err(|error| format!("process namespace: {error}"))?;
     }
+    // Before the fork, and best effort: see the module.
+    let group = groups.and_then(|groups| groups.group(&job.limits).ok());
     let Some(process) = sys::fork().map_err(failed)? else {
         sys::close(connection);
         sys::close(&progress);
+        // A process that cannot enter it is limited by the rest.
+        let _ = group.as_ref().map(Group::enter);
         match has_namespaces {
             true => init(&plan, streams, theirs, ended_writer),
             false => start_outside(&plan, streams, &theirs, job.sandbox),
@@ -107,7 +123,7 @@ fn start(job: &Job, connection: &UnixStream, streams: Streams, kernel: &Kernel) 
     };
     drop((streams, theirs, ended_writer));
     progress.set_read_timeout(Some(START_TIME)).map_err(failed)?;
-    let mut running = Running { process, has_init: has_namespaces, ended, lacks: Vec::new(), listener: None };
+    let mut running = Running { process, has_init: has_namespaces, ended, lacks: Vec::new(), listener: None, group };
     let mut is_ready = false;
     // The end of the stream is that the program runs, or that what was to become it has ended.
     while let Some((message, descriptors)) = receive(&progress).map_err(failed)? {
@@ -131,19 +147,29 @@ impl Running {
         let mut outcome = Outcome { reason: EndReason::Killed, cpu: Duration::ZERO, memory: 0 };
         let killed_for = if is_wanted { self.wait(connection, limits, &mut outcome) } else { Some(EndReason::Killed) };
         if killed_for.is_some() {
+            let _ = self.group.as_ref().map(Group::kill);
             let _ = kill_process(self.process, Signal::KILL);
         }
         let status = waitpid(Some(self.process), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
         tree::kill_all();
+        let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
+        let was_out_of_memory = self.group.as_ref().is_some_and(Group::was_out_of_memory);
         outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
-        outcome.cpu = outcome.cpu.max(tree::waited_cpu());
-        // The kernel ends a process above its processor time by itself.
-        let by_kernel = [Signal::XCPU, Signal::KILL].map(|signal| EndReason::Signal(signal.as_raw()));
-        if limits.cpu.is_some_and(|cpu| outcome.cpu.saturating_add(CPU_PRECISION) >= cpu)
-            && by_kernel.contains(&outcome.reason)
-        {
-            outcome.reason = EndReason::Cpu;
-        }
+        outcome.cpu = outcome.cpu.max(tree::waited_cpu()).max(in_group.cpu);
+        outcome.memory = outcome.memory.max(in_group.memory);
+        // The kernel ends a process above its processor time by itself: first by a signal that can be ignored.
+        outcome.reason = match (outcome.reason, limits.cpu) {
+            (EndReason::Signal(signal), Some(_)) if signal == Signal::XCPU.as_raw() => EndReason::Cpu,
+            // What it limits it counts by samples, so this may be less.
+            (EndReason::Signal(signal), Some(cpu))
+                if signal == Signal::KILL.as_raw() && outcome.cpu.saturating_mul(2) >= cpu =>
+            {
+                EndReason::Cpu
+            }
+            // Init was killed with the rest.
+            (EndReason::Lost | EndReason::Signal(_), _) if was_out_of_memory => EndReason::Memory,
+            (reason, _) => reason,
+        };
         outcome
     }
 
@@ -176,7 +202,8 @@ impl Running {
             let usage = tree::measure();
             outcome.memory = outcome.memory.max(usage.memory);
             // Children whose end nobody waits for take their time with them.
-            outcome.cpu = outcome.cpu.max(usage.cpu);
+            let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
+            outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
             if usage.memory > limits.memory {
                 return Some(EndReason::Memory);
             }

@@ -70,6 +70,14 @@ fn processes_by_parent() -> BTreeMap<i32, Vec<i32>> {
     table
 }
 
+/// The processes and threads of a user.
+pub(super) fn tasks_of(user: u32) -> u64 {
+    let of_user = |process: &Process| process.status().is_ok_and(|status| status.ruid == user);
+    let processes = all_processes().into_iter().flatten().flatten().filter(of_user);
+    let threads = processes.filter_map(|process| u64::try_from(process.stat().ok()?.num_threads).ok());
+    threads.fold(0, u64::saturating_add)
+}
+
 /// Measures the processes below this one.
 pub(super) fn measure() -> Usage {
     let ticks = procfs::ticks_per_second().max(1);

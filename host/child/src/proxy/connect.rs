@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use mcp_host_model::net::{Origin, UrlHost, is_public};
 use tokio::net::{TcpStream, lookup_host};
@@ -26,13 +27,24 @@ pub(super) enum ConnectError {
     Connect(io::Error),
 }
 
-/// Connects to an origin.
-pub(super) async fn connect(origin: &Origin) -> Result<TcpStream, ConnectError> {
+/// Connects to an origin. The permit is held while the name is resolved: the system's resolver cannot be cancelled, so a program
+/// would have any number of threads wait for it otherwise.
+pub(super) async fn connect(
+    origin: &Origin,
+    permit: Arc<impl Send + Sync + 'static>,
+) -> Result<TcpStream, ConnectError> {
     let addresses = match origin.host() {
         UrlHost::Address(address) => vec![*address],
         UrlHost::Name(name) => {
-            let resolved = lookup_host((name.as_str(), 0)).await.map_err(ConnectError::Resolve)?;
-            public(resolved.map(|address| address.ip()).collect())?
+            let name = name.as_str().to_owned();
+            let resolved = tokio::spawn(async move {
+                let resolved = lookup_host((name, 0)).await.map(Iterator::collect::<Vec<_>>);
+                drop(permit);
+                resolved
+            });
+            let resolved = resolved.await.map_err(|error| ConnectError::Resolve(io::Error::other(error)))?;
+            let resolved = resolved.map_err(ConnectError::Resolve)?;
+            public(resolved.into_iter().map(|address| address.ip()).collect())?
         }
     };
     let mut last = ConnectError::Resolve(io::Error::other("it has no address"));
@@ -66,8 +78,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let to = |host: &str| format!("http://{host}:{port}").parse::<Origin>().unwrap();
-        assert!(matches!(connect(&to("localhost")).await, Err(ConnectError::PrivateAddress(_))));
-        connect(&to("127.0.0.1")).await.unwrap();
+        assert!(matches!(connect(&to("localhost"), Arc::new(())).await, Err(ConnectError::PrivateAddress(_))));
+        connect(&to("127.0.0.1"), Arc::new(())).await.unwrap();
     }
 
     #[test]

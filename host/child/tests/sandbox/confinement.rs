@@ -1,11 +1,12 @@
 //! Privileges, other processes, the kernel.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use mcp_host_child::{EndReason, Launcher, LauncherProgram, Spec, SpecError};
 
-use crate::harness::{has_namespaces, launcher, launcher_path, marker, python, run, run_with, shell, sleepers};
+use crate::harness::{
+    has_namespaces, launcher, launcher_path, marker, python, run, run_with, shell, sleepers, sleeping,
+};
 
 #[tokio::test]
 async fn a_program_has_no_privileges_and_filtered_system_calls() {
@@ -46,21 +47,19 @@ async fn a_program_neither_sees_nor_signals_processes_of_the_host() {
         return;
     }
     let marker = marker();
-    let mut other = Command::new("sleep").arg(&marker).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut other = sleeping(&marker);
     let script = format!(
         "kill -9 {0} 2>/dev/null && echo killed; kill -9 {1} 2>/dev/null && echo killed; \
          cat /proc/[0-9]*/comm 2>/dev/null | grep -qx sleep && echo seen; \
          kill -9 1; kill -TERM 1; sleep 0.1; kill -9 -1",
-        other.id(),
+        other.0.id(),
         std::process::id(),
     );
     let said = run(shell(&script)).await;
     // The shell's own signal does not reach itself: `kill -1` leaves out the caller.
     assert_eq!(said.stdout, "", "{said:?}");
-    assert!(other.try_wait().unwrap().is_none());
+    assert!(other.0.try_wait().unwrap().is_none());
     assert_eq!(sleepers(&marker).len(), 1);
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 #[tokio::test]

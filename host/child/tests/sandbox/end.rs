@@ -10,7 +10,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::AsyncWriteExt;
 
 use crate::harness::{
-    first_line, has_namespaces, launcher_path, marker, program, read, run, shell, sleepers, this_test,
+    Ended, first_line, has_namespaces, launcher_path, marker, program, read, run, shell, sleepers, this_test,
+    wait_for_sleepers,
 };
 
 /// Set in the process of a test that is a host: what its program sleeps for.
@@ -82,7 +83,7 @@ async fn a_child_that_is_dropped_ends_with_all_of_its_processes() {
     let script = format!("trap '' TERM HUP INT PIPE; setsid sleep {marker} & sleep {marker} & echo started; wait");
     let mut child = program(shell(&script)).launch().await.unwrap();
     assert_eq!(first_line(&mut child).await, "started");
-    let processes = handles(sleepers(&marker));
+    let processes = handles(wait_for_sleepers(&marker, 2));
     drop(child);
     wait_for_ends(&processes);
     assert_eq!(sleepers(&marker), Vec::<i32>::new());
@@ -129,13 +130,13 @@ fn nothing_outlives_a_host_that_is_killed() {
         return;
     }
     let marker = marker();
-    let mut host = this_test("end::host_process").env(HOST, &marker).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let host = this_test("end::host_process").env(HOST, &marker).stdout(Stdio::piped()).spawn().unwrap();
+    let mut host = Ended(host);
+    let mut lines = BufReader::new(host.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "ready"));
-    let processes = handles(sleepers(&marker));
-    assert!(!processes.is_empty());
-    host.kill().unwrap();
-    host.wait().unwrap();
+    let processes = handles(wait_for_sleepers(&marker, 2));
+    // By SIGKILL.
+    drop(host);
     wait_for_ends(&processes);
     assert_eq!(sleepers(&marker), Vec::<i32>::new());
 }
@@ -148,13 +149,7 @@ async fn nothing_outlives_a_supervisor_that_is_killed() {
     let marker = marker();
     let mut child = program(shell(&format!("sleep {marker} & echo started; wait"))).launch().await.unwrap();
     assert_eq!(first_line(&mut child).await, "started");
-    let sleeper = loop {
-        // The shell forks before it executes.
-        if let [sleeper] = sleepers(&marker)[..] {
-            break sleeper;
-        }
-        tokio::task::yield_now().await;
-    };
+    let [sleeper] = wait_for_sleepers(&marker, 1)[..] else { panic!("one process sleeps") };
     let processes = handles(vec![sleeper]);
     // The sleeper, its shell, init, the supervisor.
     let supervisor = parent(parent(parent(sleeper)));

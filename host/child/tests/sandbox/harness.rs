@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mcp_host_child::{Child, EndReason, Kernel, Launcher, LauncherProgram, Outcome, Program, Spec};
 use tokio::io::AsyncReadExt;
 
-/// The launcher as a program of its own.
+/// The launcher as a program of its own, or the one that the variable names, such as `mcp-host`.
 pub(crate) fn launcher_path() -> PathBuf {
-    env!("CARGO_BIN_EXE_mcp-host-launcher").into()
+    std::env::var_os("MCP_HOST_TEST_LAUNCHER")
+        .map_or_else(|| env!("CARGO_BIN_EXE_mcp-host-launcher").into(), PathBuf::from)
 }
 
 /// A launcher of these tests.
@@ -121,6 +122,22 @@ pub(crate) fn marker() -> String {
     format!("{}.{:04}", 100_000_000 + std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A process of a test, ended with the test.
+pub(crate) struct Ended(pub(crate) std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process of the host that sleeps for that long.
+pub(crate) fn sleeping(marker: &str) -> Ended {
+    let null = std::process::Stdio::null;
+    Ended(Command::new("sleep").arg(marker).stdin(null()).stdout(null()).stderr(null()).spawn().unwrap())
+}
+
 /// The processes that sleep for that long.
 pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -130,6 +147,17 @@ pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
         command.starts_with(b"sleep\0") && command.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
     };
     ids.filter(sleeps).collect()
+}
+
+/// Waits until so many processes sleep for that long: a shell forks before it executes.
+pub(crate) fn wait_for_sleepers(marker: &str, count: usize) -> Vec<i32> {
+    loop {
+        let found = sleepers(marker);
+        if found.len() >= count {
+            return found;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// This test executable, that runs the test of that name only.

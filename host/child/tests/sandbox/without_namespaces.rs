@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use mcp_host_base::seccomp::{errno, every, filter, install};
 use mcp_host_child::{Directory, EndReason, Lack, Launcher, LauncherProgram, Sandbox, SpecError};
 use rustix::process::geteuid;
 use seccompiler::SeccompAction;
 
-use crate::harness::{first_line, launcher_path, marker, python, read, run_with, shell, sleepers, this_test};
+use crate::harness::{first_line, launcher_path, marker, python, read, run_with, shell, sleepers, sleeping, this_test};
 
 /// Set in the process that becomes a launcher: what it is refused.
 const REFUSED: &str = "MCP_HOST_CHILD_TEST_REFUSED";
@@ -125,16 +125,14 @@ async fn other_processes_are_not_signalled() {
         eprintln!("skipped: Landlock of this kernel does not restrict signals");
         return;
     }
-    let mut other = Command::new("sleep").arg(marker()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut other = sleeping(&marker());
     let script = format!(
         "kill -9 {} {} 2>/dev/null || echo refused; kill -9 $PPID 2>/dev/null || echo refused",
-        other.id(),
+        other.0.id(),
         std::process::id()
     );
     assert_eq!(run_with(&launcher, shell(&script)).await.stdout, "refused\nrefused\n");
-    assert!(other.try_wait().unwrap().is_none());
-    other.kill().unwrap();
-    other.wait().unwrap();
+    assert!(other.0.try_wait().unwrap().is_none());
 }
 
 #[tokio::test]

@@ -153,8 +153,12 @@ pub struct TrustedRoot {
 }
 
 impl TrustedRoot {
-    /// Checks that a text looks like one. What is wrong is said.
-    fn new(bytes: Vec<u8>) -> Result<Self, String> {
+    /// Checks that a text looks like one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong is said.
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, String> {
         if bytes.len() > MAX_ROOT_SIZE {
             return Err(format!("it has more than {MAX_ROOT_SIZE} bytes"));
         }
@@ -186,7 +190,7 @@ written_as! {
     RootFile as ExistingFile, such as "\"trusted_root.json\"", |node| {
         let ExistingFile(path) = ExistingFile::from_node(node)?;
         let read = regular_file::read(&path, MAX_ROOT_SIZE).map_err(|error| format!("it cannot be read: {error}"));
-        match read.and_then(TrustedRoot::new) {
+        match read.and_then(TrustedRoot::parse) {
             Ok(root) => Some(Self(root)),
             Err(reason) => {
                 let help = "name the `trusted_root.json` of the Sigstore instance whose signatures count, as its TUF repository has it";
@@ -232,11 +236,11 @@ mod tests {
 
     #[test]
     fn a_trusted_root_says_that_it_is_one() {
-        let root = |text: &str| TrustedRoot::new(text.as_bytes().to_vec());
+        let root = |text: &str| TrustedRoot::parse(text.as_bytes().to_vec());
         assert!(root(r#"{"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}"#).is_ok());
         assert!(root("{").unwrap_err().contains("not JSON"));
         assert!(root("[]").unwrap_err().contains("no `mediaType`"));
         assert!(root(r#"{"mediaType": "text/\u001bplain"}"#).unwrap_err().contains("is expected"));
-        assert!(TrustedRoot::new(vec![b' '; MAX_ROOT_SIZE + 1]).unwrap_err().contains("more than"));
+        assert!(TrustedRoot::parse(vec![b' '; MAX_ROOT_SIZE + 1]).unwrap_err().contains("more than"));
     }
 }

@@ -165,3 +165,43 @@ async fn a_token_is_asked_for_where_the_registry_says_and_a_busy_registry_is_ask
     assert!(asked.path.contains("scope=repository%3Aacme%2Fhello%3Apull"), "{}", asked.path);
     assert!(asked.header("authorization").is_some_and(|value| value.starts_with("Basic ")), "{asked:?}");
 }
+
+#[tokio::test]
+async fn a_bill_of_materials_that_lies_is_not_stored_and_stops_nothing() {
+    let stub = Stub::new("unsigned = true").await;
+    let (index_type, cyclone) = ("application/vnd.oci.image.index.v1+json", "application/vnd.cyclonedx+json");
+    let referrers = format!("/v2/acme/hello/referrers/{}", stub.manifest);
+    let serve_index = |entries: Vec<Value>| {
+        let index = json!({ "schemaVersion": 2, "mediaType": index_type, "manifests": entries });
+        stub.origin.serve_any_query(&referrers, Reply::ok(index_type, index.to_string()));
+    };
+    let shown = async |expected: &str| {
+        let added = stub.add().await.success();
+        assert!(added.text().contains(expected) && !added.text().contains('\u{1b}'), "{expected}: {}", added.text());
+        stub.project.run(["store", "verify"]).await.success();
+        stub.project.run(["remove", "hello"]).await.success();
+    };
+    let sbom = r#"{"bomFormat": "CycloneDX", "specVersion": "\u001b[2J"}"#;
+    let referrer = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": cyclone,
+        "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": digest(b"{}"), "size": 2 },
+        "layers": [{ "mediaType": cyclone, "digest": digest(sbom.as_bytes()), "size": sbom.len() }],
+        "subject": { "mediaType": MANIFEST, "digest": stub.manifest, "size": 1 },
+    })
+    .to_string();
+    let name = digest(referrer.as_bytes());
+    stub.origin.serve(&format!("/v2/acme/hello/manifests/{name}"), Reply::ok(MANIFEST, referrer.clone()));
+    let entry = json!({ "mediaType": MANIFEST, "artifactType": cyclone, "digest": name, "size": referrer.len() });
+    let blob = format!("/v2/acme/hello/blobs/{}", digest(sbom.as_bytes()));
+    stub.origin.serve(&blob, Reply::ok("application/octet-stream", sbom));
+    serve_index(vec![entry.clone()]);
+    shown("CycloneDX").await;
+    stub.origin.serve(&blob, Reply::endless());
+    shown("has more than 1048576 bytes").await;
+    stub.origin.serve(&blob, Reply::ok("application/octet-stream", "{}"));
+    shown("another digest").await;
+    serve_index(vec![entry; 65]);
+    shown("64 are looked at").await;
+}

@@ -95,3 +95,39 @@ async fn a_mirror_that_is_dead_is_passed_over_and_a_registry_that_is_dead_is_nam
     let added = other.run(["add", "hello", &format!("oci://{}/acme/hello:1", nobody.address())]).await;
     refused(&other, &added, &["cannot get the versions of", "cannot connect to"]);
 }
+
+#[tokio::test]
+async fn a_pull_through_mirror_and_its_registry_stand_in_for_each_other() {
+    let registry = Registry::open().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let project_with = |mirror: &Registry| {
+        let project = RegistryProject::new(&registry);
+        project.write("acme.pub", publisher.text("acme.pub"));
+        let trust = format!("[[trust]]\nsources = ['oci://{}']\nkeys = [{{ file = 'acme.pub' }}]\n", registry.name());
+        project.write_config(&trust, &format!("mirrors = {{ '{0}' = ['{1}'] }}", registry.name(), mirror.name()));
+        project
+    };
+    let mirror = Registry::mirror_of(&registry).await;
+    let project = project_with(&mirror);
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let elsewhere = |project: &RegistryProject, mirror: &Registry| {
+        let other = project_with(mirror);
+        for name in ["mcp-host.toml", "mcp-host.lock"] {
+            other.write(name, project.text(name));
+        }
+        other
+    };
+    let without_mirror = elsewhere(&project, &mirror);
+    drop(mirror);
+    without_mirror.run(["store", "fetch"]).await.success();
+    without_mirror.run(["store", "verify"]).await.success();
+
+    let mirror = Registry::mirror_of(&registry).await;
+    let project = project_with(&mirror);
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let without_registry = elsewhere(&project, &mirror);
+    drop(registry);
+    without_registry.run(["store", "fetch"]).await.success();
+    without_registry.run(["store", "verify"]).await.success();
+}

@@ -138,7 +138,7 @@ async fn an_honest_listing_is_whole_however_small_its_pages_are() {
 #[tokio::test]
 async fn hidden_entries_do_not_count_towards_the_length_of_a_listing() {
     let long = Plugin::misbehaving("bad").config("list", "many").config("count", 300).limit("listing-items", 100);
-    let visible = ["misbehaving://bad/3", "misbehaving://bad/299"];
+    let visible = ["misbehaving://bad/item-0003", "misbehaving://bad/item-0299"];
     let rule = Rule::for_principal("local").allow(visible);
     let server = StdioServer::start(&ConfigFile::new().plugin(long).rule(rule).page_size(50).write()).await;
     let pages = server.client().pages().await;

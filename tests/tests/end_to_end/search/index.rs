@@ -148,18 +148,18 @@ async fn a_text_that_is_longer_than_max_document_is_found_by_its_beginning_and_e
     let absent = command(&["search", "quokka", "--json"]).await.json();
     assert_eq!((&absent["total"], &absent["incomplete"]), (&0.into(), &serde_json::json!(["f"])), "{absent}");
     assert!(command(&["search", "needle"]).await.text().contains(&part));
-    assert!(command(&["context", "needle", "--budget", "200"]).await.text().contains(&part));
+    assert!(command(&["context", "needle", "--budget", "2000"]).await.text().contains(&part));
     let status = run(["index", "status", "--config", path.to_str().unwrap()]).await.success().text();
     assert!(status.contains("1 without all of their text"), "{status}");
 }
 
 #[tokio::test]
 async fn a_listing_that_is_longer_than_its_limit_is_not_said_to_be_indexed() {
-    let folder = Folder::with_files((0..30).map(|number| (format!("{number:02}.md"), format!("word{number}\n"))));
-    let plugin = Plugin::files("f", folder.path()).searched().limit("listing-items", 10);
+    let folder = Folder::with_files((0..2500).map(|number| (format!("{number:04}.md"), format!("word{number}\n"))));
+    let plugin = Plugin::files("f", folder.path()).searched().limit("listing-items", 1000);
     let config = ConfigFile::new().plugin(plugin).write();
     let path = config.path();
-    let result = run_search(&["search", "word29", "--json", "--config", path.to_str().unwrap()]).await.json();
+    let result = run_search(&["search", "word2499", "--json", "--config", path.to_str().unwrap()]).await.json();
     assert_eq!((&result["total"], &result["incomplete"]), (&0.into(), &serde_json::json!(["f"])), "{result}");
     let status = run(["index", "status", "--config", path.to_str().unwrap()]).await.success().text();
     assert!(status.contains("the listing is longer than `limits.listing-items`"), "{status}");

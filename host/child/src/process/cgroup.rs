@@ -1,0 +1,249 @@
+//! Control groups (v2), where the host's own group is delegated to it: a group for each program.
+//!
+//! | what | why beside the other limits |
+//! |---|---|
+//! | `memory.max`, no swap | holds between two measurements, and for memory of the kernel: sockets, pipes, `/tmp` |
+//! | `pids.max` | holds for all processes, whatever their user is |
+//! | `cpu.stat` | has the time of processes that nobody waited for |
+//! | `cgroup.kill` | kills all at once |
+//!
+//! A group counts as delegated if systemd says so (`Delegate=`, which sets an extended attribute), or if it is the root of a
+//! container's control groups, and if no processes but the host's own are in it. Processes may be in leaves only, so the host is moved to one (`mcp-host`) beside the programs (`program-N`).
+//!
+//! Everything here is best effort: where it fails, the other limits hold.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{getpid, getppid};
+
+use super::tree::Usage;
+use crate::spec::Limits;
+
+/// The group that the host is moved to.
+const HOST: &str = "mcp-host";
+/// The controllers that are used.
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+/// What systemd sets for a delegated group.
+const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
+/// How often a group that still has processes is tried to be removed.
+const MAX_ROUNDS: u32 = 200;
+
+/// A group that is delegated to the host.
+#[derive(Debug)]
+pub(super) struct Delegated {
+    dir: PathBuf,
+}
+
+/// The group of a program. Removed, with all processes in it, when it is dropped.
+#[derive(Debug)]
+pub(super) struct Group {
+    dir: PathBuf,
+}
+
+impl Delegated {
+    /// The host's own group, if it is delegated to it.
+    pub(super) fn find() -> Option<Self> {
+        let mount = mount_point(&fs::read_to_string("/proc/self/mounts").ok()?)?;
+        let path = own_path(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
+        let dir = mount.join(path.trim_start_matches('/'));
+        // A launcher that was started before has moved the host.
+        if let Some(parent) = dir.parent().filter(|_| dir.file_name().is_some_and(|name| name == HOST)) {
+            let delegated = Self { dir: parent.to_owned() };
+            return delegated.has_controllers("cgroup.subtree_control").then_some(delegated);
+        }
+        if !is_delegated(&dir) {
+            return None;
+        }
+        let processes = [getpid().as_raw_nonzero().get(), getppid()?.as_raw_nonzero().get()];
+        Self { dir }.prepare(&processes).ok().flatten()
+    }
+
+    /// Moves these processes to a leaf, and hands the controllers down. None if others are in the group, or a controller is missing.
+    fn prepare(self, processes: &[i32]) -> io::Result<Option<Self>> {
+        let within = fs::read_to_string(self.dir.join("cgroup.procs"))?;
+        let is_own = |line: &str| line.parse().is_ok_and(|process| processes.contains(&process));
+        if !within.lines().all(is_own) || !self.has_controllers("cgroup.controllers") {
+            return Ok(None);
+        }
+        let leaf = self.dir.join(HOST);
+        match fs::create_dir(&leaf) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for process in processes {
+            write(&leaf.join("cgroup.procs"), &process.to_string())?;
+        }
+        let all = CONTROLLERS.map(|controller| format!("+{controller}")).join(" ");
+        write(&self.dir.join("cgroup.subtree_control"), &all)?;
+        Ok(Some(self))
+    }
+
+    fn has_controllers(&self, file: &str) -> bool {
+        let text = fs::read_to_string(self.dir.join(file)).unwrap_or_default();
+        CONTROLLERS.iter().all(|wanted| text.split_whitespace().any(|controller| controller == *wanted))
+    }
+
+    /// A group for a program.
+    pub(super) fn group(&self, limits: &Limits) -> io::Result<Group> {
+        let group = Group { dir: self.dir.join(format!("program-{}", std::process::id())) };
+        fs::create_dir(&group.dir)?;
+        group.limit(limits)?;
+        Ok(group)
+    }
+}
+
+impl Group {
+    fn limit(&self, limits: &Limits) -> io::Result<()> {
+        // `/tmp` is memory of the group, too.
+        write(&self.dir.join("memory.max"), &limits.memory.saturating_add(limits.temp).to_string())?;
+        // A machine without swap does not have it.
+        let _ = write(&self.dir.join("memory.swap.max"), "0");
+        let _ = write(&self.dir.join("memory.oom.group"), "1");
+        // Beside the program's there is init.
+        write(&self.dir.join("pids.max"), &limits.processes.saturating_add(1).to_string())
+    }
+
+    /// Moves this process, and so all that it starts, to the group.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        write(&self.dir.join("cgroup.procs"), "0")
+    }
+
+    /// Kills all processes in it. Linux before 5.14 cannot.
+    pub(super) fn kill(&self) {
+        let _ = write(&self.dir.join("cgroup.kill"), "1");
+    }
+
+    /// What its processes have used.
+    pub(super) fn usage(&self) -> Usage {
+        let number = |file: &str, key: &str| {
+            let text = fs::read_to_string(self.dir.join(file)).unwrap_or_default();
+            number_of(&text, key).unwrap_or(0)
+        };
+        Usage { memory: number("memory.peak", ""), cpu: Duration::from_micros(number("cpu.stat", "usage_usec")) }
+    }
+
+    /// Whether the kernel has killed it for its memory.
+    pub(super) fn was_out_of_memory(&self) -> bool {
+        let events = fs::read_to_string(self.dir.join("memory.events")).unwrap_or_default();
+        number_of(&events, "oom_kill").is_some_and(|kills| kills > 0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        for _ in 0..MAX_ROUNDS {
+            // It has processes until the kernel has taken them down.
+            if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Writes to a file that the kernel has made.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    File::options().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// The number behind a key, or the only one.
+fn number_of(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    line?.trim().parse().ok()
+}
+
+/// Where the hierarchy of version 2 is mounted.
+fn mount_point(mounts: &str) -> Option<PathBuf> {
+    let mut all = mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    all.find_map(|fields| match fields.as_slice() {
+        [_, path, "cgroup2", ..] => Some(PathBuf::from(path)),
+        _ => None,
+    })
+}
+
+/// The group of this process in the hierarchy of version 2.
+fn own_path(groups: &str) -> Option<String> {
+    groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+fn is_delegated(dir: &Path) -> bool {
+    let is_marked = DELEGATED.iter().any(|name| {
+        let mut value = [0; 8];
+        rustix::fs::getxattr(dir, *name, &mut value).is_ok_and(|length| value.get(..length) == Some(b"1"))
+    });
+    // The root of the machine's hierarchy has no such file, the root of a container's has.
+    let is_of_container = || own_group_is_root() && dir.join("cgroup.events").exists();
+    is_marked || is_of_container()
+}
+
+fn own_group_is_root() -> bool {
+    fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| own_path(&groups)).is_some_and(|path| path == "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with the files that the kernel would make.
+    fn hierarchy(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn the_host_is_moved_to_a_leaf_unless_others_are_in_its_group() {
+        let files = [
+            ("cgroup.procs", "10\n11\n"),
+            ("cgroup.controllers", "cpu memory pids\n"),
+            ("cgroup.subtree_control", ""),
+            ("mcp-host/cgroup.procs", ""),
+        ];
+        let dir = hierarchy(&files);
+        let of = |processes: &[i32]| Delegated { dir: dir.path().to_owned() }.prepare(processes).unwrap();
+        let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(of(&[10]).is_none());
+        assert_eq!(text("mcp-host/cgroup.procs"), "");
+        assert!(of(&[10, 11]).is_some());
+        assert_eq!(text("cgroup.subtree_control"), "+memory +pids");
+        fs::write(dir.path().join("cgroup.controllers"), "cpu pids\n").unwrap();
+        assert!(of(&[10, 11]).is_none(), "there is no controller of memory");
+    }
+
+    #[test]
+    fn a_group_has_the_limits_of_its_program_and_says_what_it_used() {
+        let files = [
+            ("memory.max", ""),
+            ("pids.max", ""),
+            ("memory.peak", "4096\n"),
+            ("cpu.stat", "usage_usec 1500\nuser_usec 1\n"),
+            ("memory.events", "low 0\noom 2\noom_kill 1\n"),
+        ];
+        let dir = hierarchy(&files);
+        let group = Group { dir: dir.path().to_owned() };
+        group.limit(&Limits { memory: 1000, temp: 24, processes: 7, ..Limits::default() }).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("memory.max")).unwrap(), "1024");
+        assert_eq!(fs::read_to_string(dir.path().join("pids.max")).unwrap(), "8");
+        assert_eq!(group.usage(), Usage { memory: 4096, cpu: Duration::from_micros(1500) });
+        assert!(group.was_out_of_memory());
+        fs::write(dir.path().join("memory.events"), "oom 2\noom_kill 0\n").unwrap();
+        assert!(!group.was_out_of_memory());
+        std::mem::forget(group);
+    }
+
+    #[test]
+    fn the_hierarchy_and_the_own_group_are_read_from_proc() {
+        let mounts = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        assert_eq!(mount_point(mounts).unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(own_path("8:pids:/\n0::/system.slice/a.service\n").unwrap(), "/system.slice/a.service");
+        assert_eq!(own_path("8:pids:/\n"), None);
+    }
+}
