@@ -10,6 +10,7 @@
 //! | Google's client for Drive, and a stand-in for Drive | `tests/clients/google` | `target/clients/google` | `target/clients/google/bin/python tests/clients/google/server.py …` or `walk.py` |
 //! | agents of LangChain, the OpenAI Agents SDK and Pydantic AI | `tests/clients/frameworks` | `target/clients/frameworks` | `target/clients/frameworks/bin/python tests/clients/frameworks/framework.py …` |
 //! | an agent of the AI SDK | `tests/clients/ai-sdk` | `target/clients/ai-sdk` | `node target/clients/ai-sdk/agent.mjs …` |
+//! | the server of NATS | `tests/clients/nats` | `target/clients/nats` | `target/clients/nats/bin/nats-server` |
 //! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with that of the tools |
 //! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
 //! | a browser's driver and the checks of accessibility, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
@@ -35,6 +36,7 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_google(workspace, progress)?;
     install_frameworks(workspace, progress)?;
     install_ai_sdk(workspace, progress)?;
+    install_nats(workspace, progress)?;
     install_sigstore(workspace, progress)?;
     install_console(workspace, progress)
 }
@@ -89,6 +91,12 @@ fn install_ai_sdk(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "ai-sdk");
     npm_install("ci", &sources, &installed, progress, "the AI SDK", "target/clients/ai-sdk")?;
     copy_into(&sources.join("agent.mjs"), &installed)
+}
+
+fn install_nats(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "nats");
+    let requirements = sources.join("requirements.txt");
+    pip_install(&requirements, &installed, progress, "the server of NATS", "target/clients/nats")
 }
 
 fn install_sigstore(workspace: &Workspace, progress: &Progress) -> Result<()> {

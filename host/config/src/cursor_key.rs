@@ -1,12 +1,16 @@
-//! The key that replicas share to seal their cursors: 32 bytes in base64 or hexadecimal digits, stored outside of the
-//! config.
+//! The keys that replicas share to seal their cursors: each 32 bytes in base64 or hexadecimal digits, stored outside of the
+//! config. There are several while one is replaced.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::declare::written_as;
 use super::error::Diagnostic;
+use super::reader::{FromNode, Node, Schema};
 use super::secret::{Secret, SecretSource};
+
+/// The maximum number of keys.
+const MAX_KEYS: usize = 8;
 
 /// A key, read from a variable or a file.
 pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);
@@ -26,6 +30,37 @@ written_as! {
             node.report_machine_error(message, "make a key with `openssl rand -base64 32`");
         }
         Some(Self(Secret::new(key?)))
+    }
+}
+
+/// A key, or a list of keys, of which the first is the current one.
+#[derive(Default)]
+pub(super) struct CursorKeys(pub(super) Vec<Secret<[u8; 32]>>);
+
+impl FromNode for CursorKeys {
+    const TYPE_NAME: &'static str = CursorKey::TYPE_NAME;
+
+    fn example() -> String {
+        CursorKey::example()
+    }
+
+    fn schema() -> Schema {
+        let list = Schema::list(CursorKey::schema()).with("minItems", 1).with("maxItems", MAX_KEYS);
+        Schema::any_of([CursorKey::schema(), list])
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if !node.value.is_array() {
+            return CursorKey::from_node(node).map(|CursorKey(key)| Self(vec![key]));
+        }
+        let items = node.items::<CursorKey>()?;
+        if items.is_empty() || items.len() > MAX_KEYS {
+            let message = format!("`{}` has {} keys, and 1 to {MAX_KEYS} are allowed", node.key, items.len());
+            node.report_error(message, format!("write one, `{} = {}`", node.key, Self::example()));
+            return None;
+        }
+        let keys = items.iter().filter_map(CursorKey::from_node).map(|CursorKey(key)| key);
+        Some(Self(keys.collect()))
     }
 }
 

@@ -12,6 +12,8 @@ use super::{Config, Plugin};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {
+    /// Replicas that share their polls: `[cluster]`.
+    Cluster,
     /// Key-value buckets of plugins: `grants.keyvalue`.
     Keyvalue,
     /// Export of traces: `[telemetry]`.
@@ -25,6 +27,7 @@ pub enum Feature {
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cluster => "cluster",
             Self::Keyvalue => "keyvalue",
             Self::Otlp => "otlp",
             Self::Search => "search",
@@ -75,6 +78,7 @@ impl Config {
             })
         };
         let of_section = [
+            ("cluster", self.cluster.is_some(), Feature::Cluster),
             ("search", self.search.is_some(), Feature::Search),
             ("telemetry", self.telemetry.is_some(), Feature::Otlp),
         ];
@@ -90,7 +94,7 @@ mod tests {
     use super::*;
     use crate::grants::KeyvalueGrant;
 
-    const ALL: [Feature; 4] = [Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql];
+    const ALL: [Feature; 5] = [Feature::Cluster, Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql];
 
     /// The error of a program without one feature, for a config with something changed.
     fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {
@@ -135,6 +139,11 @@ mod tests {
         assert!(sql.starts_with("`plugin.grants.sql` of plugin `notes` requires the cargo feature `sql`"), "{sql}");
         let search = error(Feature::Search, |config| config.search = Some(Default::default()));
         assert!(search.starts_with("`search` requires the cargo feature `search`"), "{search}");
+        let cluster = error(Feature::Cluster, |config| {
+            let nats = "tls://n1.example:4222".parse().unwrap();
+            config.cluster = Some(crate::cluster::Cluster::new("prod".parse().unwrap(), [nats]));
+        });
+        assert!(cluster.starts_with("`cluster` requires the cargo feature `cluster`"), "{cluster}");
         let telemetry = error(Feature::Otlp, |config| {
             config.telemetry = Some(crate::telemetry::Telemetry::new("http://127.0.0.1:4318".parse().unwrap()));
         });

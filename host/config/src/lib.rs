@@ -36,6 +36,7 @@
 
 pub mod admin;
 pub mod audit;
+pub mod cluster;
 mod component;
 mod count;
 mod cursor_key;
@@ -156,6 +157,7 @@ pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
 use audit::Audit;
+use cluster::Cluster;
 use declare::table;
 use error::Diagnostic;
 use http::Http;
@@ -184,6 +186,8 @@ pub struct Config {
     pub log: Log,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
+    /// The cluster that this host is a replica of. None unless set.
+    pub cluster: Option<Cluster>,
     /// The collector that traces are sent to. None unless set.
     pub telemetry: Option<Telemetry>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
@@ -232,6 +236,8 @@ table! {
         log: Log,
         /// The audit log: one JSON line per request, to a file or to standard error.
         audit: Option<Audit>,
+        /// The cluster that this host is a replica of: replicas share their polls of providers over NATS.
+        cluster: Option<Cluster>,
         /// The collector that traces are sent to, and the part of requests that are traced.
         telemetry: Option<Telemetry>,
         /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
@@ -396,6 +402,7 @@ impl Config {
             admin: keys.admin,
             log: keys.log,
             audit: keys.audit,
+            cluster: keys.cluster,
             telemetry: keys.telemetry,
             search: keys.search,
             registry: keys.registry,
@@ -420,6 +427,7 @@ impl Config {
         config.report_embeddings(table);
         config.report_exposure(table);
         config.report_admin_address(table);
+        config.report_cluster(table);
         config
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use mcp_host_model::digest::{Digest, DigestError, PREFIX};
 use mcp_host_model::uri::{Mount, MountError};
 
+use super::cluster::Polling;
 use super::component::Component;
 use super::declare::{checked_text, from_text, one_line, table};
 use super::duration::{BoundedDuration, SECOND};
@@ -58,6 +59,9 @@ table! {
         /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
         /// unless set; 100 ms to 1 h.
         pub watch_interval: WatchInterval,
+        /// Who polls it in a cluster: each replica, or one for all. `each` unless set where it has directories, key-value buckets
+        /// or a SQLite database, and otherwise `shared`.
+        pub polling: Option<Polling>,
         /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
         #[default(true)]
         pub response_cache: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::component::PluginPath;
 use super::count::Count;
-use super::cursor_key::CursorKey;
+use super::cursor_key::CursorKeys;
 use super::declare::{named_enum, one_line, table};
 use super::duration::{BoundedDuration, MINUTE};
 use super::error::quote;
@@ -68,10 +68,10 @@ table! {
         /// The directory of persistent state. Without it: the user's state directory.
         #[read(StateDirectory)]
         pub state: Option<PathBuf>,
-        /// The key that seals cursors, for replicas that continue each other's listings. Without it: a key that is
-        /// generated once and stored in the state directory.
-        #[read(CursorKey)]
-        pub cursor_key: Option<Secret<[u8; 32]>>,
+        /// The key that seals cursors, for replicas that continue each other's listings; or a list, of which the first seals, and all
+        /// open, while a key is replaced. Without it: a key that is generated once and stored in the state directory.
+        #[read(CursorKeys)]
+        pub cursor_key: Vec<Secret<[u8; 32]>>,
         /// Capabilities that are advertised although the host has no items of them. None unless set.
         pub advertise: Vec<AdvertisedCapability>,
         /// Tools that are offered to clients that know only tools. None unless set.

@@ -89,7 +89,7 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Creates a catalog whose cursors are sealed with `key`.
     pub(crate) fn new(key: &CursorKey) -> Self {
-        Self { cipher: CursorCipher::new(key.bytes()) }
+        Self { cipher: CursorCipher::new(key.bytes()).opening(key.earlier()) }
     }
 
     /// Returns the cursor of the list of skills after a directory of a plugin, or before all of its skills.

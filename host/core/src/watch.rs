@@ -39,6 +39,12 @@
 //!   about a thousand ([`state`]).
 //! - A [`Subscriber`] that is dropped leaves no state.
 //!
+//! # Replicas of a cluster
+//!
+//! With `[cluster]`, one replica polls a provider for all ([`replicas`]), where what the provider sees is the same for all. The others are
+//! told what has changed, and notify their own subscribers of it. A replica that may have missed something polls for itself, and
+//! notifies all subscribers below the mount once.
+//!
 //! # Across a reload
 //!
 //! Subscriptions refer to URIs, so a reload does not affect them. An unchanged plugin keeps its watcher, with its
@@ -56,6 +62,7 @@ mod mailbox;
 mod poll_metrics;
 mod poller;
 mod redelivery;
+pub(crate) mod replicas;
 mod state;
 mod subscriber;
 mod subscriptions;
@@ -77,6 +84,7 @@ use mcp_host_model::uri::{Mount, Uri};
 use tokio_util::sync::CancellationToken;
 
 use self::lookup::{LookupError, ResourceKind};
+use self::replicas::{Replicas, SharedPollStats};
 use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
@@ -156,8 +164,12 @@ async fn notify_of_reload(
 
 impl Hub {
     /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
-    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>, access: Arc<Access>) -> Arc<Self> {
-        let context = WatchContext::new(access);
+    pub(crate) fn new<'a>(
+        plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
+        access: Arc<Access>,
+        replicas: Option<Replicas>,
+    ) -> Arc<Self> {
+        let context = WatchContext::new(access, replicas);
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
         let watchers: Watchers = started.collect();
@@ -196,6 +208,11 @@ impl Hub {
     /// Returns the lag of the last poll of the plugin at a mount; none before the first one.
     pub(crate) fn poll_lag(&self, mount: &Mount) -> Option<Duration> {
         self.watchers.load().get(mount)?.last_lag()
+    }
+
+    /// Returns what is counted of the polls of the plugin at a mount; none if they are not shared with other replicas.
+    pub(crate) fn shared_polls(&self, mount: &Mount) -> Option<SharedPollStats> {
+        self.watchers.load().get(mount)?.shared_polls()
     }
 
     /// Returns the current numbers of subscribers, watched resources and polled plugins.

@@ -110,6 +110,8 @@ pub struct Plugin {
     digest: Option<Digest>,
     requirements: Requirements,
     watch_interval: Duration,
+    /// What decides what its provider reports; none if each replica of a cluster has to ask it.
+    poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
@@ -164,6 +166,12 @@ impl Plugin {
     /// The interval of `changes` while a client watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
+    }
+
+    /// What decides what its provider reports of changes, if all replicas of a cluster with the same may rely on what one of them is
+    /// told. None if each has to ask.
+    pub fn poll_identity(&self) -> Option<&[u8]> {
+        self.poll_identity.as_deref()
     }
 
     /// Whether its responses with a time to live may be cached.

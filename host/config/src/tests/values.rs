@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::cluster::{NatsCredentials, NatsUrl, Polling};
 use super::super::grants::{AuthorizationGrant, ChannelName, ClientAuthentication};
 use super::super::size::{GIB, KIB, MIB};
 use super::*;
@@ -84,7 +85,8 @@ fn the_server_section_is_read_whole() {
     assert_eq!(server.state, Some(path("home/state")));
     let mut key = [0; 32];
     key[31] = 0xff;
-    assert_eq!(*server.cursor_key.unwrap().expose(), key);
+    let keys: Vec<_> = server.cursor_key.iter().map(|key| *key.expose()).collect();
+    assert_eq!(keys, [key, [0x11; 32]]);
     assert_eq!(server.advertise, AdvertisedCapability::ALL);
     assert_eq!(server.extensions, Extension::ALL);
 }
@@ -122,6 +124,21 @@ fn the_section_of_telemetry_is_read_whole() {
     assert_eq!((name.as_str(), value.expose().as_str()), ("authorization", "from a variable"));
     assert_eq!(valid("minimal.toml").telemetry, None);
     assert!(telemetry.ca.is_some());
+}
+
+#[test]
+fn the_section_of_the_cluster_is_read_whole() {
+    let config = valid("everything.toml");
+    let cluster = config.cluster.unwrap();
+    assert_eq!(cluster.name.as_str(), "prod");
+    let urls: Vec<_> = cluster.nats.iter().map(NatsUrl::as_str).collect();
+    assert_eq!(urls, ["tls://n1.example:4222", "nats://127.0.0.1:5222"]);
+    let Some(NatsCredentials::Token(token)) = cluster.credentials else { panic!("a token") };
+    assert_eq!(token.expose(), "from a variable");
+    assert_eq!(cluster.lease.duration(), Duration::from_secs(5));
+    assert!(cluster.ca.is_some());
+    assert_eq!(config.plugins[0].polling, Some(Polling::Shared));
+    assert_eq!((valid("minimal.toml").cluster, valid("minimal.toml").plugins[0].polling), (None, None));
 }
 
 #[test]

@@ -57,6 +57,8 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "address_beyond_loopback_without_tls",
             "bucket_twice",
             "client_ca_without_tls",
+            "cluster_without_cursor_key",
+            "cluster_without_servers",
             "database_keys_of_postgresql",
             "database_twice",
             "database_without_schemas",

@@ -88,15 +88,22 @@ impl Binding<'_> {
     }
 }
 
-/// Seals and opens cursors with one key.
+/// Seals cursors with one key, and opens those of this and of earlier keys.
 pub(super) struct CursorCipher {
     cipher: XChaCha20Poly1305,
+    earlier: Vec<XChaCha20Poly1305>,
 }
 
 impl CursorCipher {
     /// Creates a cipher with `key`.
     pub(super) fn new(key: &[u8; 32]) -> Self {
-        Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)) }
+        Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)), earlier: Vec::new() }
+    }
+
+    /// Opens cursors of those keys, too.
+    pub(super) fn opening(mut self, earlier: &[[u8; 32]]) -> Self {
+        self.earlier.extend(earlier.iter().map(|key| XChaCha20Poly1305::new(&Key::from(*key))));
+        self
     }
 
     /// Returns the cursor for a position, in URL-safe base64.
@@ -109,15 +116,14 @@ impl CursorCipher {
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
-    /// Returns the position of a cursor, if it was sealed with this key for this binding.
+    /// Returns the position of a cursor, if it was sealed with one of the keys for this binding.
     pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<CursorPayload, Error> {
         let opened = || {
             let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_CURSOR_LEN)?).ok()?;
             let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-            let plain = self
-                .cipher
-                .decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.associated_data() })
-                .ok()?;
+            let (nonce, aad) = (XNonce::from(*nonce), binding.associated_data());
+            let mut ciphers = std::iter::once(&self.cipher).chain(&self.earlier);
+            let plain = ciphers.find_map(|cipher| cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok())?;
             serde_json::from_slice(&plain).ok()
         };
         opened().ok_or(Error::InvalidCursor)
@@ -168,6 +174,17 @@ mod tests {
             skip: 3,
             progress: WalkProgress { visible: 70, ..WalkProgress::default() },
         }
+    }
+
+    #[test]
+    fn while_a_key_is_replaced_cursors_of_both_are_good_where_both_are_known() {
+        const NEW: [u8; 32] = [8; 32];
+        let old = CursorCipher::new(&KEY).seal(&payload(), binding("")).unwrap();
+        let both = CursorCipher::new(&NEW).opening(&[KEY]);
+        let new = both.seal(&payload(), binding("")).unwrap();
+        assert_eq!([&old, &new].map(|cursor| both.open(cursor, binding("")).is_ok()), [true, true]);
+        let only_new = CursorCipher::new(&NEW);
+        assert_eq!([&old, &new].map(|cursor| only_new.open(cursor, binding("")).is_ok()), [false, true]);
     }
 
     #[test]

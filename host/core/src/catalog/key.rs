@@ -20,9 +20,15 @@ pub struct KeyError {
     source: PrivateError,
 }
 
-/// A cursor key of 32 bytes. Never displayed.
+/// The maximum number of earlier keys.
+const MAX_EARLIER: usize = 7;
+
+/// A cursor key of 32 bytes, and earlier ones whose cursors are still valid. Never displayed.
 #[derive(Clone)]
-pub struct CursorKey([u8; SECRET_LEN]);
+pub struct CursorKey {
+    current: [u8; SECRET_LEN],
+    earlier: Vec<[u8; SECRET_LEN]>,
+}
 
 impl fmt::Debug for CursorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,18 +39,27 @@ impl fmt::Debug for CursorKey {
 impl CursorKey {
     /// Creates a key from its bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self { current: bytes, earlier: Vec::new() }
+    }
+
+    /// Adds a key whose cursors are valid, too: while a key is replaced, replicas may have one or the other. At most seven count.
+    #[must_use]
+    pub fn or_earlier(mut self, bytes: [u8; 32]) -> Self {
+        if self.earlier.len() < MAX_EARLIER {
+            self.earlier.push(bytes);
+        }
+        self
     }
 
     /// Generates a key from the operating system's random numbers.
     pub fn random() -> Self {
-        Self(random_secret())
+        Self::new(random_secret())
     }
 
     /// Loads the key of a state directory, and creates it if there is none. Blocks.
     pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
         let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
-        secret.map(Self).map_err(|source| KeyError { file: state.join(KEY_FILE), source })
+        secret.map(Self::new).map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
     /// Checks that the key of a state directory, if there is one, can be used. Creates none. Blocks.
@@ -54,7 +69,11 @@ impl CursorKey {
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
+        &self.current
+    }
+
+    pub(super) fn earlier(&self) -> &[[u8; SECRET_LEN]] {
+        &self.earlier
     }
 }
 

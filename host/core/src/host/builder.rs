@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp_host_base::log_target;
+#[cfg(feature = "cluster")]
+use mcp_host_cluster::engine::nats::NatsError;
 use mcp_host_config::{Config, Feature, MissingFeature, PluginName};
 use mcp_host_engine::plugin::{self, NativePlugin, PluginRuntime};
 use mcp_host_engine::{Compiler, Engine, EngineOptions, Progress};
@@ -28,6 +30,8 @@ use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
+#[cfg(feature = "cluster")]
+use crate::watch::replicas::Replicas;
 
 /// How many warnings about one config are logged.
 const MAX_WARNINGS: usize = 20;
@@ -51,6 +55,10 @@ pub enum StartError {
     /// The config requires a cargo feature that this build lacks.
     #[error(transparent)]
     Feature(#[from] MissingFeature),
+    /// The cluster of the config cannot be used.
+    #[cfg(feature = "cluster")]
+    #[error(transparent)]
+    Cluster(#[from] NatsError),
     /// A native provider panicked in `describe`.
     #[error("the native provider of plugin `{plugin}` panicked in `describe`: {message}")]
     Describe {
@@ -187,9 +195,12 @@ impl HostBuilder {
     /// [`Host::wait_until_loaded`] waits for all of them. Must be called on a tokio runtime.
     pub fn start_loading(mut self) -> Result<Host, StartError> {
         let dirs = self.data_dirs();
-        let key = match (self.cursor_key.take(), &self.config.server.cursor_key) {
+        let key = match (self.cursor_key.take(), self.config.server.cursor_key.split_first()) {
             (Some(key), _) => key,
-            (None, Some(key)) => CursorKey::new(*key.expose()),
+            (None, Some((current, earlier))) => {
+                let key = CursorKey::new(*current.expose());
+                earlier.iter().fold(key, |key, earlier| key.or_earlier(*earlier.expose()))
+            }
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
@@ -202,8 +213,12 @@ impl HostBuilder {
         let access = Arc::new(Access::new(&config));
         let generation =
             Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
+        #[cfg(feature = "cluster")]
+        let replicas = Replicas::from_config(&config)?;
+        #[cfg(not(feature = "cluster"))]
+        let replicas = None;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(generation));
+        let generation_store = Arc::new(GenerationStore::new(generation, replicas));
         built_ins.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -259,6 +274,8 @@ impl HostBuilder {
 
 /// The features that this build has, of those that a config can require.
 pub(super) const FEATURES: &[Feature] = &[
+    #[cfg(feature = "cluster")]
+    Feature::Cluster,
     #[cfg(feature = "keyvalue")]
     Feature::Keyvalue,
     #[cfg(feature = "otlp")]

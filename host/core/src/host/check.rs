@@ -221,7 +221,7 @@ impl HostBuilder {
 
     async fn try_plugins(mut self, offline: bool) -> Result<CheckReport, StartError> {
         let dirs = self.data_dirs();
-        if self.cursor_key.is_none() && self.config.server.cursor_key.is_none() {
+        if self.cursor_key.is_none() && self.config.server.cursor_key.is_empty() {
             CursorKey::check(&dirs.state()?)?;
         }
         let state = dirs.state_for(&self.config)?;

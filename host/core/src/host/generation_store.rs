@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::generation::Generation;
 use crate::catalog::PluginSlot;
+use crate::watch::replicas::Replicas;
 use crate::watch::{Hub, ListingSnapshot};
 
 /// The current generation.
@@ -25,11 +26,11 @@ pub(super) struct GenerationStore {
 
 impl GenerationStore {
     /// A store with that generation.
-    pub(super) fn new(generation: Generation) -> Self {
+    pub(super) fn new(generation: Generation, replicas: Option<Replicas>) -> Self {
         generation.divide_response_cache();
         generation.switch_built_ins();
         Self {
-            hub: Hub::new(generation.plugins(), generation.access.clone()),
+            hub: Hub::new(generation.plugins(), generation.access.clone(), replicas),
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             version: watch::Sender::new(0),
             replace_lock: Mutex::default(),

@@ -72,6 +72,7 @@ impl Host {
             usage: plugin.usage(),
             buckets: plugin.bucket_usage(),
             poll_lag: self.hub.poll_lag(plugin.mount()),
+            shared_polls: self.hub.shared_polls(plugin.mount()),
             plugin: plugin.clone(),
         });
         (states.collect(), plugins.collect())

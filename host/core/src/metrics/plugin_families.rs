@@ -10,6 +10,7 @@ use mcp_host_sandbox::grant_usage::BucketUsage;
 
 use super::to_u64;
 use crate::response_cache::CachedPlugin;
+use crate::watch::replicas::SharedPollStats;
 
 /// A loaded plugin, and what was read of it for this scrape.
 pub(crate) struct MeasuredPlugin {
@@ -18,6 +19,8 @@ pub(crate) struct MeasuredPlugin {
     pub(crate) buckets: Vec<BucketUsage>,
     /// The lag of the last poll; none before the first one.
     pub(crate) poll_lag: Option<Duration>,
+    /// What is counted of polls that are shared with other replicas; none if they are not.
+    pub(crate) shared_polls: Option<SharedPollStats>,
 }
 
 /// A family with samples for each loaded plugin.
@@ -87,6 +90,16 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
         "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.";
     gauge "mcp_host_plugin_poll_lag_seconds" () = Time(|of| of.poll_lag),
         "The lag of the last poll for changes (`mcp_host_poll_lag_seconds`).";
+    gauge "mcp_host_plugin_poll_role" ("role") = Numbers(poll_role),
+        "1 for the role of this replica of a cluster in the polls of the plugin: idle, alone, following (another replica polls for it) or holding (it polls for all).";
+    counter "mcp_host_plugin_shared_polls_total" ("scope") = Numbers(shared_polls),
+        "Polls of a plugin whose polls replicas share, by scope: own (of this replica's resources) or all (of all replicas').";
+    counter "mcp_host_plugin_poll_gaps_total" () = Number(|of| of.shared_polls.map_or(0, |polls| polls.member.gaps)),
+        "How often this replica may have missed what another has found, and notified all subscribers.";
+    counter "mcp_host_plugin_poll_leases_total" ("outcome") = Numbers(poll_leases),
+        "How often this replica took the lease to poll for all, and how often it lost it: taken, lost.";
+    counter "mcp_host_plugin_cluster_failures_total" ("kind") = Numbers(cluster_failures),
+        "Requests to NATS that failed, and messages and records that were ignored as they are none: failed, invalid.";
     counter "mcp_host_plugin_cpu_seconds_total" () = Time(|of| Some(of.plugin.metrics().cpu())),
         "Processor time of calls.";
     gauge "mcp_host_plugin_circuit_breaker_open" () = Number(|of| u64::from(of.plugin.suspended_for().is_some())),
@@ -138,6 +151,28 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     gauge "mcp_host_plugin_supports_changes" () = Number(|of| u64::from(of.plugin.info().watches)),
         "1 if the provider supports change detection.";
 };
+
+fn poll_role(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.shared_polls.map_or(Ok(()), |polls| add(&[polls.role.name()], 1))
+}
+
+fn shared_polls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(SharedPollStats { member, .. }) = of.shared_polls else { return Ok(()) };
+    add(&["own"], member.own_polls)?;
+    add(&["all"], member.shared_polls)
+}
+
+fn poll_leases(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(SharedPollStats { member, .. }) = of.shared_polls else { return Ok(()) };
+    add(&["taken"], member.leases_taken)?;
+    add(&["lost"], member.leases_lost)
+}
+
+fn cluster_failures(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(SharedPollStats { failed, invalid, .. }) = of.shared_polls else { return Ok(()) };
+    add(&["failed"], failed)?;
+    add(&["invalid"], invalid)
+}
 
 fn calls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     of.plugin.metrics().calls().try_for_each(|(function, outcome, count)| add(&[function, outcome], count))

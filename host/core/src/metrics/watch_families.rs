@@ -17,7 +17,7 @@ const POLLED_PLUGINS: Family = Family::gauge("mcp_host_polled_plugins", &[], "Pl
 const POLLS: Family = Family::counter(
     "mcp_host_polls_total",
     &["cause", "outcome"],
-    "Polls for changes by cause (interval, subscription, event of a granted directory, notification of a granted database) and outcome (ok, failed).",
+    "Polls for changes by cause (interval, subscription, event of a granted directory, notification of a granted database, another replica) and outcome (ok, failed).",
 );
 const POLL_LAG: Family = Family::histogram(
     "mcp_host_poll_lag_seconds",

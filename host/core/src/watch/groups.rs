@@ -7,11 +7,15 @@
 //! have grown too large, each is split in two, and both halves continue with its token: a token that covers more paths
 //! than a call is about is nothing new to a provider. Groups are only reset when there are no more subscriptions, as
 //! tokens cannot be merged.
+//!
+//! Where one replica polls for all (`super::replicas`), the hash is keyed by what all replicas know, and the tokens can be those of
+//! another replica. Which paths these cover is not known here; a change of any path counts then.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use mcp_host_model::uri::{Path, Uri};
+use sha2::{Digest, Sha256};
 
 /// The approximate number of paths in a group before it is split.
 const MAX_GROUP_PATHS: usize = 1000;
@@ -23,8 +27,27 @@ pub(super) struct PathGroups {
     groups: Vec<PathGroup>,
     /// The approximate number of paths in a group before all groups are split.
     max_paths: usize,
+    hasher: PathHasher,
+}
+
+/// How paths are assigned to groups.
+enum PathHasher {
     /// Randomly keyed, so that no client can choose the group of a path.
-    hasher: RandomState,
+    Random(RandomState),
+    /// With a key that all replicas of a cluster have, and no client.
+    Keyed(u64),
+}
+
+impl PathHasher {
+    fn hash(&self, path: &Path) -> usize {
+        match self {
+            Self::Random(state) => state.hash_one(path) as usize,
+            Self::Keyed(key) => {
+                let digest = Sha256::new().chain_update(key.to_be_bytes()).chain_update(path.as_str()).finalize();
+                digest.iter().take(size_of::<u32>()).fold(0, |hash: usize, byte| hash << 8 | usize::from(*byte))
+            }
+        }
+    }
 }
 
 /// The paths of one call of `changes`.
@@ -34,6 +57,8 @@ pub(super) struct PathGroup {
     pub(super) token: Option<String>,
     /// The paths that the token covers. A change of any other path only means that the path is new.
     pub(super) token_paths: HashSet<Path>,
+    /// Whether the token is another replica's, which may cover any path.
+    pub(super) covers_others: bool,
     /// The paths of the next poll.
     pub(super) watched: Vec<(Uri, Path)>,
 }
@@ -43,7 +68,22 @@ impl PathGroups {
     pub(super) fn new(max_items: usize) -> Self {
         // Groups differ in size, but one of twice the average is not to be expected.
         let max_paths = (max_items / 2).clamp(1, MAX_GROUP_PATHS);
-        Self { groups: vec![PathGroup::default()], max_paths, hasher: RandomState::new() }
+        Self { groups: vec![PathGroup::default()], max_paths, hasher: PathHasher::Random(RandomState::new()) }
+    }
+
+    /// Creates the groups of all replicas, with the tokens of the last poll, by another one.
+    pub(super) fn shared(max_items: usize, key: u64, tokens: Vec<Option<String>>) -> Self {
+        let mut groups = Self { hasher: PathHasher::Keyed(key), ..Self::new(max_items) };
+        if tokens.len().is_power_of_two() && tokens.len() <= MAX_GROUPS {
+            let group = |token| PathGroup { token, covers_others: true, ..PathGroup::default() };
+            groups.groups = tokens.into_iter().map(group).collect();
+        }
+        groups
+    }
+
+    /// Returns the token of each group.
+    pub(super) fn tokens(&self) -> Vec<Option<String>> {
+        self.groups.iter().map(|group| group.token.clone()).collect()
     }
 
     /// Sets the paths of the next poll.
@@ -56,7 +96,7 @@ impl PathGroups {
         }
         for (uri, path) in watched {
             // The number of groups is a power of two, and the halves of a group are half of that number apart.
-            let index = self.hasher.hash_one(&path) as usize & self.groups.len().saturating_sub(1);
+            let index = self.hasher.hash(&path) & self.groups.len().saturating_sub(1);
             if let Some(group) = self.groups.get_mut(index) {
                 group.watched.push((uri, path));
             }
@@ -93,6 +133,24 @@ mod tests {
             assert_eq!(sizes.iter().sum::<usize>(), count);
             assert!(sizes.iter().all(|size| *size <= 2 * count.div_ceil(expected).max(100)), "{sizes:?}");
         }
+    }
+
+    #[test]
+    fn replicas_divide_paths_alike_and_go_on_with_each_others_tokens() {
+        let tokens = || (0..8).map(|number| Some(number.to_string())).collect::<Vec<_>>();
+        let groups = || {
+            let mut groups = PathGroups::shared(10_000, 7, tokens());
+            groups.set_watched(watched(3000));
+            groups
+        };
+        let (one, mut other) = (groups(), groups());
+        assert_eq!(one.tokens(), tokens());
+        for (index, group) in one.groups.iter().enumerate() {
+            let same = other.get_mut(index).unwrap();
+            assert_eq!(group.watched, same.watched);
+            assert!(group.covers_others && !group.watched.is_empty());
+        }
+        assert_eq!(PathGroups::shared(10_000, 7, vec![None; 3]).tokens(), [None], "no host writes three");
     }
 
     #[test]

@@ -35,11 +35,13 @@ pub(crate) enum PollCause {
     Event,
     /// A granted database notified.
     Notification,
+    /// Another replica asked for it, or may have missed something.
+    Replica,
 }
 
 impl PollCause {
     /// All causes, in the order of their numbers.
-    const ALL: [Self; 4] = [Self::Interval, Self::Subscription, Self::Event, Self::Notification];
+    const ALL: [Self; 5] = [Self::Interval, Self::Subscription, Self::Event, Self::Notification, Self::Replica];
 
     /// Its name in metrics.
     pub(crate) fn name(self) -> &'static str {
@@ -48,6 +50,7 @@ impl PollCause {
             Self::Subscription => "subscription",
             Self::Event => "event",
             Self::Notification => "notification",
+            Self::Replica => "replica",
         }
     }
 
@@ -169,6 +172,7 @@ mod tests {
             ("subscription", 0, 0, 0, 0),
             ("event", 1, 1, 2, 2),
             ("notification", 0, 0, 0, 0),
+            ("replica", 0, 0, 0, 0),
         ];
         assert_eq!(counted.collect::<Vec<_>>(), expected);
     }

@@ -16,18 +16,25 @@
 //! any rate. Polls that events and notifications cause are debounced, and followed by a pause ([`burst_pause`]) that grows while
 //! the polls find no change of a watched path. Events do not shorten the back-off of a failing provider. A notification shortens it,
 //! but not below [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
+//!
+//! In a cluster ([`replicas`](super::replicas)) another replica may poll for this one: then nothing is polled here, a subscription or an event is
+//! a request to that replica, and its answer is what a poll would have found. And this replica may poll for others: then it
+//! passes their paths, too, with the tokens that all replicas have.
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
+use mcp_host_cluster::member::{Found, OwnTokens, Plan, SharedPoll};
+use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::{Fault, WatchedChanges};
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
@@ -59,6 +66,10 @@ pub(super) struct Poller {
     state: Arc<WatcherState>,
     interval: Duration,
     groups: PathGroups,
+    /// The groups of all replicas, while this one polls for all.
+    shared_groups: Option<PathGroups>,
+    /// What a poll for all replicas has found so far.
+    found: Option<Found>,
     /// The index of the group with which the next poll starts.
     next_group: usize,
     /// Whether the last poll failed.
@@ -77,7 +88,18 @@ impl Poller {
         let interval = state.plugin.watch_interval();
         let groups = PathGroups::new(state.plugin.max_items());
         let backoff = new_backoff(interval);
-        Self { state, interval, groups, next_group: 0, is_failing: false, backoff, futile_polls: 0, notify_all_once }
+        Self {
+            state,
+            interval,
+            groups,
+            shared_groups: None,
+            found: None,
+            next_group: 0,
+            is_failing: false,
+            backoff,
+            futile_polls: 0,
+            notify_all_once,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -85,6 +107,10 @@ impl Poller {
         let mut databases: Option<DatabaseNotifications> = None;
         let mut trigger = PollTrigger::now(PollCause::Subscription);
         loop {
+            if self.state.shared.is_some() && trigger.cause.is_event() {
+                // For whoever polls instead, an event is a request, as a new subscription is.
+                self.state.requested_polls.fetch_add(1, Ordering::SeqCst);
+            }
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
                 // Watching ends before the plugin is reported as idle.
@@ -104,12 +130,13 @@ impl Poller {
             };
             let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
-            self.groups.set_watched(watched);
             self.futile_polls = if trigger.cause.is_event() { self.futile_polls.saturating_add(1) } else { 0 };
             trigger.begin(&self.state.context.poll_metrics);
-            let pause = self.poll_once(requested).await;
+            let (pause, has_polled) = self.poll_or_rely(watched, requested).await;
             let took = began.elapsed();
-            self.state.last_lag.set(trigger.end(&self.state.context.poll_metrics, !self.is_failing));
+            if has_polled {
+                self.state.last_lag.set(trigger.end(&self.state.context.poll_metrics, !self.is_failing));
+            }
             let min_pause = match took {
                 _ if self.is_failing => pause.min(MAX_POLL_PAUSE),
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
@@ -134,17 +161,20 @@ impl Poller {
                 self.state.wake.notified().await;
                 PollTrigger::now(PollCause::Subscription)
             };
-            trigger = tokio::select! {
-                () = sleep(pause) => PollTrigger::now(PollCause::Interval),
-                (trigger, ()) = async { tokio::join!(subscription, sleep(min_pause)) } => trigger,
-                () = self.state.unwatched.notified() => {
-                    self.linger().await;
-                    PollTrigger::now(PollCause::Interval)
+            let next = async {
+                tokio::select! {
+                    () = sleep(pause) => PollTrigger::now(PollCause::Interval),
+                    (trigger, ()) = async { tokio::join!(subscription, sleep(min_pause)) } => trigger,
+                    () = self.state.unwatched.notified() => {
+                        self.linger().await;
+                        PollTrigger::now(PollCause::Interval)
+                    }
+                    // Events do not shorten the back-off of a failing provider.
+                    trigger = after_event, if !self.is_failing => trigger,
+                    trigger = after_notification => trigger,
                 }
-                // Events do not shorten the back-off of a failing provider.
-                trigger = after_event, if !self.is_failing => trigger,
-                trigger = after_notification => trigger,
             };
+            trigger = self.tell_news_until(next, min_pause).await;
             directories = Some(events);
         }
     }
@@ -179,6 +209,10 @@ impl Poller {
 
     /// Resets the state when there are no more subscribers, as it becomes stale.
     fn go_idle(&mut self, requested: u64) {
+        if let Some(shared) = &self.state.shared {
+            shared.leave();
+        }
+        self.shared_groups = None;
         self.groups = PathGroups::new(self.state.plugin.max_items());
         self.reset_backoff();
         self.notify_all_once = false;
@@ -188,30 +222,156 @@ impl Poller {
         self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
     }
 
+    /// Polls what is this replica's to poll. Returns the pause before the next poll, and whether it has polled: otherwise another replica
+    /// does.
+    async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
+        let state = self.state.clone();
+        let Some(shared) = &state.shared else {
+            self.groups.set_watched(watched);
+            return (self.poll_once(requested).await, true);
+        };
+        shared.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
+        match shared.begin_poll() {
+            Plan::Own { tokens, tell_all } => {
+                match tokens {
+                    OwnTokens::Kept => {}
+                    OwnTokens::None => self.groups = PathGroups::new(self.state.plugin.max_items()),
+                    OwnTokens::Shared => {
+                        let groups = self.shared_groups.take();
+                        self.groups = groups.unwrap_or_else(|| PathGroups::new(self.state.plugin.max_items()));
+                    }
+                }
+                self.notify_all_once |= tell_all;
+                self.groups.set_watched(watched);
+                let pause = self.poll_once(requested).await;
+                shared.own_polled(!self.is_failing);
+                (pause, true)
+            }
+            Plan::Shared(poll) => (self.poll_for_all(shared, poll, requested).await, true),
+            Plan::Nothing => {
+                self.reset_backoff();
+                (self.interval, false)
+            }
+        }
+    }
+
+    /// Polls the paths of all replicas, and returns the pause before the next poll.
+    async fn poll_for_all(&mut self, shared: &SharedPolls, poll: SharedPoll, requested: u64) -> Duration {
+        let (plugin, SharedPoll { paths, tokens, key }) = (self.state.plugin.clone(), poll);
+        let before = match tokens {
+            Some(tokens) => Some(PathGroups::shared(plugin.max_items(), key, tokens)),
+            None => self.shared_groups.take(),
+        };
+        let mut groups = before.unwrap_or_else(|| PathGroups::shared(plugin.max_items(), key, Vec::new()));
+        let mut watched = Vec::with_capacity(paths.len());
+        for path in &*paths {
+            // Of another replica, so it may be none.
+            watched.extend(plugin.mount().compose(path).ok().map(|located| (located.uri, located.path)));
+            if watched.len().is_multiple_of(BATCH_SIZE) {
+                tokio::task::yield_now().await;
+            }
+        }
+        groups.set_watched(watched);
+        std::mem::swap(&mut self.groups, &mut groups);
+        self.found = Some(Found::default());
+        let result = self.poll_groups().await;
+        std::mem::swap(&mut self.groups, &mut groups);
+        let found = self.found.take().unwrap_or_default();
+        let found = Found { tokens: groups.tokens(), ..found };
+        self.shared_groups = Some(groups);
+        shared.shared_polled(found, result.is_ok());
+        match result {
+            // Whoever waits is told when the tokens are stored: until then this poll may be lost.
+            Ok(hint) => {
+                self.reset_backoff();
+                self.next_delay(hint)
+            }
+            Err(fault) => self.fail(fault, requested),
+        }
+    }
+
+    /// Waits for the next poll, and notifies subscribers of what other replicas have found meanwhile.
+    async fn tell_news_until(&self, next: impl Future<Output = PollTrigger>, min_pause: Duration) -> PollTrigger {
+        let Some(shared) = &self.state.shared else { return next.await };
+        let earliest = tokio::time::Instant::now().checked_add(min_pause);
+        let mut wakes = false;
+        tokio::pin!(next);
+        loop {
+            let may_poll = async {
+                match earliest {
+                    Some(earliest) if wakes => sleep_until(earliest).await,
+                    _ => pending().await,
+                }
+            };
+            tokio::select! {
+                trigger = &mut next => return trigger,
+                () = may_poll => return PollTrigger::now(PollCause::Replica),
+                () = shared.wait_for_news() => {}
+            }
+            // Whatever else happens, what is taken is told.
+            wakes |= self.tell_news(shared.take_news()).await;
+        }
+    }
+
+    /// Notifies subscribers of what another replica has found. Returns whether there may be something to poll here.
+    async fn tell_news(&self, news: News) -> bool {
+        let News { changed, all_changed, listing, completed, wake } = news;
+        if listing || all_changed || !changed.is_empty() || completed.is_some() {
+            self.state.plugin.clear_cached_responses();
+        }
+        if all_changed {
+            self.notify_all().await;
+        } else if !changed.is_empty() {
+            let mount = self.state.plugin.mount();
+            let located = changed.iter().filter_map(|path| mount.compose(path).ok());
+            self.state.notify_of_change(located.map(|located| (located.uri, located.path)).collect()).await;
+        }
+        if listing {
+            self.state.listing.mark_dirty();
+        }
+        if let Some(completed) = completed {
+            self.state.last_poll.send_if_modified(|last| {
+                let is_new = completed > last.completed_polls;
+                if is_new {
+                    *last = PollOutcome { completed_polls: completed, fault: None };
+                }
+                is_new
+            });
+        }
+        wake
+    }
+
     /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
     async fn poll_once(&mut self, requested: u64) -> Duration {
-        let (fault, pause) = match self.poll_groups().await {
+        let pause = match self.poll_groups().await {
             Ok(hint) => {
                 if std::mem::take(&mut self.notify_all_once) {
                     self.notify_all().await;
                 }
                 self.reset_backoff();
-                (None, self.next_delay(hint))
+                self.next_delay(hint)
             }
             // The token is retained, so changes from now on are reported after recovery.
             Err(fault) => {
                 if self.notify_all_once && !self.is_failing {
                     self.notify_all().await;
                 }
-                let pause = match fault {
-                    // The provider was not called, so this is not a further failure.
-                    Fault::Suspended(left) => left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL),
-                    _ => self.backoff.next_delay(),
-                };
-                self.is_failing = true;
-                (Some((fault, pause.min(MAX_RETRY_AFTER))), pause)
+                return self.fail(fault, requested);
             }
         };
+        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault: None });
+        pause
+    }
+
+    /// Publishes that a poll has failed, and returns the pause before the next one.
+    fn fail(&mut self, fault: Fault, requested: u64) -> Duration {
+        let pause = match fault {
+            // The provider was not called, so this is not a further failure.
+            Fault::Suspended(left) => left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL),
+            _ => self.backoff.next_delay(),
+        };
+        self.is_failing = true;
+        let fault = Some((fault, pause.min(MAX_RETRY_AFTER)));
         self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
         pause
     }
@@ -237,6 +397,10 @@ impl Poller {
             if !changed.is_empty() {
                 self.futile_polls = 0;
             }
+            if let Some(found) = &mut self.found {
+                found.changed.extend(changed.iter().map(|(_, path)| path.as_str().into()));
+                found.listing |= changes.listing_changed;
+            }
             if !self.notify_all_once {
                 self.state.notify_of_change(changed).await;
             }
@@ -247,6 +411,7 @@ impl Poller {
             if let Some(group) = self.groups.get_mut(group_index) {
                 group.token = Some(changes.token);
                 group.token_paths = paths.into_iter().collect();
+                group.covers_others = false;
             }
         }
         Ok(hint)
@@ -257,7 +422,7 @@ impl Poller {
         let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
         let mut changed = BTreeSet::new();
         for batch in changes.changed.chunks(BATCH_SIZE) {
-            changed.extend(batch.iter().filter(|path| group.token_paths.contains(*path)));
+            changed.extend(batch.iter().filter(|path| group.covers_others || group.token_paths.contains(*path)));
             tokio::task::yield_now().await;
         }
         let watched = group.watched.iter().filter(|(_, path)| changed.contains(path));

@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
-        let hub = Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())));
+        let hub = Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None);
         let (subscriber, mount) = (hub.subscriber(&Principal::LOCAL), "a://x/".parse::<Mount>().unwrap());
         let uris = ["a", "b", "c"].map(|path| mount.compose(path).unwrap().uri);
         let memory = ShareLimits { client: 10_000, overall: 10_000 };

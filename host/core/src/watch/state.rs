@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mcp_host_base::share_limiter::ShareLimiter;
+use mcp_host_cluster::share::SharedPolls;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Mount, Uri};
 use parking_lot::{Mutex, MutexGuard};
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::directories::DirectoryMonitor;
 use super::listing::ListingMonitor;
 use super::poll_metrics::{LastLag, PollMetrics};
+use super::replicas::Replicas;
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::may_see_listing;
@@ -35,16 +37,19 @@ pub(super) struct WatchContext {
     /// The memory of all subscriptions, in total and by principal, in bytes.
     pub(super) memory: ShareLimiter<Principal>,
     pub(super) poll_metrics: PollMetrics,
+    /// The other replicas of a cluster; none without one.
+    pub(super) replicas: Option<Replicas>,
 }
 
 impl WatchContext {
-    pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
+    pub(super) fn new(access: Arc<Access>, replicas: Option<Replicas>) -> Arc<Self> {
         Arc::new(Self {
             subscription_index: Mutex::default(),
             access: ArcSwap::new(access),
             subscribers: Arc::default(),
             memory: ShareLimiter::default(),
             poll_metrics: PollMetrics::default(),
+            replicas,
         })
     }
 
@@ -89,6 +94,8 @@ pub(super) struct WatcherState {
     pub(super) is_polling: AtomicBool,
     /// The lag of the last poll.
     pub(super) last_lag: LastLag,
+    /// The polls that are shared with other replicas; none if this one polls for itself.
+    pub(super) shared: Option<SharedPolls>,
     pub(super) retired: CancellationToken,
 }
 

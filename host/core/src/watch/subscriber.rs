@@ -371,7 +371,7 @@ mod tests {
     use mcp_host_config::Config;
 
     fn hub() -> Arc<Hub> {
-        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())))
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None)
     }
 
     const LIMITS: ShareLimits = ShareLimits { client: 600, overall: 1000 };

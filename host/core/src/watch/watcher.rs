@@ -16,6 +16,7 @@ use super::listing::{ListingMonitor, ListingTask};
 use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::poll_metrics::LastLag;
 use super::poller::Poller;
+use super::replicas::SharedPollStats;
 use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
@@ -40,7 +41,9 @@ pub(super) struct Handover {
 impl Watcher {
     /// Starts the watcher's tasks.
     pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
+        let replicas = context.replicas.as_ref().filter(|_| plugin.info().watches);
         let state = Arc::new(WatcherState {
+            shared: replicas.and_then(|replicas| replicas.share(plugin)),
             plugin: plugin.clone(),
             context: context.clone(),
             wake: Notify::new(),
@@ -78,6 +81,11 @@ impl Watcher {
         self.state.is_polling.load(Ordering::Relaxed)
     }
 
+    /// Returns what is counted of polls that are shared with other replicas; none if they are not.
+    pub(super) fn shared_polls(&self) -> Option<SharedPollStats> {
+        self.state.shared.as_ref().map(SharedPollStats::of)
+    }
+
     /// Returns the lag of the last poll; none before the first one.
     pub(super) fn last_lag(&self) -> Option<Duration> {
         self.state.last_lag.get()
@@ -93,6 +101,9 @@ impl Watcher {
     /// Stops the watcher's tasks. Callers that wait for a poll get [`PollError::Retired`].
     pub(super) fn retire(&self) {
         self.state.retired.cancel();
+        if let Some(shared) = &self.state.shared {
+            shared.leave();
+        }
     }
 
     /// See [`WatcherState::wait_for_poll`].

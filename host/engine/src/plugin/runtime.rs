@@ -179,6 +179,7 @@ impl PluginRuntime {
         Plugin {
             title: config.title.clone(),
             digest: Some(compiled.digest),
+            poll_identity: poll_identity(config, compiled.digest),
             requirements: Requirements::new(imports, config),
             caches_responses: config.response_cache,
             search: SearchSource::of_component(config).map(Arc::new),
@@ -230,6 +231,7 @@ impl PluginRuntime {
             mount: mount.clone(),
             digest: None,
             watch_interval: watch_interval.duration(),
+            poll_identity: None,
             requirements: Requirements::default(),
             info: ProviderInfo::default(),
             call_context: Arc::new(CallContext {
@@ -289,4 +291,11 @@ impl LoadError {
             Self::Cancelled => false,
         }
     }
+}
+
+/// What all replicas of a cluster have in common whose provider reports the same changes: the component, the mount, the provider's config and
+/// its grants. Secrets are not part of it.
+fn poll_identity(config: &config::Plugin, digest: Digest) -> Option<Box<[u8]>> {
+    let config::Plugin { mount, config: settings, grants, .. } = config;
+    config.shares_polls().then(|| format!("{digest} {mount} {settings:?} {grants:?}").into_bytes().into())
 }

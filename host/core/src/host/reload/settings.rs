@@ -170,6 +170,10 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
         config.telemetry = telemetry;
         pinned.push("telemetry");
     }
+    if config.cluster != old.cluster {
+        config.cluster.clone_from(&old.cluster);
+        pinned.push("cluster");
+    }
     pin_setting!(http, "server.http");
     pin_setting!(confine, "server.confine");
     pin_setting!(cache, "server.cache");

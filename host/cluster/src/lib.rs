@@ -1,0 +1,32 @@
+//! Replicas of one host that share their polls of providers over NATS.
+//!
+//! Each replica can poll every provider for itself, and is right without the others. This crate saves polls: of all replicas that
+//! watch resources of a plugin, one polls the provider for all, and tells the others what has changed. What it knows of others may
+//! be late, incomplete or wrong; then a replica polls for itself, and tells everything once. So the engine never decides whether a
+//! change is told, only how soon, and who asks the provider.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
+//! | [`message`], [`record`] | what replicas tell each other, and what they keep in the bucket |
+//! | [`share`] | a member with a task that does what it says: what the watch of plugins calls |
+//! | [`engine`] | what is needed of an engine; a model of one, for tests and simulations; NATS |
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::print_stdout,
+        reason = "a test that overflows fails, as it should"
+    )
+)]
+
+pub mod engine;
+pub mod member;
+pub mod message;
+pub mod record;
+mod replica;
+pub mod share;
+
+pub use self::replica::{ReplicaId, ReplicaIdError};

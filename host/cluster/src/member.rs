@@ -1,0 +1,583 @@
+//! The state machine of one replica for one shard of a plugin: it decides who polls, and what has been told.
+//!
+//! It does no input and output, and has no clock: the caller passes what has happened and the time, and does what it is told by
+//! [`Output`]s. So a simulation can run this very code ([`simulation`]).
+//!
+//! # Roles
+//!
+//! | role | polls | changes of this replica's paths are known by |
+//! |---|---|---|
+//! | alone | its own paths, with tokens of its own | its own polls |
+//! | following | nothing | the *chain* of the holder's rounds |
+//! | holding | the paths of all replicas, with the tokens of the [`Record`] | its own polls |
+//!
+//! A replica begins alone. It polls for itself until the holder has said that a round of polls covered all paths that it wants
+//! now. Then it polls for itself once more (its *last own poll*), so that its own polls and the holder's rounds overlap, and follows.
+//!
+//! # A round
+//!
+//! The holder polls, publishes what has changed ([`Message::Changes`]), *then* moves the token by a compare-and-swap of the record,
+//! and then publishes [`Message::Counted`]. A holder that dies in between leaves the old token, so the next one finds the same
+//! changes again: a change may be told twice, and is not lost.
+//!
+//! # The chain
+//!
+//! A follower has an unbroken chain while it has heard of each round by its number, with all of its parts, and each has covered
+//! its paths. If it has not, or has heard nothing for the time of the lease, it polls for itself, and tells everything once. What a holder
+//! says before its first round does not count: it may never make one.
+//! Messages may be lost, repeated and late: that costs polls and repetitions.
+//!
+//! # The lease
+//!
+//! A holder writes its record at least each sixth of the lease. It relies on the lease for half of it, counted from when it began the last
+//! write that succeeded. Another replica takes the lease by a compare-and-swap after the record has been the same for 11/20 of the lease,
+//! as seen by itself. That leaves time to take it before those who follow have heard nothing for the whole lease. So no clock of another machine matters; and where a paused machine relies on a lost lease, its
+//! compare-and-swap fails.
+//!
+//! # Bounds
+//!
+//! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most
+//! [`MAX_PATHS`] different paths; replicas whose paths do not fit are not covered, and poll for themselves.
+
+mod hold;
+mod listen;
+#[cfg(test)]
+mod simulation;
+mod wants;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::message::{Message, Want, parts};
+use crate::record::Record;
+use crate::replica::ReplicaId;
+
+use self::hold::Holding;
+use self::listen::Chain;
+
+/// The maximum number of paths of a shard.
+pub const MAX_PATHS: usize = 20_000;
+/// The time for which a replica waits until the holder has polled a path that is new.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The maximum number of versions that wait to be covered.
+const MAX_PENDING: usize = 1024;
+
+/// A point in time: the time since any fixed moment, by a clock that never goes back.
+pub type Time = Duration;
+/// The revision of a record in the bucket.
+pub type Revision = u64;
+
+/// What the caller has to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Publish a message to all replicas.
+    Publish(Message),
+    /// Read the record, and report it by [`Member::read`].
+    Read,
+    /// Write the record if it has that revision, or if there is none, and report it by [`Member::written`].
+    Write {
+        /// The revision that is replaced; none: there is no record.
+        expected: Option<Revision>,
+        /// The record.
+        record: Box<Record>,
+    },
+    /// Tell subscribers of the paths among these that they watch.
+    Changed {
+        /// The paths that have changed.
+        changed: Vec<Arc<str>>,
+        /// Whether the listing may have changed.
+        listing: bool,
+    },
+    /// All requests up to that number were served by a poll.
+    Completed(u64),
+    /// Ask for the [plan](Member::begin_poll) now.
+    Wake,
+}
+
+/// Why a record was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteFailure {
+    /// It has another revision.
+    Conflict,
+    /// That is not known: it may have been written.
+    Unknown,
+    /// It cannot be written: it is too long.
+    Impossible,
+}
+
+/// What is to be polled now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The paths of this replica.
+    Own {
+        /// With which tokens.
+        tokens: OwnTokens,
+        /// Whether everything is told once the poll has succeeded.
+        tell_all: bool,
+    },
+    /// The paths of all replicas.
+    Shared(SharedPoll),
+    /// Nothing: another replica polls, or it is not yet known what others want.
+    Nothing,
+}
+
+/// The tokens of a poll of this replica's own paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnTokens {
+    /// Those of its last own poll.
+    Kept,
+    /// None: what there were are out of date.
+    None,
+    /// Those of the last shared poll, which were this replica's.
+    Shared,
+}
+
+/// A poll for all replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPoll {
+    /// The paths of all replicas.
+    pub paths: Arc<BTreeSet<Arc<str>>>,
+    /// The tokens to begin with, if those of the last shared poll here are not the newest.
+    pub tokens: Option<Vec<Option<String>>>,
+    /// The key by which paths are divided into groups: the same for all replicas.
+    pub key: u64,
+}
+
+/// What a poll for all replicas has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The paths that have changed.
+    pub changed: Vec<Arc<str>>,
+    /// Whether the listing has changed.
+    pub listing: bool,
+    /// The new tokens.
+    pub tokens: Vec<Option<String>>,
+}
+
+/// What is counted, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// The polls of this replica's own paths.
+    pub own_polls: u64,
+    /// The polls for all replicas.
+    pub shared_polls: u64,
+    /// How often the chain broke, so that everything was told.
+    pub gaps: u64,
+    /// How often the lease was taken.
+    pub leases_taken: u64,
+    /// How often the lease was lost.
+    pub leases_lost: u64,
+}
+
+/// The role of a replica for a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoleName {
+    /// It watches nothing.
+    #[default]
+    Idle,
+    /// It polls for itself.
+    Alone,
+    /// It relies on the holder.
+    Following,
+    /// It polls for all.
+    Holding,
+}
+
+impl RoleName {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Alone => "alone",
+            Self::Following => "following",
+            Self::Holding => "holding",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Role {
+    Alone,
+    Following,
+    Holding(Box<Holding>),
+}
+
+/// A request to the bucket under way.
+#[derive(Debug)]
+enum Request {
+    Read,
+    Write { record: Box<Record>, at: Time, purpose: Purpose },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Take,
+    Renew,
+    Move,
+    Resign,
+}
+
+/// The record as it was last seen.
+#[derive(Debug)]
+struct Seen {
+    revision: Revision,
+    /// Its content, if it was read and not only heard of.
+    record: Option<Box<Record>>,
+    /// When this revision was seen first.
+    since: Time,
+}
+
+/// A poll under way.
+#[derive(Debug)]
+enum Polling {
+    /// Of this replica's own paths, with the number of the handover that it completes.
+    Own { handover: Option<u64>, tells_all: bool },
+    /// Of all paths.
+    Shared,
+}
+
+/// One replica's part in the polling of one shard of a plugin.
+#[derive(Debug)]
+pub struct Member {
+    me: ReplicaId,
+    lease: Duration,
+    random: fastrand::Rng,
+    /// Whether anything is watched here.
+    is_active: bool,
+    wanted: BTreeSet<Arc<str>>,
+    /// The version of `wanted`.
+    version: u64,
+    /// The number of requests for polls that `version` includes.
+    requested: u64,
+    /// Versions that are not covered yet, each with its number of requests.
+    pending: VecDeque<(u64, u64)>,
+    /// Since when the oldest of them waits for a poll.
+    waiting_since: Option<Time>,
+    last_announced: Time,
+    role: Role,
+    /// Whether changes before now are only known by the chain.
+    relies_on_chain: bool,
+    chain: Option<Chain>,
+    /// Set while one more own poll makes this replica a follower; each such occasion has another number.
+    handover: Option<u64>,
+    handovers: u64,
+    tokens: OwnTokens,
+    tell_all: bool,
+    polling: Option<Polling>,
+    request: Option<Request>,
+    seen: Option<Seen>,
+    read_at: Option<Time>,
+    /// Until when it does not take the lease.
+    abstains_until: Time,
+    wake_at: Option<Time>,
+    outputs: VecDeque<Output>,
+    stats: MemberStats,
+    #[cfg(test)]
+    planted: Option<simulation::Bug>,
+}
+
+impl Member {
+    /// A replica that watches nothing yet. `seed` is for the times at which it acts, so that not all act at once.
+    pub fn new(me: ReplicaId, lease: Duration, seed: u64) -> Self {
+        Self {
+            me,
+            lease,
+            random: fastrand::Rng::with_seed(seed),
+            is_active: false,
+            wanted: BTreeSet::new(),
+            version: 0,
+            requested: 0,
+            pending: VecDeque::new(),
+            waiting_since: None,
+            last_announced: Time::ZERO,
+            role: Role::Alone,
+            relies_on_chain: false,
+            chain: None,
+            handover: None,
+            handovers: 0,
+            tokens: OwnTokens::None,
+            tell_all: false,
+            polling: None,
+            request: None,
+            seen: None,
+            read_at: None,
+            abstains_until: Time::ZERO,
+            wake_at: None,
+            outputs: VecDeque::new(),
+            stats: MemberStats::default(),
+            #[cfg(test)]
+            planted: None,
+        }
+    }
+
+    /// What is to be done next. To be called until there is nothing, after each other call.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> MemberStats {
+        self.stats
+    }
+
+    /// The role of this replica.
+    pub fn role(&self) -> RoleName {
+        match &self.role {
+            _ if !self.is_active => RoleName::Idle,
+            Role::Alone => RoleName::Alone,
+            Role::Following => RoleName::Following,
+            Role::Holding(_) => RoleName::Holding,
+        }
+    }
+
+    /// Sets the paths that are watched here, and the number of requests for polls so far.
+    pub fn watch(&mut self, now: Time, paths: BTreeSet<Arc<str>>, requested: u64) {
+        if paths.len() > MAX_PATHS {
+            self.leave(now);
+            return;
+        }
+        let is_new = !std::mem::replace(&mut self.is_active, true);
+        let add: Vec<_> = paths.difference(&self.wanted).cloned().collect();
+        let remove: Vec<_> = self.wanted.difference(&paths).cloned().collect();
+        let waits = requested > self.requested || !add.is_empty();
+        if is_new {
+            (self.read_at, self.tokens) = (Some(now), OwnTokens::None);
+        }
+        if !is_new && !waits && remove.is_empty() {
+            return;
+        }
+        let base = self.version;
+        self.version = self.version.saturating_add(1);
+        (self.wanted, self.requested) = (paths, requested.max(self.requested));
+        if self.pending.len() >= MAX_PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back((self.version, self.requested));
+        if waits {
+            self.waiting_since.get_or_insert(now);
+        }
+        self.own_changed();
+        if matches!(self.role, Role::Holding(_)) {
+            if waits {
+                self.outputs.push_back(Output::Wake);
+            }
+        } else if is_new || add.len().saturating_add(remove.len()) > self.wanted.len() {
+            self.announce_all(now);
+        } else {
+            self.announce(now, Some(base), waits, add, remove);
+        }
+    }
+
+    /// Nothing is watched here any more.
+    pub fn leave(&mut self, now: Time) {
+        if !std::mem::replace(&mut self.is_active, false) {
+            return;
+        }
+        self.wanted.clear();
+        self.version = self.version.saturating_add(1);
+        self.pending.clear();
+        self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
+        self.resign(now);
+        self.forget();
+    }
+
+    /// Forgets the chain and the tokens, as nobody is told anything that rests on them.
+    fn forget(&mut self) {
+        (self.role, self.chain, self.handover, self.polling) = (Role::Alone, None, None, None);
+        (self.relies_on_chain, self.tell_all, self.tokens) = (false, false, OwnTokens::None);
+        (self.waiting_since, self.wake_at, self.read_at) = (None, None, None);
+    }
+
+    /// Begins a poll, unless there is nothing to poll. Must be followed by [`own_polled`](Self::own_polled) or
+    /// [`shared_polled`](Self::shared_polled).
+    pub fn begin_poll(&mut self, now: Time) -> Plan {
+        if !self.is_active {
+            return Plan::Nothing;
+        }
+        self.wake_at = None;
+        if matches!(self.role, Role::Following) {
+            return Plan::Nothing;
+        }
+        if let Some(poll) = self.begin_shared(now) {
+            self.polling = Some(Polling::Shared);
+            return Plan::Shared(poll);
+        }
+        if matches!(&self.role, Role::Holding(holding) if !holding.polls_own()) {
+            return Plan::Nothing;
+        }
+        self.polling = Some(Polling::Own { handover: self.handover, tells_all: self.tell_all });
+        let tokens = std::mem::replace(&mut self.tokens, OwnTokens::Kept);
+        self.stats.own_polls = self.stats.own_polls.saturating_add(1);
+        Plan::Own { tokens, tell_all: self.tell_all }
+    }
+
+    /// The poll of this replica's own paths has ended.
+    pub fn own_polled(&mut self, now: Time, is_ok: bool) {
+        let Some(Polling::Own { handover, tells_all }) =
+            self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
+        else {
+            return;
+        };
+        if !is_ok {
+            return;
+        }
+        if tells_all {
+            self.tell_all = false;
+        }
+        if handover.is_none() || handover != self.handover {
+            return;
+        }
+        self.handover = None;
+        match &mut self.role {
+            Role::Alone => {
+                (self.role, self.relies_on_chain, self.tokens) = (Role::Following, true, OwnTokens::None);
+                let covered = self.chain.as_ref().map_or(0, |chain| chain.covered);
+                self.cover(covered);
+                self.waiting_since = (covered < self.version).then_some(now);
+            }
+            Role::Holding(holding) => holding.end_own_polls(),
+            Role::Following => {}
+        }
+    }
+
+    /// The time at which [`wake`](Self::wake) is to be called.
+    pub fn deadline(&self) -> Option<Time> {
+        if !self.is_active {
+            return None;
+        }
+        let announces = self.last_announced.saturating_add(part(self.lease, 3));
+        let silence = self.chain.as_ref().map(|chain| chain.heard.saturating_add(self.lease));
+        let patience = self.patience();
+        let read = self.read_at.filter(|_| self.request.is_none());
+        let times = [Some(announces), silence, patience, read, self.wake_at, self.hold_deadline()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Until when it waits for the holder to cover a new path.
+    fn patience(&self) -> Option<Time> {
+        let is_following = matches!(self.role, Role::Following);
+        self.waiting_since.filter(|_| is_following).map(|since| since.saturating_add(PATIENCE.min(self.lease)))
+    }
+
+    /// Does what is due.
+    pub fn wake(&mut self, now: Time) {
+        if !self.is_active {
+            return;
+        }
+        if self.wake_at.take_if(|at| *at <= now).is_some() {
+            self.outputs.push_back(Output::Wake);
+        }
+        if self.chain.as_ref().is_some_and(|chain| chain.heard.saturating_add(self.lease) <= now) {
+            self.break_chain(now);
+        }
+        if self.patience().is_some_and(|until| until <= now) {
+            // The chain goes on, and is still relied on for what it covered.
+            (self.role, self.tokens) = (Role::Alone, OwnTokens::None);
+            self.announce_all(now);
+            self.outputs.push_back(Output::Wake);
+        }
+        if self.last_announced.saturating_add(part(self.lease, 3)) <= now {
+            // The holder knows what it wants itself; but it may lose the lease.
+            if matches!(self.role, Role::Holding(_)) {
+                self.last_announced = now;
+            } else {
+                self.announce(now, Some(self.version), false, Vec::new(), Vec::new());
+            }
+        }
+        self.hold(now);
+        if self.request.is_none() && self.read_at.take_if(|at| *at <= now).is_some() {
+            self.request = Some(Request::Read);
+            self.outputs.push_back(Output::Read);
+        }
+    }
+
+    /// Handles a message of any replica, itself included.
+    pub fn receive(&mut self, now: Time, message: Message) {
+        if !self.is_active {
+            return;
+        }
+        match message {
+            Message::Want(want) => self.wanted_by(now, want),
+            Message::Leave { replica } => self.left(replica),
+            Message::Ask { replica, .. } => {
+                if replica.is_none_or(|replica| replica == self.me) && !matches!(self.role, Role::Holding(_)) {
+                    self.announce_all(now);
+                }
+            }
+            Message::Changes { history, epoch, seq, part, changed, listing } => {
+                self.hear_changes(Position { history, epoch, seq }, part, changed, listing);
+            }
+            Message::Counted { history, epoch, revision, round, covers } => {
+                let position = Position { history, epoch, seq: round.seq };
+                self.hear_counted(now, position, revision, round, &covers);
+            }
+            Message::Resigned { .. } => {
+                if !matches!(self.role, Role::Holding(_)) {
+                    self.read_at = Some(now.saturating_add(self.jitter(20)));
+                }
+            }
+        }
+    }
+
+    /// A random part of the lease, at most one of `parts`.
+    fn jitter(&mut self, parts: u32) -> Duration {
+        part(self.lease, parts).mul_f64(self.random.f64())
+    }
+
+    fn announce(&mut self, now: Time, base: Option<u64>, waits: bool, add: Vec<Arc<str>>, remove: Vec<Arc<str>>) {
+        self.last_announced = now;
+        // Removed paths are few, or everything is announced.
+        let mut add = parts(add);
+        if add.is_empty() {
+            add.push(Vec::new());
+        }
+        let (version, replica, last) = (self.version, self.me, add.len().saturating_sub(1));
+        let mut remove = Some(remove);
+        for (part, add) in add.into_iter().enumerate() {
+            let is_last = part == last;
+            let part = u32::try_from(part).unwrap_or(u32::MAX);
+            let remove = remove.take().unwrap_or_default();
+            let want = Want { replica, base, version, waits, part, is_last, add, remove };
+            self.outputs.push_back(Output::Publish(Message::Want(want)));
+        }
+    }
+
+    fn announce_all(&mut self, now: Time) {
+        let waits = self.waiting_since.is_some();
+        let all = self.wanted.iter().cloned().collect();
+        self.announce(now, None, waits, all, Vec::new());
+    }
+
+    /// All versions up to one are covered by a poll.
+    fn cover(&mut self, version: u64) {
+        let mut completed = None;
+        while let Some((_, requested)) = self.pending.pop_front_if(|(pending, _)| *pending <= version) {
+            completed = Some(requested);
+        }
+        if let Some(requested) = completed {
+            self.outputs.push_back(Output::Completed(requested));
+        }
+        if version >= self.version {
+            self.waiting_since = None;
+        }
+    }
+
+    #[cfg(test)]
+    fn has_bug(&self, bug: simulation::Bug) -> bool {
+        self.planted == Some(bug)
+    }
+}
+
+/// One of so many parts of a time.
+pub(crate) fn part(time: Duration, number: u32) -> Duration {
+    time.checked_div(number).unwrap_or_default()
+}
+
+/// Where in which history a message belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    history: u64,
+    epoch: u64,
+    seq: u64,
+}

@@ -1,0 +1,505 @@
+//! The lease: how it is taken, confirmed, used and lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::message::{Message, Want, parts};
+use crate::record::{Covers, Record, Round};
+use crate::replica::ReplicaId;
+
+use super::wants::{Heard, Wants};
+use super::{
+    Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Time, WriteFailure,
+    part,
+};
+
+/// The longest time for which a new holder waits to be told what others want.
+const MAX_COLLECTING: Duration = Duration::from_millis(500);
+/// The number of polls in succession that may fail before another replica may try.
+const MAX_FAILURES: u32 = 3;
+
+/// What the holder knows.
+#[derive(Debug)]
+pub(super) struct Holding {
+    record: Box<Record>,
+    revision: Revision,
+    /// When the last write that succeeded was begun.
+    confirmed: Time,
+    /// Until when it waits to be told what others want.
+    collects_until: Option<Time>,
+    /// Whether this replica polls its own paths, until a round has covered them.
+    polls_own: bool,
+    /// Whether subscribers here rely on the record's tokens, and no round was made with them yet.
+    owes: bool,
+    /// The record's tokens, until a poll has begun with them.
+    tokens: Option<Vec<Option<String>>>,
+    /// Whom the poll under way covers.
+    polling: Option<Covers>,
+    /// A round that was told, and is to be written.
+    moved: Option<Moved>,
+    /// A write of which it is not known whether it took place.
+    unknown: Option<(Box<Record>, Time)>,
+    /// Whether somebody waits for a poll.
+    is_wanted: bool,
+    failures: u32,
+    wants: Wants,
+}
+
+/// A round that was told.
+#[derive(Debug)]
+struct Moved {
+    parts: u32,
+    covers: Covers,
+    tokens: Vec<Option<String>>,
+}
+
+impl Holding {
+    pub(super) fn epoch(&self) -> u64 {
+        self.record.epoch
+    }
+
+    /// Whether this replica polls its own paths, too.
+    pub(super) fn polls_own(&self) -> bool {
+        self.polls_own
+    }
+
+    /// The last own poll was made.
+    pub(super) fn end_own_polls(&mut self) {
+        self.polls_own = false;
+    }
+
+    /// The record as it is to be written next: with the round that was told, or only confirmed.
+    fn next_record(&self) -> (Box<Record>, Purpose) {
+        let mut record = self.record.clone();
+        match &self.moved {
+            Some(Moved { parts, covers, tokens }) => {
+                let seq = record.round.seq.saturating_add(1);
+                record.round = Round { epoch: record.epoch, seq, parts: *parts };
+                (record.covers, record.tokens) = (covers.clone(), tokens.clone());
+                (record, Purpose::Move)
+            }
+            None => {
+                record.renewals = record.renewals.saturating_add(1);
+                (record, Purpose::Renew)
+            }
+        }
+    }
+}
+
+impl Member {
+    /// The time for which the holder relies on its lease.
+    fn confidence(&self) -> Duration {
+        part(self.lease, 2)
+    }
+
+    /// The time for which a record must be the same before another replica takes the lease.
+    fn patience_with_holder(&self) -> Duration {
+        part(self.lease, 20).saturating_mul(11)
+    }
+
+    /// The time without a message of the holder after which its record is read: to begin early to see whether it stays the same.
+    pub(super) fn suspicion(&self) -> Duration {
+        part(self.lease, 4)
+    }
+
+    fn renewal_interval(&self) -> Duration {
+        part(self.lease, 6)
+    }
+
+    /// The time at which the holder has something to do.
+    pub(super) fn hold_deadline(&self) -> Option<Time> {
+        let Role::Holding(holding) = &self.role else { return None };
+        let renews = holding.confirmed.saturating_add(self.renewal_interval());
+        let renews = Some(renews).filter(|_| self.request.is_none() && holding.unknown.is_none());
+        let loses = Some(holding.confirmed.saturating_add(self.confidence()));
+        #[cfg(test)]
+        let loses = loses.filter(|_| !self.has_bug(super::simulation::Bug::LeaseNotChecked));
+        [renews, loses, holding.collects_until].into_iter().flatten().min()
+    }
+
+    /// Does what is due of the holder.
+    pub(super) fn hold(&mut self, now: Time) {
+        let (confidence, renewal_interval) = (self.confidence(), self.renewal_interval());
+        let Role::Holding(holding) = &mut self.role else { return };
+        let is_lost = holding.confirmed.saturating_add(confidence) <= now;
+        #[cfg(test)]
+        let is_lost = is_lost && self.planted != Some(super::simulation::Bug::LeaseNotChecked);
+        if is_lost {
+            self.lose_lease(now);
+            return;
+        }
+        if holding.collects_until.take_if(|until| *until <= now).is_some() {
+            self.outputs.push_back(Output::Wake);
+        }
+        if self.request.is_some() || holding.unknown.is_some() {
+            return;
+        }
+        if holding.moved.is_some() || holding.confirmed.saturating_add(renewal_interval) <= now {
+            let ((record, purpose), expected) = (holding.next_record(), Some(holding.revision));
+            self.write(now, expected, record, purpose);
+        }
+    }
+
+    fn write(&mut self, now: Time, expected: Option<Revision>, record: Box<Record>, purpose: Purpose) {
+        self.request = Some(Request::Write { record: record.clone(), at: now, purpose });
+        self.outputs.push_back(Output::Write { expected, record });
+    }
+
+    /// The record was read; none if there is none, and an error if that is not known.
+    pub fn read(&mut self, now: Time, result: Result<Option<(Revision, Record)>, ()>) {
+        if self.request.take_if(|request| matches!(request, Request::Read)).is_none() || !self.is_active {
+            return;
+        }
+        let Ok(found) = result else {
+            self.read_at = Some(now.saturating_add(part(self.lease, 10)).saturating_add(self.jitter(10)));
+            return;
+        };
+        match found {
+            Some((revision, record)) => {
+                let record = Box::new(record);
+                match &mut self.seen {
+                    Some(seen) if seen.revision == revision => seen.record = Some(record.clone()),
+                    _ => self.seen = Some(Seen { revision, record: Some(record.clone()), since: now }),
+                }
+                if matches!(self.role, Role::Holding(_)) {
+                    self.resolve(now, revision, &record);
+                } else {
+                    self.consider(now);
+                }
+            }
+            None => {
+                self.seen = None;
+                if matches!(self.role, Role::Holding(_)) {
+                    // The bucket was lost.
+                    self.lose_lease(now);
+                } else if self.may_take(now) {
+                    let record = Record {
+                        history: self.random.u64(..),
+                        epoch: 1,
+                        holder: Some(self.me),
+                        renewals: 0,
+                        round: Round::default(),
+                        covers: Covers::new(),
+                        tokens: Vec::new(),
+                    };
+                    self.write(now, None, Box::new(record), Purpose::Take);
+                }
+            }
+        }
+    }
+
+    fn may_take(&mut self, now: Time) -> bool {
+        let may = now >= self.abstains_until;
+        if !may {
+            self.read_at = Some(self.abstains_until.saturating_add(self.jitter(10)));
+        }
+        may
+    }
+
+    /// Takes the lease if its holder has not confirmed it for long enough, or has given it back.
+    fn consider(&mut self, now: Time) {
+        let Some(Seen { revision, record: Some(record), since }) = &self.seen else { return };
+        let until = since.saturating_add(self.patience_with_holder());
+        let is_free = record.holder.is_none_or(|holder| holder == self.me);
+        if !is_free && now < until {
+            self.read_at = Some(until.saturating_add(self.jitter(20)));
+            return;
+        }
+        let (revision, mut record) = (*revision, record.clone());
+        if self.may_take(now) {
+            (record.epoch, record.holder) = (record.epoch.saturating_add(1), Some(self.me));
+            self.write(now, Some(revision), record, Purpose::Take);
+        }
+    }
+
+    /// Finds out whether a write of which that was not known took place.
+    fn resolve(&mut self, now: Time, revision: Revision, found: &Record) {
+        let Role::Holding(holding) = &mut self.role else { return };
+        match holding.unknown.take() {
+            Some((record, at)) if *record == *found => {
+                let purpose = if record.round == holding.record.round { Purpose::Renew } else { Purpose::Move };
+                self.confirmed(now, revision, record, at, purpose);
+            }
+            _ if *found == *holding.record => {
+                holding.revision = revision;
+                self.hold(now);
+            }
+            _ => self.lose_lease(now),
+        }
+    }
+
+    /// The record was written, or was not.
+    pub fn written(&mut self, now: Time, result: Result<Revision, WriteFailure>) {
+        let is_write = |request: &mut Request| matches!(request, Request::Write { .. });
+        let Some(Request::Write { record, at, purpose }) = self.request.take_if(is_write) else { return };
+        #[cfg(test)]
+        let result = self.planted_result(result);
+        let is_holding = matches!(&self.role, Role::Holding(holding) if holding.epoch() == record.epoch);
+        match (purpose, result) {
+            (Purpose::Resign, Ok(_)) => {
+                self.outputs.push_back(Output::Publish(Message::Resigned { epoch: record.epoch }));
+            }
+            (Purpose::Take, Ok(revision)) if self.is_active => self.take(now, revision, record, at),
+            (Purpose::Renew | Purpose::Move, Ok(revision)) if is_holding => {
+                self.confirmed(now, revision, record, at, purpose);
+            }
+            // It has a lease that it does not want any more.
+            (_, Ok(revision)) => {
+                let record = Box::new(Record { holder: None, ..*record });
+                self.write(now, Some(revision), record, Purpose::Resign);
+            }
+            (Purpose::Renew | Purpose::Move, Err(WriteFailure::Unknown)) if is_holding => {
+                if let Role::Holding(holding) = &mut self.role {
+                    holding.unknown = Some((record, at));
+                    self.read_at = Some(now.saturating_add(part(self.lease, 50)));
+                }
+            }
+            (Purpose::Renew | Purpose::Move, Err(WriteFailure::Conflict)) if is_holding => self.lose_lease(now),
+            (_, Err(WriteFailure::Impossible)) => {
+                self.abstains_until = now.saturating_add(self.lease.saturating_mul(30));
+                self.lose_lease(now);
+            }
+            _ if self.is_active && !matches!(self.role, Role::Holding(_)) => {
+                self.read_at = Some(now.saturating_add(self.jitter(5)));
+            }
+            _ => {}
+        }
+    }
+
+    #[cfg(test)]
+    fn planted_result(&self, result: Result<Revision, WriteFailure>) -> Result<Revision, WriteFailure> {
+        match &self.role {
+            Role::Holding(holding) if self.has_bug(super::simulation::Bug::LeaseNotChecked) => {
+                Ok(result.unwrap_or(holding.revision))
+            }
+            _ => result,
+        }
+    }
+
+    /// This replica has the lease.
+    fn take(&mut self, now: Time, revision: Revision, record: Box<Record>, at: Time) {
+        if matches!(self.role, Role::Holding(_)) {
+            return;
+        }
+        // What this replica relied on is what the record's tokens go on from, or something was missed.
+        let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_in_step(&record, self.me));
+        if !is_in_step {
+            self.break_chain(now);
+        }
+        let owes = std::mem::take(&mut self.relies_on_chain);
+        let polls_own = !matches!(self.role, Role::Following);
+        (self.chain, self.handover, self.wake_at, self.read_at) = (None, None, None, None);
+        self.stats.leases_taken = self.stats.leases_taken.saturating_add(1);
+        let collecting = MAX_COLLECTING.min(part(self.lease, 10));
+        let holding = Holding {
+            revision,
+            confirmed: at,
+            collects_until: Some(now.saturating_add(collecting)),
+            polls_own,
+            owes,
+            tokens: Some(record.tokens.clone()),
+            polling: None,
+            moved: None,
+            unknown: None,
+            is_wanted: true,
+            failures: 0,
+            wants: Wants::default(),
+            record,
+        };
+        let epoch = holding.epoch();
+        self.role = Role::Holding(Box::new(holding));
+        // Those who follow hear that the lease is held.
+        self.publish_counted();
+        self.ask(epoch, None);
+        self.outputs.push_back(Output::Wake);
+    }
+
+    /// The lease was lost, or may have been: this replica polls for itself.
+    pub(super) fn lose_lease(&mut self, now: Time) {
+        let Role::Holding(holding) = std::mem::replace(&mut self.role, Role::Alone) else { return };
+        self.tell_all |= holding.owes;
+        if !holding.polls_own {
+            self.tokens = if holding.owes { OwnTokens::None } else { OwnTokens::Shared };
+        }
+        self.stats.leases_lost = self.stats.leases_lost.saturating_add(1);
+        self.handover = None;
+        self.read_at = Some(now.saturating_add(self.jitter(10)));
+        self.outputs.push_back(Output::Wake);
+        self.announce_all(now);
+    }
+
+    /// Gives the lease back.
+    pub(super) fn resign(&mut self, now: Time) {
+        let Role::Holding(holding) = &self.role else { return };
+        // Otherwise the lease ends by itself.
+        if self.request.is_none() && holding.unknown.is_none() {
+            let record = Box::new(Record { holder: None, ..*holding.record.clone() });
+            let expected = Some(holding.revision);
+            self.write(now, expected, record, Purpose::Resign);
+        }
+    }
+
+    /// Begins a poll for all replicas, if this replica may.
+    pub(super) fn begin_shared(&mut self, now: Time) -> Option<SharedPoll> {
+        let (me, version, since) = (self.me, self.version, now.saturating_sub(self.lease.saturating_mul(2)));
+        let has_handover = self.handover.is_some();
+        let Role::Holding(holding) = &mut self.role else { return None };
+        let is_ready = holding.collects_until.is_none() && holding.moved.is_none() && holding.polling.is_none();
+        if !is_ready || has_handover {
+            return None;
+        }
+        holding.wants.forget_silent(since);
+        let (paths, covers) = holding.wants.union(me, version, &self.wanted);
+        holding.is_wanted = false;
+        let mut tokens = holding.tokens.clone();
+        if let Some(tokens) = &mut tokens {
+            // Tokens that nobody relies on may be old: what changed meanwhile is no news to anyone.
+            let known = holding.record.covers.keys().any(|replica| covers.contains_key(replica) && *replica != me);
+            if !known && !holding.owes {
+                tokens.clear();
+            }
+        }
+        holding.polling = Some(covers);
+        self.stats.shared_polls = self.stats.shared_polls.saturating_add(1);
+        Some(SharedPoll { paths, tokens, key: holding.record.history })
+    }
+
+    /// The poll for all replicas has ended. `is_complete` is whether the provider was asked about all paths; what it has said before it
+    /// failed counts.
+    pub fn shared_polled(&mut self, now: Time, found: Found, is_complete: bool) {
+        if self.polling.take_if(|polling| matches!(polling, Polling::Shared)).is_none() {
+            return;
+        }
+        let Role::Holding(holding) = &mut self.role else { return };
+        let Some(covers) = holding.polling.take() else { return };
+        if !is_complete {
+            holding.failures = holding.failures.saturating_add(1);
+        }
+        let has_news = found.listing || !found.changed.is_empty();
+        if is_complete {
+            (holding.failures, holding.owes) = (0, false);
+        }
+        if is_complete || has_news {
+            holding.tokens = None;
+            let changes = ChangeParts { changed: found.changed, listing: found.listing };
+            let messages = changes.messages(&holding.record);
+            let parts = u32::try_from(messages.len()).unwrap_or(u32::MAX);
+            let covers = if is_complete { covers } else { holding.record.covers.clone() };
+            #[cfg(test)]
+            let is_late = self.planted == Some(super::simulation::Bug::TokenMovedFirst);
+            #[cfg(not(test))]
+            let is_late = false;
+            let early = self.outputs.len();
+            self.outputs.extend(messages.into_iter().map(Output::Publish));
+            holding.moved = Some(Moved { parts, covers, tokens: found.tokens });
+            self.hold(now);
+            if is_late {
+                self.outputs.rotate_left(early);
+                self.outputs.rotate_left(usize::try_from(parts).unwrap_or(0));
+            }
+        }
+        let Role::Holding(holding) = &mut self.role else { return };
+        if holding.failures >= MAX_FAILURES {
+            // Perhaps the provider answers another replica.
+            self.abstains_until = now.saturating_add(self.lease.saturating_mul(2));
+            self.resign(now);
+            self.lose_lease(now);
+        }
+    }
+
+    /// A write of this holder has succeeded.
+    fn confirmed(&mut self, now: Time, revision: Revision, record: Box<Record>, at: Time, purpose: Purpose) {
+        let (me, version) = (self.me, self.version);
+        let Role::Holding(holding) = &mut self.role else { return };
+        (holding.revision, holding.confirmed, holding.record) = (revision, at.max(holding.confirmed), record);
+        let covered = holding.record.covers.get(&me).copied().unwrap_or(0);
+        let (polls_own, is_wanted) = (holding.polls_own, holding.is_wanted);
+        if purpose == Purpose::Move {
+            holding.moved = None;
+        }
+        self.read_at = None;
+        self.publish_counted();
+        if purpose == Purpose::Move {
+            self.cover(covered);
+            if polls_own && covered >= version && self.handover.is_none() {
+                self.handovers = self.handovers.saturating_add(1);
+                self.handover = Some(self.handovers);
+                self.outputs.push_back(Output::Wake);
+            }
+            if is_wanted || covered < version {
+                self.outputs.push_back(Output::Wake);
+            }
+        }
+        self.hold(now);
+    }
+
+    fn publish_counted(&mut self) {
+        let Role::Holding(holding) = &self.role else { return };
+        let Record { history, epoch, round, covers, .. } = &*holding.record;
+        let (history, epoch, round, covers) = (*history, *epoch, *round, covers.clone());
+        let message = Message::Counted { history, epoch, revision: holding.revision, round, covers };
+        self.outputs.push_back(Output::Publish(message));
+    }
+
+    /// A replica has said what it wants.
+    pub(super) fn wanted_by(&mut self, now: Time, want: Want) {
+        if want.replica == self.me {
+            return;
+        }
+        let Role::Holding(holding) = &mut self.role else { return };
+        let (replica, epoch) = (want.replica, holding.epoch());
+        let waits = want.waits || want.base.is_none();
+        match holding.wants.hear(now, want) {
+            Heard::Nothing => {}
+            Heard::Unknown => self.ask(epoch, Some(replica)),
+            Heard::New => {
+                let expected = holding.record.covers.keys().copied().filter(|expected| *expected != self.me);
+                let is_complete = holding.wants.knows_all(expected) && !holding.record.covers.is_empty();
+                if is_complete {
+                    holding.collects_until = None;
+                }
+                holding.is_wanted |= waits;
+                if waits && holding.collects_until.is_none() && holding.polling.is_none() {
+                    self.outputs.push_back(Output::Wake);
+                }
+            }
+        }
+    }
+
+    /// A replica wants nothing any more.
+    pub(super) fn left(&mut self, replica: ReplicaId) {
+        if let Role::Holding(holding) = &mut self.role {
+            holding.wants.forget(replica);
+        }
+    }
+
+    /// What this replica wants has changed.
+    pub(super) fn own_changed(&mut self) {
+        if let Role::Holding(holding) = &mut self.role {
+            holding.wants.own_changed();
+        }
+    }
+}
+
+/// What a round has found.
+struct ChangeParts {
+    changed: Vec<Arc<str>>,
+    listing: bool,
+}
+
+impl ChangeParts {
+    /// The messages that tell it, as the round after that of the record.
+    fn messages(self, record: &Record) -> Vec<Message> {
+        let mut divided = parts(self.changed);
+        if divided.is_empty() && self.listing {
+            divided.push(Vec::new());
+        }
+        let (history, epoch, seq) = (record.history, record.epoch, record.round.seq.saturating_add(1));
+        let numbered = (0_u32..).zip(divided);
+        let message = |(part, changed)| {
+            let listing = self.listing && part == 0;
+            Message::Changes { history, epoch, seq, part, changed, listing }
+        };
+        numbered.map(message).collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! How a replica hears of the holder's rounds, and notices that it has missed one.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::message::Message;
+use crate::record::{Covers, Record, Round};
+use crate::replica::ReplicaId;
+
+use super::{Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
+
+/// The rounds that were heard of without a gap.
+#[derive(Debug)]
+pub(super) struct Chain {
+    history: u64,
+    /// The epoch of the last message.
+    epoch: u64,
+    /// The last round.
+    pub(super) seq: u64,
+    /// When a message of the holder was heard last.
+    pub(super) heard: Time,
+    /// The version of this replica's paths that the last round covered.
+    pub(super) covered: u64,
+    /// The parts of the next round that were heard: its epoch, and their number.
+    parts: (u64, u32),
+}
+
+/// How a round that was written relates to the rounds that were heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is the last one.
+    Same,
+    /// It is the next one, and all of its parts were heard.
+    Next,
+    /// It is an earlier one.
+    Old,
+    /// Something was missed.
+    Missed,
+}
+
+impl Chain {
+    /// How a round of that history relates to this chain.
+    pub(super) fn step(&self, history: u64, round: Round) -> Step {
+        let is_next = self.seq.checked_add(1) == Some(round.seq);
+        let has_parts = round.parts == 0 || self.parts == (round.epoch, round.parts);
+        match round.seq.cmp(&self.seq) {
+            _ if history != self.history => Step::Missed,
+            Ordering::Equal => Step::Same,
+            Ordering::Less => Step::Old,
+            Ordering::Greater if is_next && has_parts => Step::Next,
+            Ordering::Greater => Step::Missed,
+        }
+    }
+
+    /// Whether what was heard goes on with a record without a gap.
+    pub(super) fn is_in_step(&self, record: &Record, me: ReplicaId) -> bool {
+        let covered = record.covers.get(&me).copied().unwrap_or(0);
+        matches!(self.step(record.history, record.round), Step::Same | Step::Next) && covered >= self.covered
+    }
+}
+
+impl Member {
+    /// A part of a round's changes.
+    pub(super) fn hear_changes(&mut self, at: Position, part: u32, changed: Vec<Arc<str>>, listing: bool) {
+        // Whoever polls for itself learns of its paths' changes by itself.
+        let Some(chain) = &mut self.chain else { return };
+        let is_next = at.history == chain.history && chain.seq.checked_add(1) == Some(at.seq);
+        if !is_next || at.epoch < chain.epoch || at.epoch < chain.parts.0 {
+            return;
+        }
+        if at.epoch > chain.parts.0 {
+            chain.parts = (at.epoch, 0);
+        }
+        if part == chain.parts.1 {
+            chain.parts.1 = part.saturating_add(1);
+        }
+        self.outputs.push_back(Output::Changed { changed, listing });
+    }
+
+    /// The record was written.
+    pub(super) fn hear_counted(&mut self, now: Time, at: Position, revision: Revision, round: Round, covers: &Covers) {
+        if let Role::Holding(holding) = &self.role {
+            if at.epoch <= holding.epoch() {
+                return;
+            }
+            self.lose_lease(now);
+        }
+        if self.chain.as_ref().is_some_and(|chain| chain.history == at.history && at.epoch < chain.epoch) {
+            return;
+        }
+        // Seen at this moment, so written before: what is seen is never newer than it is.
+        if self.seen.as_ref().is_none_or(|seen| seen.revision < revision) {
+            self.seen = Some(Seen { revision, record: None, since: now });
+        }
+        self.read_at = Some(now.saturating_add(self.suspicion()));
+        // A holder that has made no round yet may never make one: what it says does not put off the time to poll for oneself.
+        let mut heard = now;
+        if let Some(chain) = &self.chain {
+            let step = chain.step(at.history, round);
+            #[cfg(test)]
+            let step = self.planted_step(step, at);
+            match step {
+                Step::Old => return,
+                Step::Missed => self.break_chain(now),
+                Step::Same | Step::Next if round.epoch != at.epoch => heard = chain.heard,
+                Step::Same | Step::Next => {}
+            }
+        }
+        let mine = covers.get(&self.me).copied().unwrap_or(0);
+        let covered = self.chain.as_ref().map_or(0, |chain| chain.covered);
+        let is_covered = mine >= covered;
+        #[cfg(test)]
+        let is_covered = is_covered || self.has_bug(super::simulation::Bug::CoverIgnored);
+        if !is_covered {
+            self.break_chain(now);
+        }
+        let parts = match &self.chain {
+            Some(chain) if chain.seq == at.seq => chain.parts,
+            _ => (0, 0),
+        };
+        let Position { history, epoch, seq } = at;
+        self.chain = Some(Chain { history, epoch, seq, heard, covered: mine, parts });
+        match self.role {
+            Role::Following => self.cover(mine),
+            Role::Alone if mine >= self.version && self.handover.is_none() => {
+                self.handovers = self.handovers.saturating_add(1);
+                self.handover = Some(self.handovers);
+                #[cfg(test)]
+                if self.has_bug(super::simulation::Bug::NoLastOwnPoll) {
+                    (self.role, self.relies_on_chain, self.handover) = (Role::Following, true, None);
+                    self.tokens = OwnTokens::None;
+                    self.cover(mine);
+                    return;
+                }
+                self.outputs.push_back(Output::Wake);
+            }
+            Role::Alone | Role::Holding(_) => {}
+        }
+    }
+
+    #[cfg(test)]
+    fn planted_step(&self, step: Step, at: Position) -> Step {
+        use super::simulation::Bug;
+        let Some(chain) = &self.chain else { return step };
+        match step {
+            Step::Missed if self.has_bug(Bug::GapIgnored) && at.seq > chain.seq.saturating_add(1) => Step::Next,
+            Step::Missed if self.has_bug(Bug::PartsNotCounted) && at.seq == chain.seq.saturating_add(1) => Step::Next,
+            step => step,
+        }
+    }
+
+    /// Something may have been missed: this replica polls for itself, and tells everything once if it relied on the chain.
+    pub(super) fn break_chain(&mut self, now: Time) {
+        (self.chain, self.handover) = (None, None);
+        if std::mem::take(&mut self.relies_on_chain) {
+            self.tell_all = true;
+            self.stats.gaps = self.stats.gaps.saturating_add(1);
+        }
+        if matches!(self.role, Role::Following) {
+            (self.role, self.tokens) = (Role::Alone, OwnTokens::None);
+        }
+        if self.tell_all {
+            // Not all replicas at once.
+            let pause = self.jitter(10);
+            self.wake_at = Some(now.saturating_add(pause));
+        }
+        if self.read_at.is_none() {
+            self.read_at = Some(now.saturating_add(self.jitter(20)));
+        }
+    }
+
+    /// Asks one replica, or all, what they want.
+    pub(super) fn ask(&mut self, epoch: u64, replica: Option<ReplicaId>) {
+        self.outputs.push_back(Output::Publish(Message::Ask { epoch, replica }));
+    }
+}

@@ -1,0 +1,224 @@
+//! What replicas tell each other about one shard of a plugin, as JSON.
+//!
+//! | message | from | says |
+//! |---|---|---|
+//! | [`Want`](Message::Want) | a replica | the paths that it wants to be polled, whole or as a difference |
+//! | [`Leave`](Message::Leave) | a replica | it wants nothing any more |
+//! | [`Ask`](Message::Ask) | the holder | what do you want? |
+//! | [`Changes`](Message::Changes) | the holder | what a round of polls found, before the token is moved |
+//! | [`Counted`](Message::Counted) | the holder | the token was moved, or the lease confirmed: who is covered |
+//! | [`Resigned`](Message::Resigned) | the holder | somebody else may take the lease |
+//!
+//! A message is input from outside: one that is too large, or is none, is dropped, and nothing that it says is a permission. A
+//! path in it is only ever compared with paths that are watched here, or passed to the provider of the same plugin.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Covers, MAX_REPLICAS, Round};
+use crate::replica::ReplicaId;
+
+/// The maximum size of a message in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 512 * 1024;
+/// The size of the paths of one message in bytes, above which another message is begun.
+pub const PART_BYTES: usize = 128 * 1024;
+/// The maximum number of paths of one message.
+const MAX_MESSAGE_PATHS: usize = 8192;
+
+/// A message about one shard of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Message {
+    /// The paths that a replica wants to be polled.
+    Want(Want),
+    /// A replica wants nothing any more.
+    Leave {
+        /// Which.
+        replica: ReplicaId,
+    },
+    /// The holder does not know what replicas want.
+    Ask {
+        /// The epoch of the holder.
+        epoch: u64,
+        /// The one replica that is asked; none: all.
+        replica: Option<ReplicaId>,
+    },
+    /// What a round of polls found.
+    Changes {
+        /// The history of the record.
+        history: u64,
+        /// The epoch of the holder.
+        epoch: u64,
+        /// The number of the round.
+        seq: u64,
+        /// The number of this part, from 0.
+        part: u32,
+        /// The paths that have changed.
+        changed: Vec<Arc<str>>,
+        /// Whether the listing has changed.
+        listing: bool,
+    },
+    /// The record was written.
+    Counted {
+        /// The history of the record.
+        history: u64,
+        /// The epoch of the holder.
+        epoch: u64,
+        /// The revision of the record.
+        revision: u64,
+        /// The last round whose changes were told.
+        round: Round,
+        /// Whom it covered.
+        covers: Covers,
+    },
+    /// The holder has given the lease back.
+    Resigned {
+        /// Its epoch.
+        epoch: u64,
+    },
+}
+
+/// The paths that a replica wants to be polled, as the difference to an earlier version of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Which replica.
+    pub replica: ReplicaId,
+    /// The version that it is a difference to; none: to no paths.
+    pub base: Option<u64>,
+    /// The number of this version.
+    pub version: u64,
+    /// Whether somebody waits for a poll that covers it.
+    pub waits: bool,
+    /// The number of this part, from 0.
+    pub part: u32,
+    /// Whether it is the last part.
+    pub is_last: bool,
+    /// The paths that are added.
+    pub add: Vec<Arc<str>>,
+    /// The paths that are removed.
+    pub remove: Vec<Arc<str>>,
+}
+
+/// Bytes are no message.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// There are too many.
+    #[error("a message of {0} bytes; at most {MAX_MESSAGE_BYTES} are allowed")]
+    TooLong(usize),
+    /// They are not the JSON of a message.
+    #[error("not a message: {0}")]
+    Invalid(#[from] serde_json::Error),
+    /// It names too many paths or replicas.
+    #[error("a message with {0} paths or replicas")]
+    TooMany(usize),
+}
+
+impl Message {
+    /// Reads a message.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            return Err(MessageError::TooLong(bytes.len()));
+        }
+        let message: Self = serde_json::from_slice(bytes)?;
+        let (count, max) = match &message {
+            Self::Want(want) => (want.add.len().max(want.remove.len()), MAX_MESSAGE_PATHS),
+            Self::Changes { changed, .. } => (changed.len(), MAX_MESSAGE_PATHS),
+            Self::Counted { covers, .. } => (covers.len(), MAX_REPLICAS),
+            Self::Leave { .. } | Self::Ask { .. } | Self::Resigned { .. } => (0, 0),
+        };
+        if count > max { Err(MessageError::TooMany(count)) } else { Ok(message) }
+    }
+
+    /// Writes the message.
+    ///
+    /// # Errors
+    ///
+    /// It is too long: what a replica tells is divided into parts, so only paths far beyond the longest URI are.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        let bytes = serde_json::to_vec(self)?;
+        if bytes.len() > MAX_MESSAGE_BYTES { Err(MessageError::TooLong(bytes.len())) } else { Ok(bytes) }
+    }
+}
+
+/// Divides paths into what one message may have. There is no empty part.
+pub(crate) fn parts(paths: Vec<Arc<str>>) -> Vec<Vec<Arc<str>>> {
+    let mut parts: Vec<Vec<Arc<str>>> = Vec::new();
+    let mut room = 0_usize;
+    for path in paths {
+        let len = path.len().saturating_add(8);
+        match parts.last_mut() {
+            Some(part) if len <= room && part.len() < MAX_MESSAGE_PATHS => {
+                room = room.saturating_sub(len);
+                part.push(path);
+            }
+            _ => {
+                room = PART_BYTES.saturating_sub(len);
+                parts.push(vec![path]);
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_is_written() {
+        let replica = ReplicaId::new(5);
+        let paths = || vec!["a".into(), "b?q".into()];
+        let messages = [
+            Message::Want(Want {
+                replica,
+                base: Some(1),
+                version: 2,
+                waits: true,
+                part: 0,
+                is_last: true,
+                add: paths(),
+                remove: vec![],
+            }),
+            Message::Leave { replica },
+            Message::Ask { epoch: 1, replica: None },
+            Message::Changes { history: 1, epoch: 1, seq: 2, part: 0, changed: paths(), listing: true },
+            Message::Counted {
+                history: 1,
+                epoch: 2,
+                revision: 8,
+                round: Round { epoch: 1, seq: 2, parts: 3 },
+                covers: Covers::from([(replica, 2)]),
+            },
+            Message::Resigned { epoch: 3 },
+        ];
+        for message in messages {
+            assert_eq!(Message::decode(&message.encode().unwrap()).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_or_too_large_is_an_error() {
+        assert!(matches!(Message::decode(b"{\"kind\":\"want\"}"), Err(MessageError::Invalid(_))));
+        assert!(matches!(Message::decode(&vec![b' '; MAX_MESSAGE_BYTES + 1]), Err(MessageError::TooLong(_))));
+        let changed = vec!["".into(); MAX_MESSAGE_PATHS + 1];
+        let many = Message::Changes { history: 0, epoch: 0, seq: 0, part: 0, changed, listing: false };
+        assert!(matches!(Message::decode(&many.encode().unwrap()), Err(MessageError::TooMany(_))));
+    }
+
+    #[test]
+    fn parts_have_all_paths_in_order_and_fit_into_a_message() {
+        let paths: Vec<Arc<str>> = (0..20_000).map(|number| format!("{number:0>90}").into()).collect();
+        let divided = parts(paths.clone());
+        assert!(divided.len() > 1 && divided.iter().all(|part| !part.is_empty()));
+        assert_eq!(divided.concat(), paths);
+        for changed in divided {
+            Message::Changes { history: 0, epoch: 0, seq: 0, part: 0, changed, listing: false }.encode().unwrap();
+        }
+        assert!(parts(Vec::new()).is_empty());
+    }
+}

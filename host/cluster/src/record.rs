@@ -1,0 +1,131 @@
+//! The record of one shard of a plugin in the key-value bucket: who polls, and up to which state changes were told.
+//!
+//! There is one record, and it is both the lease and the token: each write is a compare-and-swap on its revision, so a replica
+//! that has lost the lease cannot move the token. The sequence number only grows within one history.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::replica::ReplicaId;
+
+/// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
+pub const MAX_RECORD_BYTES: usize = 512 * 1024;
+/// The maximum number of replicas of which a record, or a message, speaks.
+pub const MAX_REPLICAS: usize = 1024;
+/// The maximum number of tokens of a record.
+pub const MAX_TOKENS: usize = 64;
+
+/// For each replica whose paths were polled, the version of them.
+pub type Covers = BTreeMap<ReplicaId, u64>;
+
+/// Who polls one shard of a plugin, and up to which state changes were told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// A random number, made with the record: a bucket that was lost and created anew has another history.
+    pub history: u64,
+    /// The number of times that the lease was taken.
+    pub epoch: u64,
+    /// The replica that polls for all; none if it has given the lease back.
+    pub holder: Option<ReplicaId>,
+    /// The number of writes that only confirmed the lease.
+    pub renewals: u64,
+    /// The number of the last round of polls whose changes were told.
+    pub round: Round,
+    /// Whose paths that round covered.
+    pub covers: Covers,
+    /// The provider's tokens after that round, one for each group of paths.
+    pub tokens: Vec<Option<String>>,
+}
+
+/// A round of polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// The epoch in which it was made.
+    pub epoch: u64,
+    /// Its number: each is one more than that before.
+    pub seq: u64,
+    /// The number of messages with its changes.
+    pub parts: u32,
+}
+
+/// What was read from the bucket is not a record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It is too long.
+    #[error("a record of {0} bytes; at most {MAX_RECORD_BYTES} are allowed")]
+    TooLong(usize),
+    /// It is not the JSON of a record.
+    #[error("not a record: {0}")]
+    Invalid(#[from] serde_json::Error),
+    /// It has more tokens, or names more replicas, than any host writes.
+    #[error("a record of {replicas} replicas and {tokens} tokens; at most {MAX_REPLICAS} and {MAX_TOKENS} are allowed")]
+    TooMany {
+        /// The number of replicas.
+        replicas: usize,
+        /// The number of tokens.
+        tokens: usize,
+    },
+}
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        if bytes.len() > MAX_RECORD_BYTES {
+            return Err(RecordError::TooLong(bytes.len()));
+        }
+        let record: Self = serde_json::from_slice(bytes)?;
+        let (replicas, tokens) = (record.covers.len(), record.tokens.len());
+        if replicas > MAX_REPLICAS || tokens > MAX_TOKENS {
+            return Err(RecordError::TooMany { replicas, tokens });
+        }
+        Ok(record)
+    }
+
+    /// Writes the record.
+    ///
+    /// # Errors
+    ///
+    /// It is too long: a provider gives long tokens.
+    pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
+        let bytes = serde_json::to_vec(self)?;
+        if bytes.len() > MAX_RECORD_BYTES { Err(RecordError::TooLong(bytes.len())) } else { Ok(bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            history: 7,
+            epoch: 2,
+            holder: Some(ReplicaId::new(1)),
+            renewals: 3,
+            round: Round { epoch: 1, seq: 9, parts: 2 },
+            covers: Covers::from([(ReplicaId::new(1), 4)]),
+            tokens: vec![Some("t".to_owned()), None],
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_is_written() {
+        let bytes = record().encode().unwrap();
+        assert_eq!(Record::decode(&bytes).unwrap(), record());
+    }
+
+    #[test]
+    fn what_is_no_record_or_too_large_is_an_error() {
+        let long = Record { tokens: vec![Some("x".repeat(MAX_RECORD_BYTES))], ..record() };
+        assert!(matches!(long.encode(), Err(RecordError::TooLong(_))));
+        assert!(matches!(Record::decode(&vec![b' '; MAX_RECORD_BYTES + 1]), Err(RecordError::TooLong(_))));
+        assert!(matches!(Record::decode(b"{}"), Err(RecordError::Invalid(_))));
+        let many = Record { tokens: vec![None; MAX_TOKENS + 1], ..record() };
+        assert!(matches!(Record::decode(&many.encode().unwrap()), Err(RecordError::TooMany { .. })));
+    }
+}

@@ -1,0 +1,80 @@
+//! The identity of a replica: a random number that each process makes for itself, so that a process that was started again is
+//! another replica.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A replica: 128 random bits, written as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ReplicaId(u128);
+
+/// A text is not the identity of a replica.
+#[derive(Debug, thiserror::Error)]
+#[error("a replica is named by 32 hexadecimal digits")]
+pub struct ReplicaIdError;
+
+impl ReplicaId {
+    /// The replica with that number.
+    pub const fn new(number: u128) -> Self {
+        Self(number)
+    }
+
+    /// Another replica than all others.
+    pub fn random() -> Self {
+        Self(fastrand::u128(..))
+    }
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+impl FromStr for ReplicaId {
+    type Err = ReplicaIdError;
+
+    fn from_str(text: &str) -> Result<Self, ReplicaIdError> {
+        let is_canonical = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let number = is_canonical.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        number.map(Self).ok_or(ReplicaIdError)
+    }
+}
+
+impl TryFrom<String> for ReplicaId {
+    type Error = ReplicaIdError;
+
+    fn try_from(text: String) -> Result<Self, ReplicaIdError> {
+        text.parse()
+    }
+}
+
+impl From<ReplicaId> for String {
+    fn from(replica: ReplicaId) -> Self {
+        replica.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_read_as_it_is_written_and_nothing_else_is_one() {
+        for replica in [ReplicaId::new(0), ReplicaId::new(u128::MAX), ReplicaId::random()] {
+            assert_eq!(replica.to_string().parse::<ReplicaId>().unwrap(), replica);
+        }
+        for text in ["", "1", &"g".repeat(32), &"F".repeat(32), &"0".repeat(33), &"+".repeat(32)] {
+            assert!(text.parse::<ReplicaId>().is_err(), "{text}");
+        }
+    }
+}

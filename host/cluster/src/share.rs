@@ -1,0 +1,518 @@
+//! The polls of one shard of a plugin, shared over an engine: a [`Member`] with a task that does what it says.
+//!
+//! Whoever polls the provider calls [`SharedPolls`] between polls, and is never kept waiting by the engine. What has happened meanwhile
+//! is collected as [`News`], in which equal paths are one: so however fast other replicas tell changes, the memory is bounded by
+//! [`MAX_PATHS`]; beyond that everything counts as changed.
+//!
+//! What comes from the engine and is no message, or no record, is counted, and otherwise ignored. A record that is none keeps the replica alone:
+//! it was written by another version, which must not be disturbed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::engine::{Engine, EngineError};
+use crate::member::{
+    Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Time, WriteFailure, part,
+};
+use crate::message::Message;
+use crate::record::Record;
+use crate::replica::ReplicaId;
+
+/// The pause after the engine has refused a subscription.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest time in which a replica says that it leaves.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What identifies a shard of a plugin: all replicas with the same share their polls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardName(String);
+
+impl ShardName {
+    /// The shard of a plugin in the cluster of that name. `parts` is everything that decides what its provider answers: the digest of the
+    /// component, its config, its mount.
+    pub fn new<'a>(cluster: &str, parts: impl IntoIterator<Item = &'a [u8]>, shard: u32) -> Self {
+        let mut hasher = Sha256::new();
+        for part in parts {
+            // With lengths, so that no two lists of parts are one text.
+            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(part);
+        }
+        let digest = hasher.finalize();
+        let hexadecimal: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("{cluster}.{hexadecimal}.{shard}"))
+    }
+
+    /// The subject of its messages.
+    pub fn subject(&self) -> String {
+        format!("mcp-host.1.{}", self.0)
+    }
+
+    /// The key of its record.
+    pub fn key(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What has happened since the last look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Paths that have changed, of this replica or of others.
+    pub changed: BTreeSet<Arc<str>>,
+    /// Whether everything counts as changed.
+    pub all_changed: bool,
+    /// Whether the listing may have changed.
+    pub listing: bool,
+    /// All requests up to that number were served.
+    pub completed: Option<u64>,
+    /// Whether there may be something to poll.
+    pub wake: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, changed: Vec<Arc<str>>, listing: bool) {
+        self.listing |= listing;
+        self.changed.extend(changed);
+        if self.changed.len() > MAX_PATHS {
+            self.changed.clear();
+            self.all_changed = true;
+        }
+    }
+}
+
+/// What is counted of one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareStats {
+    /// What the state machine counts.
+    pub member: MemberStats,
+    /// What came and was no message or record.
+    pub invalid: u64,
+    /// Requests to the engine that failed.
+    pub failed: u64,
+}
+
+/// The polls of one shard, shared with other replicas while this value exists.
+#[derive(Debug)]
+pub struct SharedPolls {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    start: Instant,
+    member: Mutex<Member>,
+    news: Mutex<News>,
+    /// Notified when there are news.
+    has_news: Notify,
+    /// Notified when the member has something to do.
+    has_outputs: Notify,
+    closing: Notify,
+    invalid: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl State {
+    fn member(&self) -> MutexGuard<'_, Member> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        self.start.elapsed()
+    }
+
+    /// Calls the member, and lets the task do what it says.
+    fn with_member<T>(&self, call: impl FnOnce(&mut Member, Time) -> T) -> T {
+        let result = call(&mut self.member(), self.now());
+        self.has_outputs.notify_one();
+        result
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut News)) {
+        let mut news = self.news();
+        change(&mut news);
+        if !news.is_empty() {
+            self.has_news.notify_one();
+        }
+    }
+}
+
+impl SharedPolls {
+    /// Starts to share. The task runs on the current runtime until this is dropped.
+    pub fn start<E: Engine>(engine: E, me: ReplicaId, shard: ShardName, lease: Duration) -> Self {
+        let state = Arc::new(State {
+            start: Instant::now(),
+            member: Mutex::new(Member::new(me, lease, fastrand::u64(..))),
+            news: Mutex::default(),
+            has_news: Notify::new(),
+            has_outputs: Notify::new(),
+            closing: Notify::new(),
+            invalid: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let task = Task { engine, shard, lease, state: state.clone(), request: None };
+        tokio::spawn(task.run());
+        Self { state }
+    }
+
+    /// Sets the paths that are watched here, and the number of requests for polls so far.
+    pub fn watch(&self, paths: BTreeSet<Arc<str>>, requested: u64) {
+        self.state.with_member(|member, now| member.watch(now, paths, requested));
+    }
+
+    /// Nothing is watched here any more.
+    pub fn leave(&self) {
+        self.state.with_member(Member::leave);
+        *self.state.news() = News::default();
+    }
+
+    /// Begins a poll: see [`Member::begin_poll`].
+    pub fn begin_poll(&self) -> Plan {
+        self.state.with_member(Member::begin_poll)
+    }
+
+    /// The poll of this replica's own paths has ended.
+    pub fn own_polled(&self, is_ok: bool) {
+        self.state.with_member(|member, now| member.own_polled(now, is_ok));
+    }
+
+    /// The poll for all replicas has ended: see [`Member::shared_polled`].
+    pub fn shared_polled(&self, found: Found, is_complete: bool) {
+        self.state.with_member(|member, now| member.shared_polled(now, found, is_complete));
+    }
+
+    /// Waits until there are news. It may be cancelled.
+    pub async fn wait_for_news(&self) {
+        while self.state.news().is_empty() {
+            self.state.has_news.notified().await;
+        }
+    }
+
+    /// Takes the news.
+    pub fn take_news(&self) -> News {
+        std::mem::take(&mut *self.state.news())
+    }
+
+    /// The role of this replica.
+    pub fn role(&self) -> RoleName {
+        self.state.member().role()
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> ShareStats {
+        let [invalid, failed] = [&self.state.invalid, &self.state.failed].map(|count| count.load(Ordering::Relaxed));
+        ShareStats { member: self.state.member().stats(), invalid, failed }
+    }
+}
+
+impl Drop for SharedPolls {
+    fn drop(&mut self) {
+        self.state.closing.notify_one();
+    }
+}
+
+/// What came of a request to the bucket.
+enum Answer {
+    Read(Result<Option<(Revision, Record)>, ()>),
+    Written(Result<Revision, WriteFailure>),
+}
+
+struct Task<E> {
+    engine: E,
+    shard: ShardName,
+    lease: Duration,
+    state: Arc<State>,
+    /// The request under way: the member makes one at a time.
+    request: Option<tokio::task::JoinHandle<Answer>>,
+}
+
+impl<E: Engine> Task<E> {
+    async fn run(mut self) {
+        let subject = self.shard.subject();
+        let state = self.state.clone();
+        loop {
+            let subscribed = tokio::select! {
+                subscribed = self.engine.subscribe(&subject) => subscribed,
+                () = state.closing.notified() => return,
+            };
+            let ended = match subscribed {
+                Ok(messages) => self.run_with(messages).await,
+                Err(error) => {
+                    self.failed(&error);
+                    tokio::select! {
+                        () = sleep(RETRY) => Ended::Subscription,
+                        () = state.closing.notified() => Ended::Closing,
+                    }
+                }
+            };
+            if matches!(ended, Ended::Closing) {
+                state.member().leave(state.now());
+                let _ = timeout(FAREWELL, self.say_farewell()).await;
+                return;
+            }
+        }
+    }
+
+    /// Says that it leaves, and gives the lease back.
+    async fn say_farewell(&mut self) {
+        loop {
+            self.do_outputs().await;
+            let Some(request) = &mut self.request else { return };
+            let answer = request.await;
+            self.answered(answer);
+        }
+    }
+
+    async fn run_with(&mut self, mut messages: mpsc::Receiver<Vec<u8>>) -> Ended {
+        let state = self.state.clone();
+        loop {
+            self.do_outputs().await;
+            let deadline = state.member().deadline();
+            let wake = async {
+                match deadline.and_then(|deadline| state.start.checked_add(deadline)) {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answer = async {
+                match &mut self.request {
+                    Some(request) => request.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Some(bytes) => self.receive(&bytes),
+                    None => return Ended::Subscription,
+                },
+                answer = answer => self.answered(answer),
+                () = wake => state.member().wake(state.now()),
+                () = state.has_outputs.notified() => {}
+                () = state.closing.notified() => return Ended::Closing,
+            }
+        }
+    }
+
+    fn receive(&self, bytes: &[u8]) {
+        match Message::decode(bytes) {
+            Ok(message) => self.state.member().receive(self.state.now(), message),
+            Err(error) => {
+                self.state.invalid.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(target: "mcp_host", subject = self.shard.subject(), "a message of the cluster is ignored: {error}");
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Answer, tokio::task::JoinError>) {
+        let was_write = self.request.take().is_some();
+        let (mut member, now) = (self.state.member(), self.state.now());
+        match answer {
+            Ok(Answer::Read(result)) => member.read(now, result),
+            Ok(Answer::Written(result)) => member.written(now, result),
+            // The task of the request was ended with the runtime.
+            Err(_) => {
+                if was_write {
+                    member.written(now, Err(WriteFailure::Unknown));
+                }
+                member.read(now, Err(()));
+            }
+        }
+    }
+
+    fn failed(&self, error: &EngineError) {
+        self.state.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(target: "mcp_host", subject = self.shard.subject(), "a request to the cluster has failed: {error}");
+    }
+
+    async fn do_outputs(&mut self) {
+        loop {
+            let output = self.state.member().next_output();
+            let Some(output) = output else { return };
+            match output {
+                Output::Publish(message) => self.publish(&message).await,
+                Output::Read => {
+                    let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
+                    let limit = part(self.lease, 5);
+                    self.request =
+                        Some(tokio::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
+                }
+                Output::Write { expected, record } => {
+                    let (engine, shard, limit) = (self.engine.clone(), self.shard.clone(), part(self.lease, 5));
+                    let written =
+                        async move { Answer::Written(write(&engine, &shard, expected, &record, limit).await) };
+                    self.request = Some(tokio::spawn(written));
+                }
+                Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
+                Output::Completed(requested) => {
+                    self.state.tell(|news| news.completed = news.completed.max(Some(requested)));
+                }
+                Output::Wake => self.state.tell(|news| news.wake = true),
+            }
+        }
+    }
+
+    /// A message that cannot be sent is lost, which those who miss it notice.
+    async fn publish(&self, message: &Message) {
+        match message.encode() {
+            Ok(bytes) => {
+                if let Err(error) = self.engine.publish(&self.shard.subject(), bytes).await {
+                    self.failed(&error);
+                }
+            }
+            Err(error) => {
+                self.state.invalid.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(target: "mcp_host", "a message to the cluster cannot be sent: {error}");
+            }
+        }
+    }
+}
+
+/// Why a subscription is not listened to any more.
+enum Ended {
+    Subscription,
+    Closing,
+}
+
+async fn read<E: Engine>(
+    engine: &E,
+    shard: &ShardName,
+    state: &State,
+    limit: Duration,
+) -> Result<Option<(Revision, Record)>, ()> {
+    let failed = || {
+        state.failed.fetch_add(1, Ordering::Relaxed);
+    };
+    let entry = timeout(limit, engine.get(shard.key())).await.map_err(|_| failed())?.map_err(|error| {
+        failed();
+        tracing::debug!(target: "mcp_host", "the record {} cannot be read: {error}", shard.key());
+    })?;
+    let Some(entry) = entry else { return Ok(None) };
+    match Record::decode(&entry.value) {
+        Ok(record) => Ok(Some((entry.revision, record))),
+        Err(error) => {
+            state.invalid.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(target: "mcp_host", "the record {} is of another version: {error}", shard.key());
+            Err(())
+        }
+    }
+}
+
+async fn write<E: Engine>(
+    engine: &E,
+    shard: &ShardName,
+    expected: Option<Revision>,
+    record: &Record,
+    limit: Duration,
+) -> Result<Revision, WriteFailure> {
+    let bytes = record.encode().map_err(|error| {
+        tracing::warn!(target: "mcp_host", "polls cannot be shared, as the provider's tokens are too long: {error}");
+        WriteFailure::Impossible
+    })?;
+    match timeout(limit, engine.write(shard.key(), bytes, expected)).await {
+        Ok(Ok(revision)) => Ok(revision),
+        Ok(Err(EngineError::Conflict)) => Err(WriteFailure::Conflict),
+        Ok(Err(_)) | Err(_) => Err(WriteFailure::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::model::Model;
+
+    fn paths(texts: &[&str]) -> BTreeSet<Arc<str>> {
+        texts.iter().map(|text| Arc::from(*text)).collect()
+    }
+
+    fn shard() -> ShardName {
+        ShardName::new("test", [b"digest".as_slice(), b"config"], 0)
+    }
+
+    /// What polls a provider that has nothing to say, until it has the role.
+    async fn poll_until(polls: &SharedPolls, role: RoleName) {
+        while polls.role() != role {
+            match polls.begin_poll() {
+                Plan::Own { .. } => polls.own_polled(true),
+                Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
+                Plan::Nothing => {}
+            }
+            polls.wait_for_news().await;
+            polls.take_news();
+        }
+    }
+
+    #[test]
+    fn shards_of_what_answers_differently_differ_and_names_are_subjects() {
+        let name = |cluster, parts: &[&[u8]], shard| ShardName::new(cluster, parts.iter().copied(), shard);
+        let first = name("a", &[b"x", b"y"], 0);
+        assert_eq!(first, name("a", &[b"x", b"y"], 0));
+        for other in [name("b", &[b"x", b"y"], 0), name("a", &[b"xy", b""], 0), name("a", &[b"x", b"y"], 1)] {
+            assert_ne!(first, other);
+        }
+        assert!(first.subject().starts_with("mcp-host.1.a.") && first.subject().ends_with(".0"), "{first:?}");
+    }
+
+    #[test]
+    fn more_changes_than_paths_are_watched_are_a_change_of_all() {
+        let mut news = News::default();
+        news.add((0..=MAX_PATHS).map(|number| number.to_string().into()).collect(), false);
+        assert!(news.all_changed && news.changed.is_empty());
+        news.add(vec!["a".into()], true);
+        assert_eq!((news.changed.len(), news.listing), (1, true));
+    }
+
+    #[tokio::test]
+    async fn one_replica_polls_for_both_and_the_other_hears_of_changes() {
+        let (engine, lease) = (Model::default(), Duration::from_secs(10));
+        let start = |number| SharedPolls::start(engine.clone(), ReplicaId::new(number), shard(), lease);
+        let (one, other) = (start(1), start(2));
+        one.watch(paths(&["a"]), 1);
+        poll_until(&one, RoleName::Holding).await;
+        other.watch(paths(&["b"]), 1);
+        let following = poll_until(&other, RoleName::Following);
+        let holding = async {
+            loop {
+                if let Plan::Shared(poll) = one.begin_poll() {
+                    assert!(poll.paths.contains("a"));
+                    one.shared_polled(Found { tokens: vec![None], ..Found::default() }, true);
+                } else {
+                    one.own_polled(true);
+                }
+                one.wait_for_news().await;
+                one.take_news();
+            }
+        };
+        tokio::select! {
+            () = following => {}
+            () = holding => {}
+        }
+        let poll = loop {
+            match one.begin_poll() {
+                Plan::Shared(poll) => break poll,
+                _ => one.wait_for_news().await,
+            }
+            one.take_news();
+        };
+        assert_eq!(*poll.paths, paths(&["a", "b"]));
+        one.shared_polled(Found { changed: vec!["b".into()], listing: true, tokens: vec![None] }, true);
+        other.wait_for_news().await;
+        let news = other.take_news();
+        assert_eq!((news.changed, news.listing), (paths(&["b"]), true));
+        // Who is dropped gives the lease back, and the next one takes it.
+        drop(one);
+        poll_until(&other, RoleName::Holding).await;
+        assert_eq!(other.stats().member.gaps, 0);
+    }
+}

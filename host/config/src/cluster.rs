@@ -1,0 +1,279 @@
+//! The cluster that this host is a replica of: `[cluster]`.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `name` | the name of the cluster: replicas with the same name share their polls; required |
+//! | `nats` | the NATS servers, `tls://` or, on this machine, `nats://`; required |
+//! | `credentials` | a token, or `USER:PASSWORD`, from a variable or a file |
+//! | `ca` | a PEM file of certificate authorities that are trusted for the servers |
+//! | `lease` | the time within which a replica is replaced that polls for all |
+//!
+//! Which plugins share their polls, `polling` of a `[[plugin]]` says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use mcp_host_model::net::Origin;
+
+use super::Config;
+use super::declare::{checked_text, list_type, named_enum, table, written_as};
+use super::duration::{BoundedDuration, MINUTE, SECOND};
+use super::error::{Diagnostic, Suggest, quote};
+use super::grants::{CaBundle, SqlUrl};
+use super::plugin::Plugin;
+use super::reader::{FromNode, Node, Schema, Table};
+use super::secret::{Secret, SecretSource};
+
+/// The maximum number of servers.
+const MAX_SERVERS: usize = 16;
+/// The maximum length of a server's URL, in bytes.
+const MAX_URL_LEN: usize = 512;
+/// The port of NATS.
+const PORT: u16 = 4222;
+
+/// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
+pub type Lease = BoundedDuration<{ 2 * SECOND }, { 10 * SECOND }, { 5 * MINUTE }>;
+
+table! {
+    /// The cluster that this host is a replica of: `[cluster]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Cluster as "a table with `name` and `nats`",
+    such as "{ name = \"prod\", nats = [\"tls://n1.example:4222\"] }" {
+        /// The name of the cluster. Replicas with the same name share their polls.
+        #[required]
+        pub name: ClusterName,
+        /// The NATS servers with JetStream, 1 to 16: `tls://`, or `nats://` on this machine.
+        #[required]
+        #[read(NatsServers)]
+        pub nats: Vec<NatsUrl>,
+        /// What the servers demand: a token, or `USER:PASSWORD`, from a variable or a file. Nothing unless set.
+        pub credentials: Option<NatsCredentials>,
+        /// A PEM file of certificate authorities that are trusted for the servers, in place of the machine's own.
+        pub ca: Option<CaBundle>,
+        /// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
+        pub lease: Lease,
+    }
+}
+
+impl Cluster {
+    /// A cluster of that name, at those servers, with defaults.
+    pub fn new(name: ClusterName, nats: impl IntoIterator<Item = NatsUrl>) -> Self {
+        Self::with_defaults(name, nats.into_iter().collect())
+    }
+}
+
+checked_text! {
+    /// The name of a cluster: at most 32 of `a-z`, `0-9`, `-` and `_`.
+    pub struct ClusterName, ClusterNameError as "the name of a cluster", such as "\"prod\"",
+    schema Schema::pattern("^[a-z0-9_-]{1,32}$"),
+    valid if |text| {
+        let is_name_character = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        (1..=32).contains(&text.len()) && text.bytes().all(is_name_character)
+    },
+    otherwise "write at most 32 of a-z, 0-9, `-` and `_`, such as `name = \"prod\"`"
+}
+
+/// The URL of a NATS server that is encrypted, `tls://…`, or stays on this machine: `nats://` with `localhost` or a loopback address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatsUrl(String);
+
+/// The reason why a text is not such a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatsUrlError {
+    /// It is not `tls://` or `nats://` with a host and, optionally, a port.
+    #[error("{} is not the URL of a NATS server", quote(.0))]
+    Syntax(String),
+    /// It has a user name, a password or a token. The text is not shown.
+    #[error("the URL has credentials")]
+    UserInfo,
+    /// It is not encrypted, and its host is another machine.
+    #[error("the URL {} is not encrypted", quote(.0))]
+    NotEncrypted(String),
+}
+
+impl NatsUrl {
+    /// Returns the URL, with its port.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NatsUrl {
+    type Err = NatsUrlError;
+
+    fn from_str(text: &str) -> Result<Self, NatsUrlError> {
+        let syntax = || NatsUrlError::Syntax(text.to_owned());
+        if text.contains('@') {
+            return Err(NatsUrlError::UserInfo);
+        }
+        let (scheme, authority) = text.split_once("://").filter(|_| text.len() <= MAX_URL_LEN).ok_or_else(syntax)?;
+        let is_encrypted = match scheme {
+            "tls" => true,
+            "nats" => false,
+            _ => return Err(syntax()),
+        };
+        // A host and a port are written as in any URL; only the default port differs.
+        let origin: Origin = format!("https://{authority}").parse().map_err(|_| syntax())?;
+        let is_ported = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let port = if is_ported { origin.port() } else { PORT };
+        if !is_encrypted && !origin.host().is_loopback() {
+            return Err(NatsUrlError::NotEncrypted(text.to_owned()));
+        }
+        Ok(Self(format!("{scheme}://{}:{port}", origin.host())))
+    }
+}
+
+impl fmt::Display for NatsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Suggest for NatsUrlError {
+    fn suggestion(&self, _: &str) -> String {
+        match self {
+            Self::Syntax(_) => format!("write a URL such as `\"tls://n1.example:{PORT}\"`"),
+            Self::UserInfo => {
+                "remove it up to the `@`, and write `credentials = { file = \"nats.credentials\" }`".to_owned()
+            }
+            Self::NotEncrypted(_) => "write `tls://`; `nats://` is for `localhost` and loopback addresses".to_owned(),
+        }
+    }
+}
+
+impl FromNode for NatsUrl {
+    const TYPE_NAME: &'static str = "the URL of a NATS server";
+
+    fn example() -> String {
+        format!("\"tls://n1.example:{PORT}\"")
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^(tls|nats)://[^@/?#\s]+$").with("maxLength", MAX_URL_LEN)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.string::<Self>()?.parse() {
+            Ok(url) => Some(url),
+            Err(error @ NatsUrlError::UserInfo) => {
+                node.reject_secret(&error);
+                None
+            }
+            Err(error) => {
+                node.reject(&error);
+                None
+            }
+        }
+    }
+}
+
+list_type! {
+    /// The servers, at least one.
+    struct NatsServers(Vec<NatsUrl>) of NatsUrl as "a list of NATS servers", |node| {
+        let servers = node.items::<NatsUrl>()?;
+        if servers.is_empty() || servers.len() > MAX_SERVERS {
+            let message = format!("`{}` has {} servers, and 1 to {MAX_SERVERS} are allowed", node.key, servers.len());
+            node.report_error(message, format!("write `{} = [{}]`", node.key, NatsUrl::example()));
+            return None;
+        }
+        Some(servers.iter().filter_map(NatsUrl::from_node).collect())
+    }
+}
+
+/// What NATS servers demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NatsCredentials {
+    /// A token.
+    Token(Secret<String>),
+    /// The name of a user, and a password.
+    Password(String, Secret<String>),
+}
+
+written_as! {
+    NatsCredentials as SecretSource, such as "{ file = \"nats.credentials\" }", |node| {
+        let text = SecretSource::from_node(node)?.0;
+        let text = text.trim();
+        if text.is_empty() || text.chars().any(char::is_control) {
+            let message = format!("`{}` is neither a token nor `USER:PASSWORD`", node.key);
+            node.report_machine_error(message, "write one line. A file with a JWT and an NKey is not supported");
+            return None;
+        }
+        Some(match text.split_once(':') {
+            Some((user, password)) => Self::Password(user.to_owned(), Secret::new(password.to_owned())),
+            None => Self::Token(Secret::new(text.to_owned())),
+        })
+    }
+}
+
+named_enum! {
+    /// Who polls the provider of a plugin for changes, if the host is a replica of a cluster.
+    pub enum Polling as "who polls", such as "\"shared\"" {
+        /// Each replica for itself.
+        Each = "each",
+        /// One replica for all.
+        Shared = "shared",
+    }
+}
+
+impl Plugin {
+    /// Whether one replica of a cluster polls its provider for all. Unless the config says so, that is not done where the provider sees
+    /// something that another replica's may not: directories, a SQLite database, a key-value bucket.
+    pub fn shares_polls(&self) -> bool {
+        let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
+        let sees_local_state = !self.grants.dirs.is_empty()
+            || !self.grants.keyvalue.is_empty()
+            || self.grants.sql.values().any(|grant| is_local(&grant.url));
+        match self.polling {
+            Some(polling) => polling == Polling::Shared,
+            None => !sees_local_state,
+        }
+    }
+}
+
+impl Config {
+    /// Reports a replica without the key that all replicas need to continue each other's listings.
+    pub(super) fn report_cluster(&self, table: &Table<'_>) {
+        if self.cluster.is_some() && self.server.cursor_key.is_empty() && !table.has_nested("server", "cursor-key") {
+            let message = "`cluster` requires `server.cursor-key`: clients continue a listing at any replica";
+            let help = "make a key with `openssl rand -base64 32`, give it to all replicas, and write its source: \
+                        `cursor-key = { env = \"MCP_HOST_CURSOR_KEY\" }` in `[server]`";
+            table.report(Diagnostic::new(message, help).at(table.entry_span("cluster")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::{DirGrant, Mode};
+
+    #[test]
+    fn a_url_is_encrypted_or_stays_on_this_machine_and_has_a_port() {
+        for (text, url) in [
+            ("tls://n1.example", "tls://n1.example:4222"),
+            ("tls://N1.example:443", "tls://n1.example:443"),
+            ("nats://127.0.0.1:5222", "nats://127.0.0.1:5222"),
+            ("nats://localhost", "nats://localhost:4222"),
+            ("nats://[::1]", "nats://[::1]:4222"),
+        ] {
+            assert_eq!(text.parse::<NatsUrl>().unwrap().as_str(), url);
+        }
+        for text in ["", "n1.example", "https://n1.example", "tls://", "tls://a/b", "tls://a b", "tls://a:x"] {
+            assert_eq!(text.parse::<NatsUrl>(), Err(NatsUrlError::Syntax(text.to_owned())), "{text}");
+        }
+        assert_eq!("tls://me:hunter2@n1.example".parse::<NatsUrl>(), Err(NatsUrlError::UserInfo));
+        assert!(matches!("nats://n1.example".parse::<NatsUrl>(), Err(NatsUrlError::NotEncrypted(_))));
+    }
+
+    #[test]
+    fn polls_are_shared_unless_a_provider_sees_what_is_local() {
+        let mut plugin = Plugin::new("notes".parse().unwrap(), "notes.wasm", "notes:///".parse().unwrap());
+        assert!(plugin.shares_polls());
+        plugin.grants.dirs.insert("/notes".parse().unwrap(), DirGrant { host: "/notes".into(), mode: Mode::ReadOnly });
+        assert!(!plugin.shares_polls());
+        plugin.polling = Some(Polling::Shared);
+        assert!(plugin.shares_polls());
+    }
+}

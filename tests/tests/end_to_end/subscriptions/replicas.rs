@@ -1,0 +1,146 @@
+//! Replicas of a cluster on a real server of NATS: one polls for all, and every change is told by each replica, whoever dies.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use mcp_host_tests::{ConfigFile, Folder, NatsServer, Plugin, RawStdio, Revision, TIMEOUT, WrittenConfig};
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::next_updated;
+
+const SHARED: &str = "files://f/shared.txt";
+
+/// A replica with a subscriber.
+struct Replica {
+    wire: RawStdio,
+    admin: String,
+    _config: WrittenConfig,
+}
+
+impl Replica {
+    /// Starts a replica that serves a folder, with a subscriber to a file that all watch and to one of its own.
+    async fn start(nats: &NatsServer, folder: &Folder, own: &str) -> Self {
+        let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
+        let cluster = format!(
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
+            nats.url()
+        );
+        let config = ConfigFile::new().plugin(plugin).append(&cluster).write();
+        fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
+        let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+        let line = wire.log_line("administration at ").await;
+        for uri in [SHARED, own] {
+            wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
+        }
+        Self { wire, admin: line.split_whitespace().last().unwrap().to_owned(), _config: config }
+    }
+
+    async fn metrics(&self) -> String {
+        reqwest::get(format!("{}/metrics", self.admin)).await.unwrap().text().await.unwrap()
+    }
+
+    /// Its role: the one of which the series is there.
+    async fn role(&self) -> String {
+        let metrics = self.metrics().await;
+        let series = metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
+        series.expect("the polls are shared").split('"').next().unwrap().to_owned()
+    }
+
+    async fn value(&self, series: &str) -> u64 {
+        let metrics = self.metrics().await;
+        metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Reads updates until there is one of the URI.
+    async fn told_of(&mut self, uri: &str) {
+        while next_updated(&mut self.wire).await != uri {}
+    }
+}
+
+/// Waits until one replica polls for all, and returns its index.
+async fn holder(replicas: &BTreeMap<usize, Replica>) -> usize {
+    let settle = async {
+        loop {
+            let mut roles = BTreeMap::new();
+            for (index, replica) in replicas {
+                roles.insert(*index, replica.role().await);
+            }
+            let holder = roles.iter().find(|(_, role)| *role == "holding").map(|(index, _)| *index);
+            let following = roles.values().filter(|role| *role == "following").count();
+            match holder {
+                Some(holder) if following + 1 == replicas.len() => return holder,
+                _ => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            }
+        }
+    };
+    tokio::time::timeout(TIMEOUT, settle).await.expect("one replica polls for all")
+}
+
+/// Edits what all watch, and what each watches alone, and reads the updates of each.
+async fn edit_and_check(folder: &Folder, replicas: &mut BTreeMap<usize, Replica>, content: &str) {
+    folder.write("shared.txt", content);
+    for replica in replicas.values_mut() {
+        replica.told_of(SHARED).await;
+    }
+    for (index, replica) in replicas {
+        folder.write(&format!("{index}.txt"), content);
+        replica.told_of(&format!("files://f/{index}.txt")).await;
+    }
+}
+
+#[tokio::test]
+async fn one_replica_polls_for_all_and_every_change_is_told_though_replicas_and_the_engine_die() {
+    let mut nats = NatsServer::start().await;
+    let folder = Folder::with_files([("shared.txt", "a"), ("0.txt", "a"), ("1.txt", "a"), ("2.txt", "a")]);
+    let mut replicas = BTreeMap::new();
+    for index in 0..3 {
+        replicas.insert(index, Replica::start(&nats, &folder, &format!("files://f/{index}.txt")).await);
+    }
+    let first = holder(&replicas).await;
+    edit_and_check(&folder, &mut replicas, "xx").await;
+    assert!(replicas[&first].value("mcp_host_plugin_shared_polls_total{plugin=\"f\",scope=\"all\"}").await > 0);
+
+    // The holder dies: the next one goes on with its tokens.
+    let killed = replicas.remove(&first).unwrap();
+    killed.wire.signal(Signal::KILL);
+    killed.wire.wait_exit_unread().await;
+    edit_and_check(&folder, &mut replicas, "xxx").await;
+    let second = holder(&replicas).await;
+    edit_and_check(&folder, &mut replicas, "xxxx").await;
+    assert_ne!(second, first);
+
+    // The engine dies: each polls for itself.
+    nats.kill().await;
+    edit_and_check(&folder, &mut replicas, "xxxxx").await;
+
+    // It comes back, and so does the sharing.
+    nats.restart().await;
+    holder(&replicas).await;
+    edit_and_check(&folder, &mut replicas, "xxxxxx").await;
+
+    // Who leaves gives the lease back.
+    let third = holder(&replicas).await;
+    replicas.remove(&third).unwrap().wire.end().await;
+    holder(&replicas).await;
+    edit_and_check(&folder, &mut replicas, "xxxxxxx").await;
+    for (_, replica) in replicas {
+        replica.wire.end().await;
+    }
+}
+
+#[tokio::test]
+async fn without_the_engine_a_replica_serves_and_polls_for_itself() {
+    let mut nats = NatsServer::start().await;
+    nats.kill().await;
+    let folder = Folder::with_files([("shared.txt", "a"), ("0.txt", "a")]);
+    let mut replicas = BTreeMap::from([(0, Replica::start(&nats, &folder, "files://f/0.txt").await)]);
+    assert_eq!(replicas[&0].role().await, "alone");
+    edit_and_check(&folder, &mut replicas, "xx").await;
+    nats.restart().await;
+    holder(&replicas).await;
+    edit_and_check(&folder, &mut replicas, "xxx").await;
+    for (_, replica) in replicas {
+        replica.wire.end().await;
+    }
+}
