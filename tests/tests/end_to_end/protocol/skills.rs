@@ -26,6 +26,8 @@ fn skills() -> Folder {
 
 fn team(folder: &Folder) -> Plugin {
     let plugin = Plugin::new("team", &component("files"), "skill://team/");
+    // Its calls have time, since they share the processors with all other tests.
+    let plugin = plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
     plugin.dir(folder.path(), "/files").set("skills", vec!["skill://team/*"])
 }
 
