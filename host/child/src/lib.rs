@@ -71,6 +71,7 @@
 #![cfg(target_os = "linux")]
 
 mod child;
+mod grants;
 mod kernel;
 mod launcher;
 mod message;
@@ -79,6 +80,7 @@ mod proxy;
 mod spec;
 
 pub use self::child::{Child, StderrLines};
+pub use self::grants::GrantError;
 pub use self::kernel::{Kernel, Lack};
 pub use self::launcher::{LaunchError, Launcher, LauncherProgram, Program};
 pub use self::message::{EndReason, Outcome};

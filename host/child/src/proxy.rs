@@ -160,7 +160,7 @@ impl State {
             };
             let origins = [Scheme::Https, Scheme::Http].map(|scheme| origin(scheme, &authority, authority.port_u16()));
             let granted = origins.into_iter().flatten().find(|origin| self.is_granted(origin));
-            let Some(origin) = granted else { return self.refuse(&authority.to_string()) };
+            let Some(origin) = granted else { return self.refuse(authority.as_str()) };
             match self.connect(&origin, permit).await {
                 Ok(server) => {
                     let upgrade = hyper::upgrade::on(&mut request);

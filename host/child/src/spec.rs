@@ -249,8 +249,16 @@ impl Spec {
         if let Some(origin) = self.origins.first() {
             return Some(format!("a connection to {origin}"));
         }
-        let moved = self.directories.iter().find(|one| one.guest.as_ref().is_some_and(|guest| *guest != one.host))?;
-        Some(format!("the guest path {}", moved.path().display()))
+        if let Some(moved) = self.directories.iter().find(|one| one.path() != one.host) {
+            return Some(format!("the guest path {}", moved.path().display()));
+        }
+        // Landlock permits in a directory what it permits in those around it.
+        let writable = || self.directories.iter().filter(|one| one.writable);
+        let within = self
+            .directories
+            .iter()
+            .find(|one| !one.writable && writable().any(|around| one.host.starts_with(&around.host)))?;
+        Some(format!("the read-only directory {} in one that can be written to", within.host.display()))
     }
 }
 
@@ -338,8 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn origins_and_guest_paths_need_namespaces() {
+    fn origins_guest_paths_and_nested_modes_need_namespaces() {
         let mut spec = Spec::new(["/bin/true"]);
+        spec.directories = vec![Directory::writable("/data"), Directory::read_only("/database")];
+        assert_eq!(spec.needs_namespaces(), None);
+        spec.directories.push(Directory::read_only("/data/in"));
+        assert_eq!(spec.needs_namespaces().unwrap(), "the read-only directory /data/in in one that can be written to");
+        spec.directories.clear();
         spec.directories.push(Directory { guest: Some("/a".into()), ..Directory::read_only("/a") });
         assert_eq!(spec.needs_namespaces(), None);
         spec.directories.push(Directory { guest: Some("/b".into()), ..Directory::read_only("/c") });
