@@ -35,7 +35,7 @@ enum PluginSamples {
     Number(fn(&MeasuredPlugin) -> u64),
     /// One, without further labels: a time in seconds; none if there is none.
     Time(fn(&MeasuredPlugin) -> Option<Duration>),
-    /// Numbers with further labels, which it calls the function with.
+    /// Numbers, which it calls the function with, and their further labels.
     Numbers(fn(&MeasuredPlugin, &mut Add<'_>) -> fmt::Result),
     /// A histogram.
     Durations,
@@ -59,6 +59,7 @@ impl PluginFamily {
             Number(number) => samples.integer(&[name], number(measured)),
             Time(time) => time(measured).map_or(Ok(()), |time| samples.seconds(&[name], time)),
             Numbers(numbers) => numbers(measured, &mut |labels, number| match labels {
+                [] => samples.integer(&[name], number),
                 [one] => samples.integer(&[name, one], number),
                 [one, two] => samples.integer(&[name, one, two], number),
                 _ => Err(fmt::Error),
@@ -94,7 +95,7 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
         "1 for the role of this replica of a cluster in the polls of the plugin: idle, alone, following (another replica polls for it) or holding (it polls for all).";
     counter "mcp_host_plugin_shared_polls_total" ("scope") = Numbers(shared_polls),
         "Polls of a plugin whose polls replicas share, by scope: own (of this replica's resources) or all (of all replicas').";
-    counter "mcp_host_plugin_poll_gaps_total" () = Number(|of| of.shared_polls.map_or(0, |polls| polls.member.gaps)),
+    counter "mcp_host_plugin_poll_gaps_total" () = Numbers(poll_gaps),
         "How often this replica may have missed what another has found, and notified all subscribers.";
     counter "mcp_host_plugin_poll_leases_total" ("outcome") = Numbers(poll_leases),
         "How often this replica took the lease to poll for all, and how often it lost it: taken, lost.";
@@ -160,6 +161,10 @@ fn shared_polls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     let Some(SharedPollStats { member, .. }) = of.shared_polls else { return Ok(()) };
     add(&["own"], member.own_polls)?;
     add(&["all"], member.shared_polls)
+}
+
+fn poll_gaps(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.shared_polls.map_or(Ok(()), |polls| add(&[], polls.member.gaps))
 }
 
 fn poll_leases(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {

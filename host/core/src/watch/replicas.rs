@@ -11,6 +11,7 @@ use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
 use mcp_host_engine::plugin::Plugin;
 
 /// The cluster that this host is a replica of.
+#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "without the feature there is none"))]
 pub(crate) struct Replicas {
     name: String,
     start: Box<dyn Fn(ShardName) -> SharedPolls + Send + Sync>,
