@@ -70,7 +70,10 @@ pub(super) enum Cause {
 impl Cause {
     /// The cause of a problem of the machine that a key at that path of the config has.
     pub(super) fn of_machine_at(path: &str) -> Self {
-        if path.starts_with("plugin.") { Self::MachineForPlugin } else { Self::MachineForServer }
+        match path.starts_with("plugin.") || path.starts_with("upstream.") {
+            true => Self::MachineForPlugin,
+            false => Self::MachineForServer,
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod token;
+mod upstream;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -139,6 +140,7 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
+pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
@@ -155,6 +157,7 @@ use registry::trust::Trusts;
 use registry::{Reference, Registry, Repository, Trust};
 use search::Search;
 use telemetry::Telemetry;
+use upstream::Upstreams;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::uri::Mount;
@@ -182,7 +185,7 @@ pub struct Config {
     pub trust: Vec<Trust>,
     /// The directory of verified components; none if there is no state directory.
     pub store: Option<PathBuf>,
-    /// The plugins. A config file has at least one.
+    /// The plugins, and the upstreams behind them. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
     pub principals: Vec<TokenPrincipal>,
@@ -231,6 +234,9 @@ table! {
         trust: Vec<Trust>,
         /// A provider with its mount, config, grants and limits.
         plugin: Plugins,
+        /// An existing MCP server, mounted like a plugin.
+        #[read(Upstreams)]
+        upstream: Vec<Plugin>,
         /// A principal that authenticates with a bearer token over HTTP.
         #[read(Principals)]
         principal: Vec<TokenPrincipal>,
@@ -367,7 +373,7 @@ impl Config {
             .with("$schema", "https://json-schema.org/draft/2020-12/schema")
             .with("title", "mcp-host.toml")
             .with("description", "The config of mcp-host.")
-            .with("required", vec!["plugin"])
+            .with("anyOf", serde_json::json!([{ "required": ["plugin"] }, { "required": ["upstream"] }]))
             .into_json()
     }
 
@@ -383,7 +389,7 @@ impl Config {
             search: keys.search,
             registry: keys.registry,
             trust: keys.trust,
-            plugins: keys.plugin,
+            plugins: keys.plugin.with(keys.upstream),
             principals: keys.principal,
             issuers: keys.issuer,
             groups: keys.group,
@@ -391,7 +397,9 @@ impl Config {
             dev: keys.dev,
             ..Self::default()
         };
-        if !table.has("plugin") && !table.has_misspelling_of("plugin") && !table.environment().keeps_references() {
+        let is_misspelled = |key| table.has_misspelling_of(key);
+        let has_provider = table.has("plugin") || table.has("upstream");
+        if !has_provider && !["plugin", "upstream"].into_iter().any(is_misspelled) && !table.environment().keeps_references() {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "`mcp-host init` writes a config for a directory; or add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"notes\"\n\
