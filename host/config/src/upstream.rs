@@ -22,7 +22,7 @@ use super::grants::{CredentialValue, Grants};
 use super::limits::Limits;
 use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
-use super::reader::{FromNode, FromTable, Schema, Table};
+use super::reader::{FromTable, Schema, Table};
 use super::search::PluginSearch;
 use super::secret::{Secret, SecretSource};
 
@@ -240,7 +240,9 @@ impl FromTable for UpstreamPlugin {
         }
         let source = match (keys.url, keys.command) {
             (Some(url), None) => UpstreamSource::Url(url),
-            (None, Some(command)) => UpstreamSource::Command(command),
+            (None, Some(command)) => {
+                UpstreamSource::Command(UpstreamCommand { sandbox: keys.sandbox.unwrap_or(command.sandbox), ..command })
+            }
             _ => return None,
         };
         let upstream = Upstream {

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::SandboxMode;
 use crate::error::quote;
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, Node, Schema};
@@ -22,6 +23,8 @@ pub struct UpstreamCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// What it may do beside what it is granted.
+    pub sandbox: SandboxMode,
 }
 
 impl FromNode for UpstreamCommand {
@@ -58,7 +61,7 @@ impl FromNode for UpstreamCommand {
         if arguments.len() != rest.len() {
             return None;
         }
-        Some(Self { program: find_program(first, &program)?, arguments })
+        Some(Self { program: find_program(first, &program)?, arguments, sandbox: SandboxMode::None })
     }
 }
 
