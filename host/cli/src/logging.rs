@@ -71,7 +71,7 @@ pub(super) fn filter(text: &str) -> Result<LogFilter, String> {
 
 /// Returns what a filter enables.
 ///
-/// The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
+/// The engine, `rmcp`, the client of upstreams, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
 /// them. The library of file system events,
 /// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
 /// the filter it is logged up to `debug`.
@@ -84,6 +84,10 @@ fn targets(filter: &LogFilter) -> Targets {
     if !filter.as_str().contains("hnsw_rs") {
         // It logs each graph that is made or dropped.
         targets = targets.with_target("hnsw_rs", LevelFilter::OFF);
+    }
+    if !filter.as_str().contains("rmcp") {
+        // The client of upstreams logs each notification, as often as they like.
+        targets = targets.with_target("rmcp", LevelFilter::OFF);
     }
     for (target, level) in filter.directives() {
         // A filter has levels that exist.

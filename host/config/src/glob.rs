@@ -447,7 +447,9 @@ mod tests {
         let glob: UriGlob = "github+**".parse().unwrap();
         assert!(glob.covers(&UriPattern::below(&"github+".parse().unwrap())));
         assert!(glob.reaches(&UriPattern::text("github+urn:a")) && !glob.reaches(&UriPattern::text("git://a")));
-        assert!(matches("github+repo://x/**", "github+repo://x/y") && matches("github+urn:isbn:*", "github+urn:isbn:1"));
+        assert!(
+            matches("github+repo://x/**", "github+repo://x/y") && matches("github+urn:isbn:*", "github+urn:isbn:1")
+        );
         for glob in ["github+***", "github+a**", "1+**", "github+**/a", "github+"] {
             assert!(glob.parse::<UriGlob>().is_err(), "{glob}");
         }

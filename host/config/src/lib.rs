@@ -140,8 +140,8 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
-pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
+pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
@@ -399,7 +399,10 @@ impl Config {
         };
         let is_misspelled = |key| table.has_misspelling_of(key);
         let has_provider = table.has("plugin") || table.has("upstream");
-        if !has_provider && !["plugin", "upstream"].into_iter().any(is_misspelled) && !table.environment().keeps_references() {
+        if !has_provider
+            && !["plugin", "upstream"].into_iter().any(is_misspelled)
+            && !table.environment().keeps_references()
+        {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "`mcp-host init` writes a config for a directory; or add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"notes\"\n\
@@ -411,12 +414,28 @@ impl Config {
         config.report_embeddings(table);
         config.report_exposure(table);
         config.report_admin_address(table);
+        config.report_confined_programs(table);
         config
     }
 
     /// Returns whether a plugin is searched.
     pub fn has_search(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.search.is_some())
+    }
+
+    /// Reports programs of upstreams beside `server.confine`, which confines what the host starts, too.
+    fn report_confined_programs(&self, table: &Table<'_>) {
+        let is_program = |plugin: &&Plugin| {
+            plugin.upstream.as_ref().is_some_and(|upstream| matches!(upstream.source, UpstreamSource::Command(_)))
+        };
+        if let Some(plugin) = self.plugins.iter().find(is_program).filter(|_| self.server.confine) {
+            let message = format!(
+                "`server.confine` confines the program of upstream `{}`, too, which cannot start then",
+                plugin.name
+            );
+            let help = "remove `confine`, or start the server on its own and mount it by its `url`";
+            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "confine")));
+        }
     }
 
     /// Reports tools that need search, while nothing is searched.

@@ -150,8 +150,12 @@ impl FromNode for ComponentMount {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mount = Mount::from_node(node)?;
         if mount.is_prefix() {
-            let help = format!("write a scheme, a host and a slash, such as {}", node.assignment_hint(&Mount::example()));
-            node.report_error(format!("`{mount}` is in front of the URIs of an `[[upstream]]`, and a provider has paths"), help);
+            let help =
+                format!("write a scheme, a host and a slash, such as {}", node.assignment_hint(&Mount::example()));
+            node.report_error(
+                format!("`{mount}` is in front of the URIs of an `[[upstream]]`, and a provider has paths"),
+                help,
+            );
             return None;
         }
         Some(Self(mount))
@@ -167,7 +171,9 @@ impl Suggest for MountError {
             | Self::EmptySegment { suggestion, .. }
             | Self::NoSlash { suggestion, .. } => format!("write `{key} = \"{suggestion}\"`"),
             Self::TooLong { .. } => format!("write a shorter one, such as `{key} = {}`", Mount::example()),
-            Self::Prefix { .. } => format!("write such a prefix, or a scheme, a host and a slash: `{key} = {}`", Mount::example()),
+            Self::Prefix { .. } => {
+                format!("write such a prefix, or a scheme, a host and a slash: `{key} = {}`", Mount::example())
+            }
             Self::Uri { .. } => format!("write a scheme, a host and a slash, such as `{key} = {}`", Mount::example()),
         }
     }

@@ -203,7 +203,8 @@ impl FromTable for UpstreamPlugin {
         }
         for key in ["dirs", "http", "keyvalue", "sql"].into_iter().filter(|key| table.has_nested("grants", key)) {
             let message = format!("`grants.{key}` has no effect on a program without a sandbox");
-            let problem = Diagnostic::new(message, "remove it: such a program may use what the user of the host may use");
+            let problem =
+                Diagnostic::new(message, "remove it: such a program may use what the user of the host may use");
             table.report(problem.at(table.nested_span("grants", key)));
         }
         for key in LIMITS_OF_COMPONENTS.into_iter().filter(|key| table.has_nested("limits", key)) {

@@ -182,7 +182,9 @@ mod tests {
             let help = Fetched::of(words).unwrap().help();
             assert!(help.contains(line), "{help}");
         }
-        for words in [&["node", "npx"][..], &["npm", "run"], &["uv", "run", "x"], &["/opt/acme"], &["pipx", "list"], &[]] {
+        for words in
+            [&["node", "npx"][..], &["npm", "run"], &["uv", "run", "x"], &["/opt/acme"], &["pipx", "list"], &[]]
+        {
             assert!(Fetched::of(words).is_none(), "{words:?}");
         }
     }

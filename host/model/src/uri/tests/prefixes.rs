@@ -42,7 +42,8 @@ fn below_a_prefix_paths_are_uris_of_any_kind() {
 
 #[test]
 fn what_is_no_uri_has_no_place_below_a_prefix() {
-    for path in ["", "a", "/a", "1a:b", ":b", "a b:c", "a:b#c", "a:%zz", "a:/..//b", "a:b/..//c", "a:..", "a://b/../c"] {
+    for path in ["", "a", "/a", "1a:b", ":b", "a b:c", "a:b#c", "a:%zz", "a:/..//b", "a:b/..//c", "a:..", "a://b/../c"]
+    {
         assert!(matches!(mount("up+").compose(path), Err(PathError::NoUri(_))), "{path}");
         assert!(router(&["up+"]).route(&format!("up+{path}")).is_err(), "{path}");
     }
@@ -50,7 +51,9 @@ fn what_is_no_uri_has_no_place_below_a_prefix() {
 
 #[test]
 fn a_prefix_overlaps_the_mounts_whose_scheme_begins_with_it() {
-    for (other, overlaps) in [("git+ssh://h/", true), ("git+", true), ("git://h/", false), ("gitx+", false), ("gi+", false)] {
+    for (other, overlaps) in
+        [("git+ssh://h/", true), ("git+", true), ("git://h/", false), ("gitx+", false), ("gi+", false)]
+    {
         assert_eq!(mount("git+").overlaps(&mount(other)), overlaps, "{other}");
         assert_eq!(Router::new([(mount("git+"), ()), (mount(other), ())]).is_err(), overlaps, "{other}");
     }
