@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, `tools.mjs` or `watch.mjs` |
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, `tools.py` or `watch.py` |
+//! | official servers, which are mounted as upstreams | `tests/clients/servers` | `target/clients/servers` | `node target/clients/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js`, or with the Python of that client `tests/clients/servers/server.py` |
 //! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |
@@ -30,6 +31,7 @@ use crate::workspace::Workspace;
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     install_typescript(workspace, progress)?;
     install_tools(workspace, progress)?;
+    install_servers(workspace, progress)?;
     install_authorization_server(workspace, progress)?;
     install_python(workspace, progress)?;
     install_dynaconf(workspace, progress)?;
@@ -54,6 +56,11 @@ pub(crate) fn install_typescript(workspace: &Workspace, progress: &Progress) -> 
 fn install_tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "tools");
     npm_install("ci", &sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
+}
+
+fn install_servers(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "servers");
+    npm_install("ci", &sources, &installed, progress, "the official servers", "target/clients/servers")
 }
 
 fn install_authorization_server(workspace: &Workspace, progress: &Progress) -> Result<()> {

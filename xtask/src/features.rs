@@ -12,8 +12,9 @@ use crate::workspace::Workspace;
 
 /// The packages that an application depends on, with their sets of features. `mcp-host-server` passes each of its features on to
 /// `mcp-resource-host`, and clippy lints the packages of the workspace that a package depends on: each feature is enabled once.
-const FEATURE_SETS: [(&str, &str); 6] = [
+const FEATURE_SETS: [(&str, &str); 7] = [
     ("mcp-resource-host", ""),
+    ("mcp-resource-host", "upstream"),
     ("mcp-host-server", "console"),
     ("mcp-host-server", "keyvalue"),
     ("mcp-host-server", "otlp"),

@@ -76,7 +76,7 @@ const OWN_TARGETS: [&str; 2] = ["mcp_host", "mcp_resource_host"];
 ///
 /// A level alone is for the targets of this program. Libraries are logged only if the filter names them: they log what clients, guests
 /// and origins do, as often as these like and without truncation (`h2` each PING that was not expected, `rustls` each name that is none,
-/// the engine each fault, `notify` each event of the file that the log is written to).
+/// the engine each fault, `rmcp` each notification of an upstream, `notify` each event of the file that the log is written to).
 fn targets(filter: &LogFilter) -> Targets {
     let mut targets = Targets::new();
     for (target, level) in filter.directives() {

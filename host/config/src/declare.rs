@@ -38,6 +38,8 @@
 //! }
 //! ```
 //!
+//! A field with `#[internal]` is no key: it has its default, and other code of the crate sets it.
+//!
 //! The key of `shelf_count` is `shelf-count`, and it has the documentation of the field. Attributes stand below the
 //! documentation, in the order above. A required key whose type is an `Option` is none if its value is invalid, which has been
 //! reported. `Shop::with_defaults(name)` is private: a shop with the default of each key that is not required.
@@ -75,6 +77,7 @@ macro_rules! table {
         $vis:vis struct $name:ident {
             $(
                 $(#[doc = $text:literal])*
+                $(#[internal $($internal:tt)?])?
                 $(#[required $($required:tt)?])?
                 $(#[read($reader:ty)])?
                 $(#[read_each($each:ty)])?
@@ -96,7 +99,7 @@ macro_rules! table {
                 $(
                     let $field = $crate::declare::read_key!(
                         (table, stringify!($field), $type)
-                        $(required $($required)?)? $(read($reader))? $(read_each($each))? $(default($default))?
+                        $(internal $($internal)?)? $(required $($required)?)? $(read($reader))? $(read_each($each))? $(default($default))?
                     );
                 )*
                 Some(Self {
@@ -123,6 +126,9 @@ macro_rules! table {
 
 /// Reads one key of a [`table!`]. That of a required one is none if it is missing or invalid.
 macro_rules! read_key {
+    (($table:ident, $name:expr, $type:ty) internal) => {
+        <$type as Default>::default()
+    };
     (($table:ident, $name:expr, $type:ty)) => {
         <$type as $crate::reader::FromKey>::optional($table, $name)
     };

@@ -73,7 +73,7 @@ impl Cause {
     /// The cause of a problem of the machine that a key at that path of the config has.
     pub(super) fn of_machine_at(path: &str) -> Self {
         match path.split('.').next().unwrap_or_default() {
-            "plugin" | "registry" | "trust" => Self::MachineForPlugin,
+            "plugin" | "registry" | "trust" | "upstream" => Self::MachineForPlugin,
             "principal" | "issuer" => Self::MachineForPrincipals,
             _ => Self::MachineForServer,
         }

@@ -22,6 +22,8 @@ pub enum Feature {
     Search,
     /// SQL databases of plugins: `grants.sql`.
     Sql,
+    /// Existing servers: `[[upstream]]`.
+    Upstream,
 }
 
 impl fmt::Display for Feature {
@@ -32,6 +34,7 @@ impl fmt::Display for Feature {
             Self::Otlp => "otlp",
             Self::Search => "search",
             Self::Sql => "sql",
+            Self::Upstream => "upstream",
         })
     }
 }
@@ -67,11 +70,12 @@ impl Config {
     /// A key requires another feature.
     pub fn check_features(&self, features: &[Feature]) -> Result<(), MissingFeature> {
         let of_plugin = |plugin: &Plugin| {
-            let Plugin { name, grants, search, .. } = plugin;
+            let Plugin { name, grants, search, upstream, .. } = plugin;
             let keys = [
                 ("plugin.grants.keyvalue", !grants.keyvalue.is_empty(), Feature::Keyvalue),
                 ("plugin.grants.sql", !grants.sql.is_empty(), Feature::Sql),
                 ("plugin.search", search.is_some(), Feature::Search),
+                ("upstream", upstream.is_some(), Feature::Upstream),
             ];
             keys.map(|(key, is_set, feature)| {
                 is_set.then(|| MissingFeature { key, plugin: Some(name.clone()), feature })
@@ -94,7 +98,8 @@ mod tests {
     use super::*;
     use crate::grants::KeyvalueGrant;
 
-    const ALL: [Feature; 5] = [Feature::Cluster, Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql];
+    const ALL: [Feature; 6] =
+        [Feature::Cluster, Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql, Feature::Upstream];
 
     /// The error of a program without one feature, for a config with something changed.
     fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {

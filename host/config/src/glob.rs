@@ -21,6 +21,7 @@ mod automaton;
 /// | `*` | any characters but `/`, or none |
 /// | `?` | one character but `/` |
 /// | `**` | as a whole segment: zero or more segments; at the end: the prefix itself, and everything below it; alone: everything |
+/// | `NAME+**` | everything below the mount `NAME+`: the one place where `**` follows other characters |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
 /// It is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) and without its query, and is normalized in the
@@ -79,7 +80,7 @@ pub enum GlobLookup<'a> {
 }
 
 /// A regular expression that all globs match: the first segment is `**` or contains a colon.
-const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
+const PATTERN: &str = r"^(([*][*]|[^/]*:[^/]*)(/[^\[\]\\#]*)?|[a-zA-Z][a-zA-Z0-9.-]*[+][*][*])$";
 
 impl UriGlob {
     /// The maximum length of a glob in bytes, as written.
@@ -117,7 +118,9 @@ impl UriGlob {
     /// Returns the patterns of which one matches where it matches, to be compiled into a set with the patterns of other globs.
     pub fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
-        [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
+        let whole = everything_below_prefix(&self.normalized);
+        let whole = whole.as_deref().unwrap_or(&self.normalized).to_owned();
+        [Some(whole), above.map(str::to_owned)].into_iter().flatten().filter_map(|pattern| pattern_of(&pattern).ok())
     }
 
     /// Returns whether it matches all URIs of a pattern. False negatives are possible.
@@ -218,6 +221,11 @@ impl FromStr for UriGlob {
         if text.len() > Self::MAX_LEN {
             return Err(GlobError::TooLong);
         }
+        if let Some(pattern) = everything_below_prefix(text) {
+            let normalized = text.to_ascii_lowercase();
+            let matcher = matcher(&pattern)?;
+            return Ok(Self { source: text.to_owned(), matcher, prefix: None, normalized });
+        }
         let normalized = normalize_authority(&percent_encode(text)?)?;
         check_braces(&normalized)?;
         check_segments(&normalized).map_err(|error| match error {
@@ -227,6 +235,13 @@ impl FromStr for UriGlob {
         let prefix = normalized.strip_suffix("/**").map(PrefixMatcher::new).transpose()?;
         Ok(Self { source: text.to_owned(), matcher: matcher(&normalized)?, prefix, normalized })
     }
+}
+
+/// Returns the pattern of `NAME+**`, which matches everything below that mount: URIs without a slash, too.
+fn everything_below_prefix(glob: &str) -> Option<String> {
+    let prefix = glob.strip_suffix("**")?;
+    let mount: Mount = prefix.parse().ok().filter(Mount::is_prefix)?;
+    Some(format!("{mount}{{*,*/**}}"))
 }
 
 fn matcher(normal: &str) -> Result<GlobMatcher, GlobError> {
@@ -417,6 +432,27 @@ mod tests {
         assert!(matches("**/secrets/**", "git://linux/a/secrets"));
         assert!(matches("notes:///**", "notes:///a"));
         assert!(matches("**", "git://linux/"));
+    }
+
+    #[test]
+    fn two_stars_behind_a_prefix_match_everything_below_it() {
+        for uri in ["github+repo://x/y", "github+urn:isbn:1", "github+file:/a/b", "github+x://a/", "github+x:"] {
+            assert!(matches("github+**", uri) && matches("GitHub+**", uri), "{uri}");
+            let glob: UriGlob = "github+**".parse().unwrap();
+            assert!(glob.patterns().any(|pattern| pattern.compile_matcher().is_match(uri)), "{uri}");
+        }
+        for uri in ["github://x", "githubx+a:b", "git+a:b", "x://github+a/"] {
+            assert!(!matches("github+**", uri), "{uri}");
+        }
+        let glob: UriGlob = "github+**".parse().unwrap();
+        assert!(glob.covers(&UriPattern::below(&"github+".parse().unwrap())));
+        assert!(glob.reaches(&UriPattern::text("github+urn:a")) && !glob.reaches(&UriPattern::text("git://a")));
+        assert!(
+            matches("github+repo://x/**", "github+repo://x/y") && matches("github+urn:isbn:*", "github+urn:isbn:1")
+        );
+        for glob in ["github+***", "github+a**", "1+**", "github+**/a", "github+"] {
+            assert!(glob.parse::<UriGlob>().is_err(), "{glob}");
+        }
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod token;
+mod upstream;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -153,6 +154,7 @@ pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
+pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
@@ -169,6 +171,7 @@ use registry::trust::Trusts;
 use registry::{Reference, Registry, Repository, Trust};
 use search::Search;
 use telemetry::Telemetry;
+use upstream::Upstreams;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::uri::Mount;
@@ -198,7 +201,7 @@ pub struct Config {
     pub trust: Vec<Trust>,
     /// The directory of verified components; none if there is no state directory.
     pub store: Option<PathBuf>,
-    /// The plugins. A config file has at least one.
+    /// The plugins, and the upstreams behind them. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
     pub principals: Vec<TokenPrincipal>,
@@ -249,6 +252,9 @@ table! {
         trust: Vec<Trust>,
         /// A provider with its mount, config, grants and limits.
         plugin: Plugins,
+        /// An existing MCP server, mounted like a plugin.
+        #[read(Upstreams)]
+        upstream: Vec<Plugin>,
         /// A principal that authenticates with a bearer token over HTTP.
         #[read(Principals)]
         principal: Vec<TokenPrincipal>,
@@ -390,7 +396,7 @@ impl Config {
             .with("$schema", "https://json-schema.org/draft/2020-12/schema")
             .with("title", "mcp-host.toml")
             .with("description", "The config of mcp-host.")
-            .with("required", vec!["plugin"])
+            .with("anyOf", serde_json::json!([{ "required": ["plugin"] }, { "required": ["upstream"] }]))
             .into_json()
     }
 
@@ -407,7 +413,7 @@ impl Config {
             search: keys.search,
             registry: keys.registry,
             trust: keys.trust,
-            plugins: keys.plugin,
+            plugins: keys.plugin.with(keys.upstream),
             principals: keys.principal,
             issuers: keys.issuer,
             groups: keys.group,
@@ -415,7 +421,12 @@ impl Config {
             dev: keys.dev,
             ..Self::default()
         };
-        if !table.has("plugin") && !table.has_misspelling_of("plugin") && !table.environment().keeps_references() {
+        let is_misspelled = |key| table.has_misspelling_of(key);
+        let has_provider = table.has("plugin") || table.has("upstream");
+        if !has_provider
+            && !["plugin", "upstream"].into_iter().any(is_misspelled)
+            && !table.environment().keeps_references()
+        {
             table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "`mcp-host init` writes a config for a directory; or add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"notes\"\n\
@@ -428,12 +439,28 @@ impl Config {
         config.report_exposure(table);
         config.report_admin_address(table);
         config.report_cluster(table);
+        config.report_confined_programs(table);
         config
     }
 
     /// Returns whether a plugin is searched.
     pub fn has_search(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.search.is_some())
+    }
+
+    /// Reports programs of upstreams beside `server.confine`, which confines what the host starts, too.
+    fn report_confined_programs(&self, table: &Table<'_>) {
+        let is_program = |plugin: &&Plugin| {
+            plugin.upstream.as_ref().is_some_and(|upstream| matches!(upstream.source, UpstreamSource::Command(_)))
+        };
+        if let Some(plugin) = self.plugins.iter().find(is_program).filter(|_| self.server.confine) {
+            let message = format!(
+                "`server.confine` confines the program of upstream `{}`, too, which cannot start then",
+                plugin.name
+            );
+            let help = "remove `confine`, or start the server on its own and mount it by its `url`";
+            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "confine")));
+        }
     }
 
     /// Reports tools that need search, while nothing is searched.

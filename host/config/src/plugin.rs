@@ -15,10 +15,11 @@ use super::glob::UriGlob;
 use super::grants::Grants;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
-use super::reader::{FromNode, Schema};
+use super::reader::{FromNode, Node, Schema};
 use super::registry::Reference;
 use super::search::PluginSearch;
 use super::settings::Settings;
+use super::upstream::Upstream;
 
 /// The interval at which a watched plugin is polled for changes.
 pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
@@ -44,6 +45,7 @@ table! {
         pub digest: Option<Digest>,
         /// The URI prefix that it owns. No two mounts of a config overlap.
         #[required]
+        #[read(ComponentMount)]
         pub mount: Mount,
         /// The provider's own config: strings as written, other values as JSON.
         #[read(Settings)]
@@ -69,6 +71,9 @@ table! {
         pub search: Option<PluginSearch>,
         /// The directories that are skills if they have a `SKILL.md`: globs of their URIs, such as `**/skills/*`. None unless set.
         pub skills: Vec<UriGlob>,
+        /// The existing server that it is, `[[upstream]]`, in the place of a component: `component` is empty then.
+        #[internal]
+        pub upstream: Option<Box<Upstream>>,
     }
 }
 
@@ -79,6 +84,14 @@ impl Plugin {
         self.component.to_str()?.parse().ok()
     }
 
+    /// What it is made of, for people: the file of its component, or the URL or the program of its upstream server.
+    pub fn source(&self) -> String {
+        match &self.upstream {
+            Some(upstream) => upstream.source.to_string(),
+            None => self.component.display().to_string(),
+        }
+    }
+
     /// A plugin without config and grants, with the default limits and a fresh instance per call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self::with_defaults(name, component.into(), mount)
@@ -87,7 +100,7 @@ impl Plugin {
 
 one_line! {
     /// A title.
-    struct Title, "a title", "\"Team notes\"";
+    pub(super) struct Title, "a title", "\"Team notes\"";
 }
 
 checked_text! {
@@ -117,7 +130,41 @@ fn is_name_character(c: char) -> bool {
     matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.')
 }
 
-from_text!(Mount, "a mount", "\"git://linux/\"", Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?$"));
+from_text!(
+    Mount,
+    "a mount",
+    "\"git://linux/\"",
+    Schema::pattern(r"^([a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?|[a-zA-Z][a-zA-Z0-9.-]*[+])$")
+);
+
+/// The mount of a component: its paths are no URIs.
+struct ComponentMount(Mount);
+
+impl FromNode for ComponentMount {
+    const TYPE_NAME: &'static str = <Mount as FromNode>::TYPE_NAME;
+
+    fn example() -> String {
+        Mount::example()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?$")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let mount = Mount::from_node(node)?;
+        if mount.is_prefix() {
+            let help =
+                format!("write a scheme, a host and a slash, such as {}", node.assignment_hint(&Mount::example()));
+            node.report_error(
+                format!("`{mount}` is in front of the URIs of an `[[upstream]]`, and a provider has paths"),
+                help,
+            );
+            return None;
+        }
+        Some(Self(mount))
+    }
+}
 
 impl Suggest for MountError {
     fn suggestion(&self, key: &str) -> String {
@@ -128,6 +175,9 @@ impl Suggest for MountError {
             | Self::EmptySegment { suggestion, .. }
             | Self::NoSlash { suggestion, .. } => format!("write `{key} = \"{suggestion}\"`"),
             Self::TooLong { .. } => format!("write a shorter one, such as `{key} = {}`", Mount::example()),
+            Self::Prefix { .. } => {
+                format!("write such a prefix, or a scheme, a host and a slash: `{key} = {}`", Mount::example())
+            }
             Self::Uri { .. } => format!("write a scheme, a host and a slash, such as `{key} = {}`", Mount::example()),
         }
     }

@@ -1,12 +1,12 @@
 //! The plugins of a config: a list without conflicts.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use mcp_host_model::uri::Mount;
 
 use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
-use super::reader::{FromNode, Node, Schema};
+use super::reader::{FromNode, Node, ReadContext, Schema};
 use super::registry::source;
 use super::search;
 
@@ -62,6 +62,12 @@ impl Plugins {
         self.0.push(plugin);
         Ok(())
     }
+
+    /// Adds plugins whose conflicts have been reported.
+    pub(super) fn with(mut self, more: Vec<Plugin>) -> Self {
+        self.0.extend(more);
+        self
+    }
 }
 
 impl Deref for Plugins {
@@ -109,44 +115,61 @@ impl FromNode for Plugins {
             Some(plugin)
         };
         let plugins = items.iter().filter_map(read).collect();
-        // Names and mounts are compared even if other parts of an entry are invalid.
-        let known: Vec<_> = items.iter().map(PluginIdentity::new).collect();
-        for (index, item) in known.iter().enumerate() {
-            for earlier in known.iter().take(index) {
-                item.report_conflicts(earlier);
-            }
-        }
-        if items.iter().any(|item| item.has_entry("search")) {
-            known.iter().for_each(PluginIdentity::report_reserved_mount);
-        }
-        node.context.declared.borrow_mut().mounts = known.into_iter().filter_map(|plugin| plugin.mount).collect();
+        declare(node.context, &items);
         Some(Self(plugins))
     }
 }
 
-/// The parts of an entry that are compared with others, as far as they are valid.
-struct PluginIdentity<'n, 'a> {
-    node: &'n Node<'a>,
-    name: Option<PluginName>,
-    mount: Option<Mount>,
+/// Compares the names and mounts of the entries of a list with each other, and with those of an earlier list, even if other parts of an
+/// entry are invalid.
+pub(super) fn declare(context: &ReadContext<'_>, items: &[Node<'_>]) {
+    let mut declared = std::mem::take(&mut context.declared.borrow_mut().plugins);
+    for item in items.iter().map(PluginIdentity::new) {
+        for earlier in &declared {
+            item.report_conflicts(context, earlier);
+        }
+        declared.push(item);
+    }
+    if declared.iter().any(|plugin| plugin.is_searched) {
+        declared.iter_mut().for_each(|plugin| plugin.report_reserved_mount(context));
+    }
+    let mut names = context.declared.borrow_mut();
+    names.mounts = declared.iter().filter_map(|plugin| plugin.mount.clone()).collect();
+    names.plugins = declared;
 }
 
-impl<'n, 'a> PluginIdentity<'n, 'a> {
-    fn new(node: &'n Node<'a>) -> Self {
-        Self { node, name: node.parse_entry("name"), mount: node.parse_entry("mount") }
+/// The parts of an entry that are compared with others, as far as they are valid.
+#[derive(Debug)]
+pub(super) struct PluginIdentity {
+    name: Option<PluginName>,
+    name_span: Range<usize>,
+    mount: Option<Mount>,
+    mount_span: Range<usize>,
+    is_searched: bool,
+    /// Whether its mount has been compared with those of search.
+    is_compared: bool,
+}
+
+impl PluginIdentity {
+    fn new(node: &Node<'_>) -> Self {
+        Self {
+            name: node.parse_entry("name"),
+            name_span: node.entry_span("name"),
+            mount: node.parse_entry("mount"),
+            mount_span: node.entry_span("mount"),
+            is_searched: node.has_entry("search"),
+            is_compared: false,
+        }
     }
 
     /// Reports the conflicts with an earlier entry.
-    fn report_conflicts(&self, earlier: &Self) {
+    fn report_conflicts(&self, context: &ReadContext<'_>, earlier: &Self) {
         if let (Some(name), Some(other)) = (&self.name, &earlier.name)
             && name == other
         {
-            self.report(
-                earlier,
-                "name",
-                PluginConflict::Name(name.clone()).to_string(),
-                "give each plugin a name of its own",
-            );
+            let message = PluginConflict::Name(name.clone()).to_string();
+            let problem = Diagnostic::new(message, "give each plugin a name of its own").at(self.name_span.clone());
+            context.report(problem.secondary(earlier.name_span.clone(), "the other one"));
         }
         if let (Some(mount), Some(other_mount)) = (&self.mount, &earlier.mount)
             && mount.overlaps(other_mount)
@@ -158,26 +181,21 @@ impl<'n, 'a> PluginIdentity<'n, 'a> {
                 }
                 _ => format!("the mounts `{mount}` and `{other_mount}` overlap"),
             };
-            self.report(
-                earlier,
-                "mount",
-                message,
-                "give each plugin a mount that neither is nor begins with another's",
-            );
+            let help = "give each plugin a mount that neither is nor begins with another's";
+            let problem = Diagnostic::new(message, help).at(self.mount_span.clone());
+            context.report(problem.secondary(earlier.mount_span.clone(), "the other one"));
         }
     }
 
     /// Reports a mount of a scheme that search uses.
-    fn report_reserved_mount(&self) {
+    fn report_reserved_mount(&mut self, context: &ReadContext<'_>) {
+        if std::mem::replace(&mut self.is_compared, true) {
+            return;
+        }
         let Some(mount) = &self.mount else { return };
         let Some(scheme) = search::SCHEMES.iter().find(|scheme| mount.as_str().starts_with(**scheme)) else { return };
         let message = format!("the mount `{mount}` has the scheme `{scheme}`, which search uses");
         let help = "give the plugin another scheme, or remove every table `search`";
-        self.node.context.report(Diagnostic::new(message, help).at(self.node.entry_span("mount")));
-    }
-
-    fn report(&self, earlier: &Self, key: &str, message: String, help: &str) {
-        let problem = Diagnostic::new(message, help).at(self.node.entry_span(key));
-        self.node.context.report(problem.secondary(earlier.node.entry_span(key), "the other one"));
+        context.report(Diagnostic::new(message, help).at(self.mount_span.clone()));
     }
 }

@@ -20,6 +20,7 @@ use toml::de::DeValue;
 
 use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
+use super::plugins::PluginIdentity;
 use super::registry::{Lock, LockError};
 
 pub(super) use node::Node;
@@ -65,6 +66,8 @@ pub(super) struct DeclaredNames {
     pub(super) groups: Vec<String>,
     pub(super) issuers: Vec<String>,
     pub(super) mounts: Vec<Mount>,
+    /// The plugins and upstreams that have been read.
+    pub(super) plugins: Vec<PluginIdentity>,
     /// `plugin-path` of `[server]`; none if it is not set.
     pub(super) plugin_path: Option<Vec<PathBuf>>,
     /// `state` of `[server]`.

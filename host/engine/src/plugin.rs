@@ -55,6 +55,7 @@ use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
 use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
+use self::backend::Backend;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::input_faults::InputFaults;
@@ -72,7 +73,7 @@ pub use self::needs::{
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::runtime::{LoadError, PluginRuntime, RuntimeError};
+pub use self::runtime::{ConnectUpstream, LoadError, PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -406,6 +407,14 @@ impl Plugin {
     /// Listens to notifications of the databases that it was granted.
     pub fn listen_to_databases(&self) -> DatabaseNotifications {
         self.call_context.backend.sandbox().map(Sandbox::listen_to_databases).unwrap_or_default()
+    }
+
+    /// Completes when a native provider says that there may be changes. Never of a component.
+    pub async fn changed(&self) {
+        match &self.call_context.backend {
+            Backend::Native(provider) => provider.changed().await,
+            Backend::Component(_) => std::future::pending().await,
+        }
     }
 
     async fn describe(&self) -> Result<ProviderInfo, Fault> {

@@ -135,6 +135,13 @@ pub trait Provider: Send + Sync + 'static {
         let _ = (watched, since);
         Ok(ChangeSet::none(""))
     }
+
+    /// Completes when there may be changes that [`changes`](Self::changes) has not returned, so that the host polls at once and not only at
+    /// its interval. Awaited while a client watches; what happened before is not lost if the next call completes at once. By default it
+    /// never completes.
+    async fn changed(&self) {
+        std::future::pending().await
+    }
 }
 
 /// A shared provider: the application keeps a handle to what it mounts.
@@ -166,6 +173,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         P::changes(self, watched, since).await
+    }
+
+    async fn changed(&self) {
+        P::changed(self).await;
     }
 }
 

@@ -71,6 +71,13 @@
 //! `web://docs.rs/x`. That host must not be empty, a dot segment, or contain user information, and no `..` removes it.
 //! `notes:///` is a mount with an empty host: its paths are paths only.
 //!
+//! # Mounts in front of URIs
+//!
+//! The mount `github+` is a prefix in front of URIs of any kind, with or without a host: its paths are URIs in normal form. So resources of
+//! an existing server keep their URIs behind it, `github+repo://x/y` and `github+urn:isbn:1`, and a URI that begins with it and has none
+//! behind it (`github+1x:a`) is an error. It overlaps every mount whose scheme begins so. Below it alone URIs may have user information,
+//! which is only compared. A dot segment is an error where its removal could make another kind of URI: in an opaque one, and in `a:/.//b`.
+//!
 //! # Example
 //!
 //! ```
@@ -214,7 +221,7 @@ pub mod fuzzing {
 
     /// Mounts of every kind: a host, a path prefix, no host, all hosts.
     static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
-        let mounts = ["git://linux/", "files://h/a/", "notes:///", "web://"];
+        let mounts = ["git://linux/", "files://h/a/", "notes:///", "up+", "web://"];
         Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
     });
 

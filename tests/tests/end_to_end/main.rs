@@ -24,3 +24,4 @@ mod sandbox;
 mod search;
 mod subscriptions;
 mod support;
+mod upstreams;

@@ -1,7 +1,6 @@
 //! The output of `check --json`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use mcp_resource_host::host::{CheckError, PluginCheck};
 use serde::Serialize;
@@ -24,7 +23,7 @@ pub(super) struct JsonReport<'a> {
 struct PluginReport<'a> {
     name: &'a str,
     mount: &'a str,
-    component: &'a Path,
+    component: String,
     /// The digest of the component.
     digest: Option<String>,
     /// Whether the config pins the digest.
@@ -63,7 +62,7 @@ impl<'a> PluginReport<'a> {
         Self {
             name: one.plugin.name.as_str(),
             mount: one.plugin.mount.as_str(),
-            component: &one.plugin.component,
+            component: one.plugin.source(),
             digest: provider.and_then(|provider| provider.digest).map(|digest| digest.to_string()),
             pinned: one.plugin.digest.is_some(),
             state,

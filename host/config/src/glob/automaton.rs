@@ -102,6 +102,11 @@ impl Automaton {
         for (index, segment) in segments.into_iter().enumerate() {
             match segment {
                 "**" if index == last && index == 0 => automaton.repeat(Class::Any),
+                // `NAME+**`: the only segment of which a `**` is a part.
+                segment if segment.len() > 2 && segment.ends_with("**") => {
+                    segment.trim_end_matches('*').chars().for_each(|character| automaton.push(Class::One(character)));
+                    automaton.repeat(Class::Any);
+                }
                 // Only a single `**` also matches what it is below of.
                 "**" if index == last => automaton.push_everything_below(!glob.ends_with("/**/**")),
                 "**" => {

@@ -267,9 +267,21 @@ impl HostBuilder {
             Some(engine) => engine,
             None => Engine::new(EngineOptions::default()).map_err(plugin::RuntimeError::from)?,
         };
-        let runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
+        #[cfg_attr(not(feature = "upstream"), allow(unused_mut, reason = "only the client of upstreams is set"))]
+        let mut runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
+        #[cfg(feature = "upstream")]
+        runtime.set_upstreams(Arc::new(connect_upstream));
         Ok((runtime, self.config))
     }
+}
+
+/// Connects to the server of an `[[upstream]]`.
+#[cfg(feature = "upstream")]
+fn connect_upstream(
+    plugin: &mcp_host_config::Plugin,
+) -> futures::future::BoxFuture<'static, Result<Arc<dyn Provider>, String>> {
+    let plugin = plugin.clone();
+    Box::pin(async move { mcp_host_upstream::connect(&plugin).await.map_err(|error| error.to_string()) })
 }
 
 /// The features that this build has, of those that a config can require.
@@ -284,6 +296,8 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature::Search,
     #[cfg(feature = "sql")]
     Feature::Sql,
+    #[cfg(feature = "upstream")]
+    Feature::Upstream,
 ];
 
 /// The built-in providers of this build. Only this type names them, beside the methods of [`Host`] for one of them.

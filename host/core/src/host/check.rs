@@ -174,6 +174,9 @@ impl PluginCheck {
     /// Checks a plugin.
     async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
         let mut grant_warnings = Vec::new();
+        if plugin.upstream.is_some() && trial.offline {
+            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(0), grant_warnings };
+        }
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -183,7 +186,10 @@ impl PluginCheck {
         let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
-        let needs = runtime.needs(&plugin.component).await;
+        let needs = match &plugin.upstream {
+            Some(_) => Ok(None),
+            None => runtime.needs(&plugin.component).await,
+        };
         if let Ok(Some(needs)) = &needs {
             requirements.excuse_optional_buckets(needs);
         }

@@ -145,6 +145,7 @@ impl Poller {
             let event_pause = burst_pause(took, self.futile_polls);
             // These sleeps begin with the end of the poll, and not with the event.
             let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
+            let pause_of_provider = sleep(event_pause.max(min_pause));
             let after_event = async {
                 events.changed().await;
                 let trigger = PollTrigger::now(PollCause::Event);
@@ -155,6 +156,13 @@ impl Poller {
                 notifications.received().await;
                 let trigger = PollTrigger::now(PollCause::Notification);
                 tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
+                trigger
+            };
+            // A native provider says it once for what it coalesces, so there is no burst to wait for.
+            let after_provider = async {
+                self.state.plugin.changed().await;
+                let trigger = PollTrigger::now(PollCause::Notification);
+                pause_of_provider.await;
                 trigger
             };
             let subscription = async {
@@ -172,6 +180,7 @@ impl Poller {
                     // Events do not shorten the back-off of a failing provider.
                     trigger = after_event, if !self.is_failing => trigger,
                     trigger = after_notification => trigger,
+                    trigger = after_provider => trigger,
                 }
             };
             trigger = self.tell_news_until(next, min_pause).await;

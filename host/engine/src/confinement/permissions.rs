@@ -9,7 +9,7 @@
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler, and to run SQLite |
 //! | listen at a TCP port | `server.http` |
 //! | connect to Unix sockets | the servers of `grants.sql` |
-//! | connect to TCP ports | `grants.http` and its token endpoints, the servers of `grants.sql`, the URLs of `[[issuer]]`, `[search.embeddings]` and `[telemetry]`, and 53 for names |
+//! | connect to TCP ports | `grants.http` and its token endpoints, the servers of `grants.sql`, the URLs of `[[upstream]]`, `[[issuer]]`, `[search.embeddings]` and `[telemetry]`, and 53 for names |
 //! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, an endpoint of embeddings, or a collector |
 //!
 //! A directory stands for everything below it.
@@ -17,11 +17,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Mode, SqlUrl};
 use mcp_host_config::issuer::Issuer;
+use mcp_host_config::{Config, UpstreamSource};
 
 /// DNS over TCP, for answers that do not fit into a datagram.
 const DNS_PORT: u16 = 53;
@@ -119,6 +119,9 @@ impl Permissions {
             for grant in plugin.grants.http.iter() {
                 permissions.connect.insert(grant.origin.port());
                 permissions.connect.extend(grant.oauth.iter().map(|oauth| oauth.token_uri.origin().port()));
+            }
+            if let Some(UpstreamSource::Url(url)) = plugin.upstream.as_ref().map(|upstream| &upstream.source) {
+                permissions.connect.insert(url.origin().port());
             }
             for grant in plugin.grants.sql.values() {
                 match &grant.url {

@@ -62,6 +62,7 @@ impl LoadError {
             },
             Self::Describe(_) => "describe",
             Self::Database(_) => "database",
+            Self::Upstream(_) => "upstream",
             Self::Cancelled => return None,
         })
     }

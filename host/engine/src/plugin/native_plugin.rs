@@ -72,6 +72,22 @@ impl NativePlugin {
         }
     }
 
+    /// The plugin of an `[[upstream]]`, with the client of its server.
+    pub(super) fn upstream(config: &mcp_host_config::Plugin, provider: Arc<dyn Provider>) -> Self {
+        Self {
+            name: config.name.clone(),
+            title: config.title.clone(),
+            mount: config.mount.clone(),
+            provider,
+            limits: config.limits.clone(),
+            watch_interval: config.watch_interval,
+            response_cache: config.response_cache,
+            search: config.search.clone(),
+            skills: config.skills.clone(),
+            built_in: None,
+        }
+    }
+
     /// Sets a title, put in front of the titles of its entries and templates in merged listings.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use futures::future::BoxFuture;
 use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_base::weak_map::WeakMap;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
-use mcp_host_model::provider::ProviderInfo;
+use mcp_host_model::provider::{Provider, ProviderInfo};
 use mcp_host_model::uri::Mount;
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::dirs::OpenFileLimit;
@@ -48,7 +49,13 @@ pub struct PluginRuntime {
     load_failures: LoadFailures,
     /// Whether plugins keep what they wrote last on standard error.
     keeps_last_errors: bool,
+    /// What connects to existing servers; none if this build has no client.
+    upstreams: Option<Arc<ConnectUpstream>>,
 }
+
+/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client, or why there is no connection.
+pub type ConnectUpstream =
+    dyn Fn(&config::Plugin) -> BoxFuture<'static, Result<Arc<dyn Provider>, String>> + Send + Sync;
 
 /// Why plugins cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +98,7 @@ impl PluginRuntime {
             metrics: WeakMap::default(),
             load_failures: LoadFailures::default(),
             keeps_last_errors: false,
+            upstreams: None,
         })
     }
 
@@ -119,12 +127,29 @@ impl PluginRuntime {
     }
 
     async fn load_uncounted(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+        if config.upstream.is_some() {
+            return self.load_upstream(config).await;
+        }
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(config, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         plugin.check_roles().await.map_err(LoadError::Database)?;
         Ok(plugin)
+    }
+
+    /// Connects to an existing server, and mounts its client.
+    async fn load_upstream(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+        let no_client = || LoadError::Upstream("this build has no client for existing servers".to_owned());
+        let connect = self.upstreams.as_ref().ok_or_else(no_client)?;
+        let provider = connect(config).await.map_err(LoadError::Upstream)?;
+        let plugin = self.native(&NativePlugin::upstream(config, provider)).map_err(LoadError::Upstream)?;
+        Ok(Plugin { search: SearchSource::of_component(config).map(Arc::new), ..plugin })
+    }
+
+    /// Sets what connects to existing servers.
+    pub fn set_upstreams(&mut self, connect: Arc<ConnectUpstream>) {
+        self.upstreams = Some(connect);
     }
 
     /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
@@ -276,6 +301,9 @@ pub enum LoadError {
     /// The host refuses the role of a granted database.
     #[error("{0}")]
     Database(String),
+    /// An existing server cannot be connected to.
+    #[error("the upstream cannot be connected to: {0}")]
+    Upstream(String),
     /// The host was shut down before the plugin was loaded.
     #[error("the host was shut down before it was loaded")]
     Cancelled,
@@ -287,7 +315,7 @@ impl LoadError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Component(error) => error.is_transient(),
-            Self::Describe(_) | Self::Database(_) => true,
+            Self::Describe(_) | Self::Database(_) | Self::Upstream(_) => true,
             Self::Cancelled => false,
         }
     }

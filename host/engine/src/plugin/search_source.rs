@@ -27,11 +27,15 @@ pub struct SearchSource {
 }
 
 impl SearchSource {
-    /// The source of a plugin; none if it is not searched.
+    /// The source of a plugin of the config; none if it is not searched.
     pub fn of_component(plugin: &config::Plugin) -> Option<Self> {
-        let config::Plugin { component, mount, config, grants, .. } = plugin;
+        let config::Plugin { component, mount, config, grants, upstream, .. } = plugin;
         let secrets: Vec<_> = grants.secrets().collect();
-        let identity = format!("{component:?} {mount} {config:?} {grants:?} {secrets:?}");
+        let mut identity = format!("{component:?} {mount} {config:?} {grants:?} {secrets:?}");
+        if let Some(upstream) = upstream {
+            let token = upstream.authorization.as_ref().map(|value| value.expose().as_str());
+            identity = format!("{identity} {upstream:?} {token:?}");
+        }
         Some(Self::new(plugin.search.as_ref()?, identity))
     }
 

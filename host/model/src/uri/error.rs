@@ -83,6 +83,9 @@ pub enum UriError {
         /// The byte offset of the `#`.
         at: usize,
     },
+    /// It has no host, and a `.` or `..` segment whose removal could make it another kind of URI.
+    #[error("the URI has no host, and a `.` or `..` segment that cannot be removed; write it without")]
+    OpaqueDots,
     /// It has more `..` segments than other segments to remove.
     #[error("the URI leads above its root; remove the surplus `..` segments")]
     AboveRoot,
@@ -119,6 +122,9 @@ pub enum PathError {
         /// The first segment.
         found: String,
     },
+    /// Below a mount `NAME+`, where paths are URIs: it is none.
+    #[error("the path is no URI, as its mount expects: {0}")]
+    NoUri(UriError),
     /// Below a mount without a host: its first segment has user information.
     #[error("the path has user information, the part of its first segment up to `@`; remove it, or write `%40`")]
     UserInfo,
@@ -133,7 +139,7 @@ impl PathError {
             UriError::Fragment { at } => Self::Fragment { at: at.saturating_sub(mount_len) },
             UriError::UserInfo => Self::UserInfo,
             UriError::Host { found } => Self::Host { found },
-            UriError::NoScheme | UriError::AboveRoot => Self::LeavesMount,
+            UriError::NoScheme | UriError::OpaqueDots | UriError::AboveRoot => Self::LeavesMount,
         }
     }
 }
@@ -165,6 +171,14 @@ pub enum MountError {
         text: String,
         /// The reason.
         error: UriError,
+    },
+    /// It ends with `+`, and is no prefix in front of URIs.
+    #[error(
+        "`{text}` should be a letter, then letters, digits, `-` and `.`, and a `+`, as in `github+`: it begins the schemes of URIs"
+    )]
+    Prefix {
+        /// The text.
+        text: String,
     },
     /// It lacks the `//` after the scheme.
     #[error("`{text}` should have two slashes behind the scheme: `{suggestion}`")]
@@ -299,6 +313,9 @@ pub enum TemplateError {
     /// A literal `#`, or an expression such as `{#x}`, adds a fragment, which resources do not have.
     #[error("the template makes a fragment, with `#`; remove it")]
     Fragment,
+    /// Below a mount `NAME+`, where templates are templates of URIs: it does not begin with a literal scheme.
+    #[error("the template does not begin with a scheme and a colon, as its mount expects")]
+    NoScheme,
     /// It begins with a slash, or with an expression that adds one, such as `{/x}`. The mount already ends with one.
     #[error("the template begins with a slash or with `{{/`; begin it with a segment")]
     LeadingSlash,

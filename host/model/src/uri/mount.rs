@@ -8,10 +8,19 @@ use super::normalize::{self, Parts};
 use super::str_newtype;
 use super::{ResourceId, Uri};
 
+/// The end of a mount that is a prefix in front of URIs.
+pub(super) const PREFIX_END: char = '+';
+
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
 ///
 /// Parsed from a text of the form `scheme://host/`, optionally with a port and more segments, that ends with a slash
-/// and has no user information, dot segments, empty segments, query or fragment.
+/// and has no user information, dot segments, empty segments, query or fragment; or from `NAME+`, a prefix in front of any URI.
+///
+/// # A prefix in front of URIs
+///
+/// Below the mount `github+` paths are URIs themselves, in normal form: the path `repo://x/y` is `github+repo://x/y`, and `urn:isbn:1` is
+/// `github+urn:isbn:1`. `NAME` is a letter, and letters, digits, `-` and `.`: with the `+` it is the beginning of a scheme (RFC 3986,
+/// section 3.1). Such a mount has no resource of its own: there is no empty path.
 ///
 /// ```
 /// use mcp_host_model::uri::Mount;
@@ -46,6 +55,12 @@ impl Mount {
         self.text.ends_with("://")
     }
 
+    /// Returns whether it is a prefix in front of URIs, `NAME+`, so that its paths are URIs.
+    #[must_use]
+    pub fn is_prefix(&self) -> bool {
+        self.text.ends_with(PREFIX_END)
+    }
+
     /// Composes the URI of a provider's path.
     ///
     /// # Errors
@@ -59,9 +74,13 @@ impl Mount {
         if self.is_normal(path) {
             return Ok(ResourceId::from_checked(&self.text, path.to_owned()));
         }
+        if self.is_prefix() {
+            let normal = Parts::parse_any(path).map_err(PathError::NoUri)?.normalized();
+            return self.compose_normalized(normal.as_str());
+        }
         let text = [self.as_str(), path].concat();
         let parts = Parts::parse(&text).map_err(|error| PathError::from_composed(error, self.text.len()))?;
-        let normal = parts.normalized().ok_or(PathError::LeavesMount)?;
+        let normal = parts.normalized();
         let path = normal.as_str().strip_prefix(self.as_str()).ok_or(PathError::LeavesMount)?;
         self.compose_normalized(path)
     }
@@ -81,11 +100,21 @@ impl Mount {
 
     /// Returns whether a path of allowed length is seen to be in normal form without parsing it. False negatives are possible.
     fn is_normal(&self, path: &str) -> bool {
-        !self.owns_all_hosts() && normalize::is_plain_path(path)
+        !self.owns_all_hosts() && !self.is_prefix() && normalize::is_plain_path(path)
     }
 
     /// Composes a path whose case and percent-encoding are normalized.
     pub(super) fn compose_normalized(&self, path: &str) -> Result<ResourceId, PathError> {
+        if self.is_prefix() {
+            // What begins with the mount need not have a URI behind it.
+            let parts = Parts::parse_any(path).map_err(PathError::NoUri)?;
+            let uri = parts.normalized().without_dot_segments().map_err(PathError::NoUri)?.into_owned();
+            let len = self.text.len().saturating_add(uri.len());
+            if len > MAX_URI_LEN {
+                return Err(PathError::TooLong { len });
+            }
+            return Ok(ResourceId::from_checked(&self.text, uri));
+        }
         let (path, query) = normalize::split_query(path);
         let path = if self.owns_all_hosts() {
             split_host_from_path(path)?
@@ -108,6 +137,10 @@ impl Mount {
     /// is not below this mount; it is not validated otherwise.
     #[must_use]
     pub fn template_path<'a>(&self, template: &'a str) -> Option<&'a str> {
+        if self.is_prefix() {
+            let (prefix, uri) = template.split_at_checked(self.text.len())?;
+            return prefix.eq_ignore_ascii_case(&self.text).then_some(uri);
+        }
         let slashes = self.text.matches('/').count();
         let prefix = template.split_inclusive('/').take(slashes).map(str::len).sum();
         let (prefix, path) = template.split_at_checked(prefix)?;
@@ -124,11 +157,12 @@ fn split_host_from_path(path: &str) -> Result<String, PathError> {
     Ok([check_host(host)?, "/", &path].concat())
 }
 
-/// Rejects a host that would be a dot segment of a path.
+/// Rejects a host that would be a dot segment of a path, or has user information.
 fn check_host(host: &str) -> Result<&str, PathError> {
     match host {
         ".." => Err(PathError::LeavesMount),
         "." => Err(PathError::Host { found: host.to_owned() }),
+        _ if host.contains('@') => Err(PathError::UserInfo),
         _ => Ok(host),
     }
 }
@@ -140,9 +174,18 @@ impl FromStr for Mount {
         if text.len() > Self::MAX_LEN {
             return Err(MountError::TooLong { len: text.len() });
         }
+        if let Some(name) = text.strip_suffix(PREFIX_END) {
+            return match is_prefix_name(name) {
+                true => Ok(Self { text: text.to_ascii_lowercase() }),
+                false => Err(MountError::Prefix { text: text.to_owned() }),
+            };
+        }
         let no_uri = |error| MountError::Uri { text: text.to_owned(), error };
         let parts = Parts::parse(text).map_err(no_uri)?;
-        let normal = parts.normalized().ok_or_else(|| no_authority(text))?;
+        if parts.authority.is_none() {
+            return Err(no_authority(text));
+        }
+        let normal = parts.normalized();
         if let Some(port) = parts.authority.filter(|authority| authority.starts_with(':')) {
             return Err(no_uri(UriError::Host { found: port.to_owned() }));
         }
@@ -162,6 +205,12 @@ impl FromStr for Mount {
             MountError::NoSlash { text, suggestion }
         })
     }
+}
+
+/// Returns whether a text can be the name of a prefix: a letter, and letters, digits, `-` and `.`.
+fn is_prefix_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
 }
 
 /// Returns a correction of a mount: without dot segments and empty segments, and with a trailing slash.

@@ -14,7 +14,7 @@ use iri_string::validate;
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, UriError, excerpt};
 
-/// A valid URI in its components (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
+/// A valid URI in its components (RFC 3986, section 3), as written. It has no fragment and no NUL.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     /// The URI without an empty query.
@@ -25,56 +25,75 @@ pub(super) struct Parts<'a> {
     pub(super) query: Option<&'a str>,
 }
 
-/// A URI with an authority, with normalized case and percent-encoding, before removal of dot segments.
+/// A URI with normalized case and percent-encoding, before removal of dot segments.
 #[derive(Debug)]
 pub(super) struct Normalized<'a> {
     text: Cow<'a, str>,
-    /// The length of `scheme://authority` in bytes.
+    /// The length of `scheme://authority` in bytes, or of `scheme:` without an authority.
     root: usize,
+    has_authority: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// Parses a URI.
+    /// Parses a URI without user information.
     pub(super) fn parse(text: &'a str) -> Result<Self, UriError> {
+        Self::parse_any(text).and_then(|parts| if parts.has_user_info() { Err(UriError::UserInfo) } else { Ok(parts) })
+    }
+
+    /// Parses a URI, which may have user information.
+    pub(super) fn parse_any(text: &'a str) -> Result<Self, UriError> {
         if text.len() > MAX_URI_LEN {
             return Err(UriError::TooLong { len: text.len() });
         }
         check_characters(text)?;
         let uri = UriAbsoluteStr::new(text).map_err(|_| explain(text))?;
         let authority = uri.authority_str();
-        if authority.is_some_and(|authority| authority.contains('@')) {
-            return Err(UriError::UserInfo);
-        }
         let query = uri.query_str();
         let text = text.strip_suffix('?').filter(|_| query == Some("")).unwrap_or(text);
         Ok(Self { text, scheme: uri.scheme_str(), authority, path: uri.path_str(), query })
     }
 
+    /// Returns whether the authority has user information.
+    pub(super) fn has_user_info(&self) -> bool {
+        self.authority.is_some_and(|authority| authority.contains('@'))
+    }
+
+    /// Returns the scheme, as written.
+    pub(super) fn scheme(&self) -> &'a str {
+        self.scheme
+    }
+
     /// Normalizes case and percent-encoding (RFC 3986, sections 6.2.2.1 and 6.2.2.2), and removes an empty query (the
     /// [module](super#normal-form)).
-    ///
-    /// Returns `None` if it has no authority, such as `mailto:` and `urn:`.
-    pub(super) fn normalized(&self) -> Option<Normalized<'a>> {
-        let authority = self.authority?;
+    pub(super) fn normalized(&self) -> Normalized<'a> {
         let has_capital = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
-        let port_is_empty = authority.ends_with(':');
-        if !self.text.contains('%') && !has_capital(self.scheme) && !has_capital(authority) && !port_is_empty {
-            let root = [self.scheme.len(), "://".len(), authority.len()].iter().sum();
-            let text = Cow::Borrowed(self.text);
-            return Some(Normalized { text, root });
+        let has_authority = self.authority.is_some();
+        let authority = self.authority.unwrap_or_default();
+        let colon = if has_authority { "://" } else { ":" };
+        let is_normal = !self.text.contains('%') && !has_capital(self.scheme) && !has_capital(authority);
+        if is_normal && !authority.ends_with(':') {
+            let root = [self.scheme.len(), colon.len(), authority.len()].iter().sum();
+            return Normalized { text: Cow::Borrowed(self.text), root, has_authority };
         }
         let mut text = String::with_capacity(self.text.len());
         text.push_str(&self.scheme.to_ascii_lowercase());
-        text.push_str("://");
-        push_normalized(&mut text, authority.strip_suffix(':').unwrap_or(authority), Component::Authority);
+        text.push_str(colon);
+        let host = match authority.rsplit_once('@') {
+            Some((user, host)) => {
+                push_normalized(&mut text, user, Component::UserInfo);
+                text.push('@');
+                host
+            }
+            None => authority,
+        };
+        push_normalized(&mut text, host.strip_suffix(':').unwrap_or(host), Component::Authority);
         let root = text.len();
         push_normalized(&mut text, self.path, Component::Path);
         if let Some(query) = self.query.filter(|query| !query.is_empty()) {
             text.push('?');
             push_normalized(&mut text, query, Component::Query);
         }
-        let text = Cow::Owned(text);
-        Some(Normalized { text, root })
+        Normalized { text: Cow::Owned(text), root, has_authority }
     }
 }
 
@@ -84,28 +103,36 @@ impl<'a> Normalized<'a> {
         &self.text
     }
 
-    /// Returns `scheme://authority`.
+    /// Returns `scheme://authority`, or `scheme:`.
     pub(super) fn root(&self) -> &str {
         self.parts().0
     }
 
-    /// Returns the path, with its leading slash if it is not empty, and without the query.
+    /// Returns the path, with its leading slash if it has one, and without the query.
     pub(super) fn path(&self) -> &str {
         split_query(self.parts().1).0
     }
 
-    /// Returns the URI without dot segments (RFC 3986, section 6.2.2.3).
+    /// Returns the URI without dot segments (RFC 3986, section 6.2.2.3). They are an error where the RFC's algorithm could make another kind
+    /// of URI: in an opaque one, and where two slashes would follow the scheme.
     pub(super) fn without_dot_segments(&self) -> Result<Cow<'_, str>, UriError> {
         let (root, below) = self.parts();
         let (path, query) = split_query(below);
-        match path.strip_prefix('/').map(remove_dot_segments) {
-            None | Some(Some(Cow::Borrowed(_))) => Ok(Cow::Borrowed(&self.text)),
-            Some(Some(Cow::Owned(path))) => Ok(Cow::Owned([root, "/", &path, query].concat())),
-            Some(None) => Err(UriError::AboveRoot),
+        let Some(segments) = path.strip_prefix('/') else {
+            return match path.split('/').any(is_dot_segment) {
+                true => Err(UriError::OpaqueDots),
+                false => Ok(Cow::Borrowed(&self.text)),
+            };
+        };
+        match remove_dot_segments(segments) {
+            Some(Cow::Borrowed(_)) => Ok(Cow::Borrowed(&self.text)),
+            Some(Cow::Owned(path)) if !self.has_authority && path.starts_with('/') => Err(UriError::OpaqueDots),
+            Some(Cow::Owned(path)) => Ok(Cow::Owned([root, "/", &path, query].concat())),
+            None => Err(UriError::AboveRoot),
         }
     }
 
-    /// Returns `scheme://authority`, and the rest.
+    /// Returns `scheme://authority` or `scheme:`, and the rest.
     fn parts(&self) -> (&str, &str) {
         self.text.split_at_checked(self.root).unwrap_or((&self.text, ""))
     }
@@ -168,6 +195,8 @@ pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
 /// The component of a URI that a text belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Component {
+    /// The user information, in front of the host.
+    UserInfo,
     /// The host and the port, or text with their rules. Letters are converted to lower case.
     Authority,
     /// The host and the port, or the path: a template does not tell which.
@@ -183,7 +212,7 @@ impl Component {
     fn decodes(self, c: char) -> bool {
         is_unreserved(c)
             || match self {
-                Self::Authority | Self::AuthorityOrPath => false,
+                Self::UserInfo | Self::Authority | Self::AuthorityOrPath => false,
                 Self::Path => is_path_delimiter(c),
                 Self::Query => is_query_delimiter(c),
             }
@@ -195,7 +224,7 @@ impl Component {
 /// [module](super#percent-encoding)).
 pub(super) fn push_normalized(out: &mut String, text: &str, component: Component) {
     let push = |out: &mut String, text: &str| match component {
-        Component::AuthorityOrPath | Component::Path | Component::Query => out.push_str(text),
+        Component::UserInfo | Component::AuthorityOrPath | Component::Path | Component::Query => out.push_str(text),
         Component::Authority => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
     };
     let mut pieces = text.split('%');

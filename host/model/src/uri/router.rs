@@ -3,9 +3,9 @@
 //! Mounts do not overlap, so in sorted order only the last mount that is not greater than a URI can own it: a look-up
 //! is a binary search and one comparison.
 
-use super::error::{Overlap, RouteError, TemplateError};
-use super::mount::Mount;
-use super::normalize::{self, Parts};
+use super::error::{Overlap, RouteError, TemplateError, UriError};
+use super::mount::{Mount, PREFIX_END};
+use super::normalize::{self, Normalized, Parts};
 use super::template::{self, UriTemplate};
 use super::{Path, Uri};
 
@@ -61,9 +61,7 @@ impl<T> Router<T> {
     ///
     /// See [`RouteError`]. A URI without an owner is distinct from an invalid one.
     pub fn route(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
-        let Some(written) = Parts::parse(uri)?.normalized() else {
-            return Err(RouteError::NoMount);
-        };
+        let written = parse(uri)?;
         // Validated first, because the result does not depend on the mounts.
         let resolved = written.without_dot_segments()?;
         match self.owner(written.as_str()) {
@@ -75,7 +73,7 @@ impl<T> Router<T> {
     /// Finds the plugin that owns a client's URI once its dot segments are removed, whatever mount it begins with before: as if the
     /// mount that it [leaves](super::PathError::LeavesMount) did not exist.
     pub fn route_resolved(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
-        let written = Parts::parse(uri)?.normalized().ok_or(RouteError::NoMount)?;
+        let written = parse(uri)?;
         self.route_normalized(&written.without_dot_segments()?)
     }
 
@@ -97,15 +95,27 @@ impl<T> Router<T> {
     /// See [`RouteError`]. A template whose mount is not literal belongs to no plugin.
     pub fn route_template(&self, template: &str) -> Result<(&T, UriTemplate), RouteError> {
         template::check(template)?;
+        let (mount, target) = self.template_owner(template)?;
+        let path = mount.template_path(template).ok_or(RouteError::NoMount)?;
+        let in_mount = |error: TemplateError| RouteError::PathTemplate { mount: mount.clone(), error };
+        Ok((target, mount.compose_template(path).map_err(in_mount)?))
+    }
+
+    /// Finds the mount of a valid template.
+    fn template_owner(&self, template: &str) -> Result<&(Mount, T), RouteError> {
+        let literal = template.split(['{', '?']).next().unwrap_or_default();
+        // A prefix in front of any URI ends in the scheme.
+        let scheme = literal.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let by_scheme = scheme.and_then(|scheme| self.owner(&scheme)).filter(|(mount, _)| mount.is_prefix());
+        if let Some(entry) = by_scheme {
+            return Ok(entry);
+        }
         let stem = template::literal_prefix(template);
         if !stem.contains("://") {
             return Err(RouteError::NoMount);
         }
-        let stem = Parts::parse(stem)?.normalized().ok_or(RouteError::NoMount)?;
-        let (mount, target) = self.owner(stem.as_str()).ok_or(RouteError::NoMount)?;
-        let path = mount.template_path(template).ok_or(RouteError::NoMount)?;
-        let in_mount = |error: TemplateError| RouteError::PathTemplate { mount: mount.clone(), error };
-        Ok((target, mount.compose_template(path).map_err(in_mount)?))
+        let stem = Parts::parse(stem)?.normalized();
+        self.owner(stem.as_str()).ok_or(RouteError::NoMount)
     }
 
     /// Returns the mounts and their targets, sorted by the text of the mount.
@@ -119,6 +129,16 @@ impl<T> Router<T> {
         let (last, _) = self.entries.split_at_checked(behind)?;
         last.last().filter(|(mount, _)| uri.starts_with(mount.as_str()))
     }
+}
+
+/// Parses a URI and normalizes its case and percent-encoding. Only below a mount `NAME+` may it have user information: whether that is an
+/// error depends on the text alone, so that it reveals no mount.
+fn parse(uri: &str) -> Result<Normalized<'_>, RouteError> {
+    let parts = Parts::parse_any(uri)?;
+    if parts.has_user_info() && !parts.scheme().contains(PREFIX_END) {
+        return Err(UriError::UserInfo.into());
+    }
+    Ok(parts.normalized())
 }
 
 /// The result for a URI that begins with the mount, with case and percent-encoding in normal form.

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use iri_string::template::UriTemplateStr;
+use iri_string::validate;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::MAX_URI_LEN;
@@ -226,6 +227,9 @@ impl Mount {
             return Err(TemplateError::TooLong { len });
         }
         check(path_template)?;
+        if self.is_prefix() && scheme_len(path_template).is_none() {
+            return Err(TemplateError::NoScheme);
+        }
         if path_template.contains('#') {
             return Err(TemplateError::Fragment);
         }
@@ -246,6 +250,16 @@ impl Mount {
     fn normalize_template(&self, path_template: &str) -> String {
         let mut out = String::with_capacity(path_template.len());
         let mut component = if self.owns_all_hosts() { Component::Authority } else { Component::Path };
+        let mut path_template = path_template;
+        if let Some(len) = scheme_len(path_template).filter(|_| self.is_prefix()) {
+            let (scheme, rest) = path_template.split_at_checked(len).unwrap_or((path_template, ""));
+            out.push_str(&scheme.to_ascii_lowercase());
+            path_template = rest;
+            if let Some(rest) = rest.strip_prefix("//") {
+                out.push_str("//");
+                (path_template, component) = (rest, Component::Authority);
+            }
+        }
         for piece in pieces(path_template) {
             match piece {
                 Piece::Literal(literal) => {
@@ -285,6 +299,9 @@ impl Mount {
             })
             .collect();
         let (path, _) = normalize::split_query(&outline);
+        if self.is_prefix() {
+            return self.check_uri_literals(path_template, path);
+        }
         if path.starts_with('/') {
             return Err(TemplateError::LeadingSlash);
         }
@@ -299,12 +316,38 @@ impl Mount {
     }
 }
 
+impl Mount {
+    /// The same below a mount `NAME+`, where the template is one of URIs. `outline` has `{}` in place of variables, and no query.
+    fn check_uri_literals(&self, template: &str, outline: &str) -> Result<(), TemplateError> {
+        let scheme = scheme_len(outline).and_then(|len| outline.split_at_checked(len));
+        let (scheme, rest) = scheme.ok_or(TemplateError::NoScheme)?;
+        if rest.split('/').any(normalize::is_dot_segment) {
+            return Err(TemplateError::DotSegment);
+        }
+        let authority = rest.strip_prefix("//").and_then(|rest| rest.split('/').next());
+        if authority.is_some_and(|authority| authority.contains('@')) {
+            return Err(TemplateError::Host(PathError::UserInfo));
+        }
+        // Up to the last slash, it is the beginning of each URI.
+        let literal = literal_prefix(template);
+        let beginning = if literal.len() > scheme.len() { literal } else { scheme };
+        self.compose(beginning).map(drop).map_err(TemplateError::Host)
+    }
+}
+
+/// Returns the length of the scheme with its colon, if it is literal.
+fn scheme_len(template: &str) -> Option<usize> {
+    let literal = template.split(['{', '?']).next().unwrap_or_default();
+    let (scheme, _) = literal.split_once(':').filter(|(scheme, _)| validate::scheme(scheme).is_ok())?;
+    scheme.len().checked_add(1)
+}
+
 /// Returns where a component ends in a literal, and which one follows.
 fn end_of(component: Component, literal: &str) -> Option<(usize, Component)> {
     let ends: &[char] = match component {
         Component::Authority | Component::AuthorityOrPath => &['/', '?'],
         Component::Path => &['?'],
-        Component::Query => &[],
+        Component::UserInfo | Component::Query => &[],
     };
     let (end, delimiter) = literal.char_indices().find(|(_, c)| ends.contains(c))?;
     Some((end, if delimiter == '/' { Component::Path } else { Component::Query }))

@@ -4,6 +4,7 @@ use super::*;
 
 mod mounts;
 mod paths;
+mod prefixes;
 mod properties;
 mod routes;
 mod templates;

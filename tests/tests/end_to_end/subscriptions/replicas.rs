@@ -43,7 +43,8 @@ impl Replica {
     /// Its role: the one of which the series is there.
     async fn role(&self) -> String {
         let metrics = self.metrics().await;
-        let series = metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
+        let series =
+            metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
         series.expect("the polls are shared").split('"').next().unwrap().to_owned()
     }
 

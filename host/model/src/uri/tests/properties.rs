@@ -12,7 +12,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-const MOUNTS: [&str; 8] = [
+const MOUNTS: [&str; 9] = [
     "files://h/a/",
     "files://h/b/a/",
     "files://h/%2F/",
@@ -20,6 +20,7 @@ const MOUNTS: [&str; 8] = [
     "git://linux/",
     "git://linux:80/",
     "notes:///",
+    "up+",
     "web://",
 ];
 
@@ -104,7 +105,8 @@ proptest! {
         is_encoded in vec(any::<bool>(), 32),
     ) {
         let at = mount(at);
-        // The first segment is a host below `web://`.
+        // The first segment is a host below `web://`, and behind a scheme.
+        let scheme = if at.is_prefix() { "x://" } else { "" };
         let plain = format!("h/{}", names.join("/"));
         let mut choices = is_encoded.iter().cycle();
         let spelled: String = plain
@@ -115,6 +117,7 @@ proptest! {
                 c => c.to_string(),
             })
             .collect();
+        let (spelled, plain) = (format!("{scheme}{spelled}"), format!("{scheme}{plain}"));
         prop_assert_eq!(at.compose(&spelled), at.compose(&plain));
         prop_assert_eq!(at.compose(&plain).map(|located| located.path.to_string()), Ok(plain));
     }
@@ -127,6 +130,25 @@ proptest! {
         prop_assert_eq!(*routed.target, at);
         prop_assert_eq!(&routed.uri, &located.uri);
         prop_assert_eq!(&routed.path, &located.path);
+    }
+
+    #[test]
+    fn a_uri_of_any_kind_comes_back_from_below_a_prefix(
+        start in select(&["x://", "X://H", "x:", "x:/", "urn:a:", "a+B.c-1:", "x://Me:p@h:80/"][..]),
+        rest in any_path(),
+    ) {
+        let uri = [start, &rest].concat();
+        let Ok(located) = mount("up+").compose(&uri) else { return Ok(()) };
+        prop_assert_eq!(located.uri.as_str(), ["up+", located.path.as_str()].concat());
+        let router = router(&["up+", "x://", "git://linux/"]);
+        let routed = router.route(&format!("Up+{uri}")).expect("the prefix owns it");
+        prop_assert_eq!((&routed.uri, &routed.path), (&located.uri, &located.path));
+        // What is behind the prefix is a URI of the same kind, in its own normal form.
+        let (written, normal) = (UriAbsoluteStr::new(&uri).expect("a URI"), UriAbsoluteStr::new(located.path.as_str()));
+        let normal = normal.expect("a URI in normal form");
+        prop_assert_eq!(written.authority_str().is_some(), normal.authority_str().is_some());
+        prop_assert_eq!(written.path_str().starts_with('/'), normal.path_str().starts_with('/'));
+        prop_assert_eq!(mount("up+").compose(normal.as_str()), Ok(located.clone()));
     }
 
     #[test]

@@ -49,8 +49,7 @@ async fn a_repository_of_sha256_is_served_like_any_other() {
 #[tokio::test]
 async fn bare_and_shallow_clones_are_served() {
     let origin = repo_with_history();
-    let cut_off =
-        "# This is not complete, as the clone is shallow: older commits are missing; git fetch --unshallow completes it\n";
+    let cut_off = "# This is not complete, as the clone is shallow: older commits are missing; git fetch --unshallow completes it\n";
     for (arguments, end) in [(["--quiet"].as_slice(), ""), (&["--depth=2"], cut_off)] {
         let clone = origin.bare_clone(arguments);
         let config = repo_config(&clone).write();

@@ -294,7 +294,7 @@ impl From<&Plugin> for PluginConfig {
         Self {
             name: plugin.name.to_string(),
             title: plugin.title.clone(),
-            component: plugin.component.display().to_string(),
+            component: plugin.source(),
             mount: plugin.mount.to_string(),
             required: plugin.required,
             response_cache: plugin.response_cache,

@@ -1,0 +1,126 @@
+//! What an upstream may send unasked.
+//!
+//! Notifications that the host has no use for (progress, logs, tools, prompts) are dropped before anything is made of them. All messages
+//! that are no answers are counted: [`BURST`] at once, and [`PER_SECOND`] for each second. More of them end the connection, which is opened
+//! again with back-off.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcp_host_base::log_target;
+use rmcp::RoleClient;
+use rmcp::model::{JsonRpcMessage, ServerNotification};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+
+use crate::updates::Updates;
+
+/// The messages at once.
+const BURST: f64 = 10_000.0;
+/// The messages for each second.
+const PER_SECOND: f64 = 1_000.0;
+
+/// A transport within those bounds.
+pub(crate) struct Guarded<T> {
+    inner: T,
+    name: Arc<str>,
+    updates: Arc<Updates>,
+    allowance: Allowance,
+}
+
+impl<T> Guarded<T> {
+    pub(crate) fn new(inner: T, name: Arc<str>, updates: Arc<Updates>) -> Self {
+        Self { inner, name, updates, allowance: Allowance::new() }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let Some(message) = self.inner.receive().await else {
+                // Whoever watches opens the connection again.
+                self.updates.wake();
+                return None;
+            };
+            let is_wanted = match &message {
+                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => return Some(message),
+                JsonRpcMessage::Request(_) => true,
+                JsonRpcMessage::Notification(notification) => is_wanted(&notification.notification),
+            };
+            if !self.allowance.take(Instant::now()) {
+                tracing::warn!(
+                    target: log_target::PLUGIN, plugin = &*self.name,
+                    "the upstream sends more messages that nobody asked for than it may; its connection is closed"
+                );
+                self.updates.wake();
+                return None;
+            }
+            if is_wanted {
+                return Some(message);
+            }
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
+
+fn is_wanted(notification: &ServerNotification) -> bool {
+    matches!(
+        notification,
+        ServerNotification::ResourceUpdatedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_)
+            | ServerNotification::SubscriptionsAcknowledgedNotification(_)
+            | ServerNotification::CancelledNotification(_)
+    )
+}
+
+/// A token bucket.
+struct Allowance {
+    left: f64,
+    at: Option<Instant>,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { left: BURST, at: None }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let since = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        self.at = Some(now);
+        self.left = since.mul_add(PER_SECOND, self.left).min(BURST);
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_is_allowed_and_a_flood_is_not() {
+        let (start, mut allowance) = (Instant::now(), Allowance::new());
+        assert!((0..10_000).all(|_| allowance.take(start)));
+        assert!(!allowance.take(start));
+        assert!(allowance.take(start + Duration::from_millis(2)));
+        let mut allowance = Allowance::new();
+        assert!((0..100_000).all(|message| allowance.take(start + Duration::from_millis(message))));
+    }
+}

@@ -1,0 +1,396 @@
+//! Streamable HTTP over hyper: what rmcp's transport needs of an HTTP client.
+//!
+//! HTTP/1.1, connections are kept and shared. Redirects are not followed, and the token goes to the configured URL alone. A body, and an
+//! event of a stream, have at most the bytes that the transport says; the body of an error is read up to [`MAX_ERROR_BODY`].
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, WWW_AUTHENTICATE};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::ServiceError;
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse, StreamableHttpResponseLimits,
+};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use sse_stream::{Sse, SseStream};
+
+use crate::updates::Updates;
+
+/// The time to connect to one address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for which an unused connection is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The bytes of the body of an error that are read.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+
+const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
+
+/// The HTTP client of one upstream.
+#[derive(Clone)]
+pub(crate) struct HttpClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    authorization: Option<HeaderValue>,
+    updates: Arc<Updates>,
+    /// Whether the stream of notifications has been open before: when it is opened again, some may be lost.
+    had_stream: Arc<AtomicBool>,
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    #[error("{}", with_causes(.0))]
+    Client(#[from] hyper_util::client::legacy::Error),
+    #[error("{}", with_causes(.0))]
+    Body(#[from] hyper::Error),
+    #[error(transparent)]
+    Request(#[from] hyper::http::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("the answer broke off: {0}")]
+    Broken(String),
+    #[error("an event has more than {0} bytes")]
+    EventTooLarge(usize),
+}
+
+/// An error with its causes, which the error of a client does not show.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+type Failed = StreamableHttpError<HttpError>;
+
+/// Whether a request failed by its own answer: the connection is as good as before.
+pub(crate) fn is_answered(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    matches!(
+        error.error.downcast_ref::<Failed>(),
+        Some(
+            StreamableHttpError::HttpStatus(_)
+                | StreamableHttpError::ResponseBodyTooLarge { .. }
+                | StreamableHttpError::UnexpectedContentType(_)
+                | StreamableHttpError::UnexpectedServerResponse(_)
+        )
+    )
+}
+
+fn failed(error: impl Into<HttpError>) -> Failed {
+    StreamableHttpError::Client(error.into())
+}
+
+impl HttpClient {
+    /// A client that sends that `Authorization`.
+    pub(crate) async fn new(
+        authorization: Option<HeaderValue>,
+        is_tls: bool,
+        updates: Arc<Updates>,
+    ) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        if is_tls {
+            let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
+            roots.add_parsable_certificates(found.certs);
+        }
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connector);
+        Ok(Self { client, authorization, updates, had_stream: Arc::default() })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        uri: &str,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failed> {
+        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept).header(USER_AGENT, NAME);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, JSON_MIME_TYPE);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, session);
+        }
+        let request = request.body(Full::new(body)).map_err(failed)?;
+        let response = self.client.request(request).await.map_err(failed)?;
+        refused(&response).map_or(Ok(response), Err)
+    }
+}
+
+/// The error of an answer that refuses the credentials.
+fn refused(response: &Response<Incoming>) -> Option<Failed> {
+    let challenge = || {
+        let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+        challenge.unwrap_or_default().chars().take(MAX_ERROR_BODY.min(512)).collect::<String>()
+    };
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Some(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge()))),
+        StatusCode::FORBIDDEN => {
+            Some(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge(), None)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the media type of an answer is that one.
+fn is_type(response: &Response<Incoming>, expected: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected)
+}
+
+/// Reads a body of at most `max` bytes.
+async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
+    match Limited::new(body, max).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(StreamableHttpError::ResponseBodyTooLarge { max_size: max })
+        }
+        Err(error) => Err(failed(HttpError::Broken(error.to_string()))),
+    }
+}
+
+/// The events of a body, each of at most `max` bytes.
+fn events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+    let mut limit = EventLimit { max, length: 0, is_line_empty: true };
+    let pieces = body.into_data_stream().map(move |piece| {
+        let piece = piece.map_err(HttpError::from)?;
+        if limit.admits(&piece) { Ok(piece) } else { Err(HttpError::EventTooLarge(limit.max)) }
+    });
+    // The stream ends with the first error.
+    let pieces = pieces.scan(false, |has_failed, piece| {
+        let ends = std::mem::replace(has_failed, piece.is_err());
+        futures::future::ready((!ends).then_some(piece))
+    });
+    SseStream::from_bytes_stream(pieces).boxed()
+}
+
+/// Counts the bytes of an event: those since the last empty line.
+struct EventLimit {
+    max: usize,
+    length: usize,
+    is_line_empty: bool,
+}
+
+impl EventLimit {
+    fn admits(&mut self, piece: &[u8]) -> bool {
+        for byte in piece {
+            match byte {
+                b'\n' if self.is_line_empty => self.length = 0,
+                b'\n' => self.is_line_empty = true,
+                b'\r' => {}
+                _ => self.is_line_empty = false,
+            }
+            self.length = self.length.saturating_add(1);
+            if self.length > self.max {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// What a server without `server/discover` answers to it by HTTP: the answer to the request, so that `initialize` follows.
+fn legacy_answer(
+    message: &ClientJsonRpcMessage,
+    status: StatusCode,
+    body: &[u8],
+) -> Option<StreamableHttpPostResponse> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    if !matches!(request.request, ClientRequest::DiscoverRequest(_)) || !status.is_client_error() {
+        return None;
+    }
+    let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
+        Ok(JsonRpcMessage::Error(error)) => error.error,
+        _ => ErrorData::invalid_request(format!("server/discover was answered with {status}"), None),
+    };
+    let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+    Some(StreamableHttpPostResponse::Json(answer, None))
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session, auth, headers, limits).await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let body = serde_json::to_vec(&message).map_err(failed)?;
+        let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
+        let status = response.status();
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let (new_session, retry_after) = (header(HEADER_SESSION_ID), header("retry-after"));
+        let is_json = is_type(&response, JSON_MIME_TYPE);
+        if !status.is_success() {
+            let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
+            // A body that is too long, or breaks off, does not hide the status.
+            let body = read(response.into_body(), max).await.unwrap_or_default();
+            if let Some(answer) = legacy_answer(&message, status, &body).filter(|_| session.is_none()) {
+                return Ok(answer);
+            }
+            return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+                Ok(error @ JsonRpcMessage::Error(_)) if is_json => {
+                    Ok(StreamableHttpPostResponse::Json(error, new_session))
+                }
+                _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
+            };
+        }
+        if is_type(&response, EVENT_STREAM_MIME_TYPE) {
+            let events = events(response.into_body(), limits.max_sse_event_size);
+            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
+        }
+        if !matches!(message, ClientJsonRpcMessage::Request(_)) {
+            // Nothing in the answer to a notification matters.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if !is_json {
+            let found =
+                response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+            return Err(StreamableHttpError::UnexpectedContentType(found));
+        }
+        let body = read(response.into_body(), limits.max_json_response_size).await?;
+        match serde_json::from_slice(&body) {
+            Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
+            Err(error) => {
+                let found = format!("what is no message of the protocol: {error}");
+                Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(found)))
+            }
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failed> {
+        self.send(Method::DELETE, &uri, Some(&session), headers, Bytes::new()).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, sse_stream::Error>>, Failed> {
+        let max = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, auth, headers, max).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        max: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, sse_stream::Error>>, Failed> {
+        let mut headers = headers;
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+            headers.insert(
+                HeaderName::from_bytes(HEADER_LAST_EVENT_ID.as_bytes())
+                    .map_err(|error| failed(hyper::http::Error::from(error)))?,
+                id,
+            );
+        }
+        let response = self.send(Method::GET, &uri, session.as_deref(), headers, Bytes::new()).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => return Err(StreamableHttpError::ServerDoesNotSupportSse),
+            status if !status.is_success() => return Err(HttpStatusError::new(status.as_u16(), None).into()),
+            _ if !is_type(&response, EVENT_STREAM_MIME_TYPE) => {
+                return Err(StreamableHttpError::ServerDoesNotSupportSse);
+            }
+            _ => {}
+        }
+        if self.had_stream.swap(true, Ordering::Relaxed) {
+            self.updates.gap();
+        }
+        Ok(events(response.into_body(), max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_a_maximum_and_many_small_ones_have_none() {
+        let admits = |pieces: &[&str]| {
+            let mut limit = EventLimit { max: 16, length: 0, is_line_empty: true };
+            pieces.iter().all(|piece| limit.admits(piece.as_bytes()))
+        };
+        assert!(admits(&["data: a\n\n"; 100]));
+        assert!(admits(&["data: a\r\n", "\r\n"].repeat(100)));
+        assert!(!admits(&["data: aaaaa", "aaaaaa"]));
+        assert!(!admits(&[": a\n"; 10]));
+    }
+}

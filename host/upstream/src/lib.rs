@@ -1,0 +1,74 @@
+//! Existing MCP servers, mounted like plugins: the native provider of an `[[upstream]]`.
+//!
+//! [`connect`] opens a connection by rmcp's client and returns a [`Provider`], which the host calls like any other: policy, cursors, search,
+//! limits, the circuit breaker, audit and metrics apply without knowing of upstreams.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
+//! | [`listed`] | the spellings and the metadata of what it listed |
+//! | [`cursor`] | pages: a repeated cursor, pages without end |
+//! | [`convert`] | its answers, as the answers of a provider |
+//! | [`connection`] | one connection, opened again with back-off |
+//! | [`http`], [`process`] | streamable HTTP over hyper; a program over pipes |
+//! | [`guard`] | what an upstream may send unasked |
+//! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
+//! | [`provider`] | the provider |
+//!
+//! # What bounds an upstream
+//!
+//! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. Here, a message has at most
+//! one and a half times `response-size` on the wire; messages that nobody asked for are counted, and too many of them end the connection
+//! ([`guard`]); what is remembered of a listing takes at most half of `memory` ([`listed`]). Nothing of an upstream's text is used as a URI
+//! before it is mapped, and a URI that cannot be mapped is dropped and logged.
+//!
+//! # Revisions
+//!
+//! 2026-07-28 is tried first (`server/discover`), then sessions (`initialize`, 2025-11-25 and older), as the specification says. HTTP with
+//! SSE of 2024-11-05 is not spoken.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+mod connection;
+mod convert;
+mod cursor;
+mod guard;
+mod http;
+mod listed;
+mod mapping;
+mod polling;
+pub mod process;
+mod provider;
+mod subscriptions;
+mod updates;
+
+use std::sync::Arc;
+
+use mcp_host_config::Plugin;
+use mcp_host_model::provider::Provider;
+
+use self::connection::Connector;
+use self::process::{Launcher, Unconfined};
+use self::provider::UpstreamProvider;
+
+pub use self::connection::ConnectError;
+
+/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox.
+///
+/// # Errors
+///
+/// There is no connection, or the server is none of a revision that is spoken.
+pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError> {
+    connect_with(plugin, Arc::new(Unconfined)).await
+}
+
+/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`.
+///
+/// # Errors
+///
+/// Those of [`connect`].
+pub async fn connect_with(plugin: &Plugin, launcher: Arc<dyn Launcher>) -> Result<Arc<dyn Provider>, ConnectError> {
+    let connector = Connector::new(plugin, launcher).await?;
+    let provider = UpstreamProvider::start(plugin, connector).await?;
+    Ok(Arc::new(provider))
+}

@@ -1,0 +1,149 @@
+//! The URIs of an upstream, and the paths below its mount.
+//!
+//! | mount | a path is |
+//! |---|---|
+//! | `NAME+` | the upstream's URI in normal form |
+//! | any other | what is behind the exchanged prefix, in normal form |
+//!
+//! Both directions are total on what they accept, and inverse to each other up to the normal form: the path of a URI leads back to the
+//! normal form of that URI, and nothing else does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
+
+use mcp_host_model::uri::{Mount, Router};
+
+/// Why a text of an upstream has no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unmapped(String);
+
+/// The mapping of one upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    mount: Mount,
+    /// The prefix that the mount replaces; none if the mount is in front of URIs.
+    exchanged: Option<Router<()>>,
+}
+
+impl Mapping {
+    /// The mapping of a mount, and of the prefix that it replaces.
+    pub(crate) fn new(mount: Mount, prefix: Option<Mount>) -> Self {
+        // A single mount overlaps with none.
+        let exchanged = prefix.and_then(|prefix| Router::new([(prefix, ())]).ok());
+        Self { mount, exchanged }
+    }
+
+    /// The path of an upstream's URI, in normal form.
+    pub(crate) fn path(&self, uri: &str) -> Result<String, Unmapped> {
+        let path = match &self.exchanged {
+            None => {
+                return self.mount.compose(uri).map(|id| id.path.into()).map_err(|error| Unmapped(error.to_string()));
+            }
+            Some(router) => router.route(uri).map_err(|error| Unmapped(error.to_string()))?.path,
+        };
+        self.mount.compose(path.as_str()).map(|id| id.path.into()).map_err(|error| Unmapped(error.to_string()))
+    }
+
+    /// The upstream's URI of a path in normal form.
+    pub(crate) fn uri(&self, path: &str) -> String {
+        match self.prefix() {
+            None => path.to_owned(),
+            Some(prefix) => [prefix.as_str(), path].concat(),
+        }
+    }
+
+    /// The host's URI of a path in normal form.
+    pub(crate) fn host_uri(&self, path: &str) -> String {
+        [self.mount.as_str(), path].concat()
+    }
+
+    /// The path template of an upstream's URI template, in normal form.
+    pub(crate) fn template(&self, template: &str) -> Result<String, Unmapped> {
+        let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
+        let path = match &self.exchanged {
+            None => template.to_owned(),
+            Some(router) => {
+                let (_, found) = router.route_template(template).map_err(|error| unmapped(&error))?;
+                found.path_template().to_owned()
+            }
+        };
+        let composed = self.mount.compose_template(&path).map_err(|error| unmapped(&error))?;
+        Ok(composed.path_template().to_owned())
+    }
+
+    fn prefix(&self) -> Option<&Mount> {
+        self.exchanged.as_ref()?.iter().next().map(|(prefix, ())| prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    fn mapping(mount: &str, prefix: Option<&str>) -> Mapping {
+        Mapping::new(mount.parse().unwrap(), prefix.map(|prefix| prefix.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_prefix_in_front_takes_any_uri_and_an_exchanged_one_only_its_own() {
+        let (front, exchanged) = (mapping("up+", None), mapping("files://nas/", Some("file:///srv/")));
+        for (uri, path) in [("File:///srv/%61", "file:///srv/a"), ("urn:isbn:1", "urn:isbn:1"), ("x://h", "x://h")] {
+            assert_eq!(front.path(uri).as_deref(), Ok(path));
+            assert_eq!((front.uri(path), front.host_uri(path)), (path.to_owned(), format!("up+{path}")));
+        }
+        assert_eq!(exchanged.path("file:///srv/a/b?c").as_deref(), Ok("a/b?c"));
+        assert_eq!(exchanged.uri("a/b?c"), "file:///srv/a/b?c");
+        assert_eq!(exchanged.host_uri("a"), "files://nas/a");
+        assert_eq!(exchanged.path("file:///srv").as_deref(), Ok(""));
+        for uri in
+            ["file:///srv2/a", "file:///etc/passwd", "file:///srv/../etc", "urn:isbn:1", "a", "", "file:///srv/#a"]
+        {
+            assert!(exchanged.path(uri).is_err(), "{uri}");
+        }
+        for uri in ["", "a", "/a", "a b:c"] {
+            assert!(front.path(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn templates_are_mapped_like_uris() {
+        let (front, exchanged) = (mapping("up+", None), mapping("files://nas/", Some("file:///srv/")));
+        assert_eq!(front.template("repo://{owner}/{+path}").as_deref(), Ok("repo://{owner}/{+path}"));
+        assert_eq!(front.template("urn:isbn:{n}").as_deref(), Ok("urn:isbn:{n}"));
+        assert_eq!(exchanged.template("file:///srv/{+path}").as_deref(), Ok("{+path}"));
+        assert_eq!(exchanged.template("FILE:///srv/%61/{b}").as_deref(), Ok("a/{b}"));
+        for template in ["file:///{+path}", "{+uri}", "file:///etc/{a}"] {
+            assert!(exchanged.template(template).is_err(), "{template}");
+        }
+        assert!(front.template("{+uri}").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_path_leads_back_to_the_uri_that_it_was_made_of(
+            start in select(&["file:///srv/", "FILE:///srv/", "file:///srv", "x://H/", "urn:", "x:/", ""][..]),
+            rest in "([a-zA-Z0-9~@:,;=+/._-]|%[0-9a-fA-F]{2}|\\.\\./|\\?){0,24}",
+        ) {
+            let uri = [start, &rest].concat();
+            for mapping in [mapping("up+", None), mapping("files://nas/", Some("file:///srv/"))] {
+                let Ok(path) = mapping.path(&uri) else { continue };
+                let back = mapping.uri(&path);
+                // The normal form of the URI has the same path, and is its own normal form.
+                prop_assert_eq!(mapping.path(&back), Ok(path.clone()));
+                prop_assert_eq!(mapping.uri(&path), back.clone());
+                // Two URIs with one path are spellings of one URI.
+                let normal = Mapping::new("n+".parse().unwrap(), None);
+                let (one, other) = (normal.path(&uri), normal.path(&back));
+                // The last slash of the prefix may be missing.
+                let with_slash = one.clone().map(|one| match one.split_once('?') {
+                    Some((place, query)) => format!("{place}/?{query}"),
+                    None => one + "/",
+                });
+                prop_assert!(one == other || with_slash == other, "{} {}", uri, back);
+            }
+        }
+    }
+}

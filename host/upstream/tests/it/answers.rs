@@ -1,0 +1,147 @@
+//! Listings, contents, templates and errors.
+
+use std::time::Duration;
+
+use mcp_host_model::provider::{Body, Failure, Provider};
+use mcp_host_model::resource::Argument;
+use serde_json::{Value, json};
+
+use super::scripted::{Reply, page, stateless, text, with_session};
+
+fn cursor(message: &Value) -> Option<&str> {
+    message["params"]["cursor"].as_str()
+}
+
+fn uri(message: &Value) -> &str {
+    message["params"]["uri"].as_str().unwrap_or_default()
+}
+
+/// All pages of a listing.
+async fn listed(provider: &dyn Provider) -> Result<Vec<String>, Failure> {
+    let (mut paths, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = provider.list(None, cursor.as_deref(), 100).await?;
+        paths.extend(page.entries.into_iter().map(|entry| entry.path));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(paths);
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_are_followed_and_uris_are_paths_in_normal_form() {
+    let server = with_session(|method, message| match (method, cursor(message)) {
+        ("resources/list", None) => page(&["Repo://X/a", "urn:isbn:1"], Some("2")),
+        ("resources/list", Some("2")) => page(&[], Some("")),
+        ("resources/list", Some("")) => page(&["file:///b%2Cc"], None),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    assert_eq!(listed(&*up).await.unwrap(), ["repo://x/a", "urn:isbn:1", "file:///b,c"]);
+    assert_eq!(up.describe().name, "scripted");
+    assert!(up.describe().watches);
+}
+
+#[tokio::test]
+async fn the_upstream_gets_the_spelling_that_it_listed_and_else_the_normal_form() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => page(&["Repo://X/%61"], None),
+        "resources/read" => text(uri(message), uri(message)),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let read = async |path: &str| match up.read(path).await.unwrap().remove(0) {
+        contents if contents.entry.path == path => contents.body,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(read("repo://x/a").await, Body::Text("repo://x/a".to_owned()));
+    listed(&*up).await.unwrap();
+    assert_eq!(read("repo://x/a").await, Body::Text("Repo://X/%61".to_owned()));
+}
+
+#[tokio::test]
+async fn an_exchanged_prefix_is_in_every_place() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => page(&["file:///srv/a", "file:///etc/passwd"], None),
+        "resources/templates/list" => Reply::Result(json!({ "resourceTemplates": [
+            { "uriTemplate": "file:///srv/{+path}", "name": "files" },
+            { "uriTemplate": "other://{x}", "name": "others" },
+        ] })),
+        "resources/read" if uri(message) == "file:///srv/b" => Reply::Error(-32602, "file:///srv/b is locked"),
+        "resources/read" if uri(message) == "file:///srv/c" => Reply::Error(-32602, "see file:///srv/d"),
+        "resources/read" => Reply::Result(json!({ "contents": [
+            { "uri": uri(message), "text": "1" },
+            { "uri": "file:///srv/below", "blob": "/wA=" },
+            { "uri": "file:///etc/passwd", "text": "secret" },
+        ] })),
+        "completion/complete" => {
+            assert_eq!(message["params"]["ref"]["uri"], "file:///srv/{+path}");
+            Reply::Result(json!({ "completion": { "values": ["x"], "total": 1 } }))
+        }
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("mount = 'files://nas/'\nprefix = 'file:///srv/'").await;
+    assert_eq!(listed(&*up).await.unwrap(), ["a"]);
+    let templates = up.templates().await.unwrap();
+    assert_eq!(templates.iter().map(|one| one.path_template.as_str()).collect::<Vec<_>>(), ["{+path}"]);
+    let contents = up.read("a").await.unwrap();
+    assert_eq!(contents.iter().map(|one| one.entry.path.as_str()).collect::<Vec<_>>(), ["a", "below"]);
+    assert_eq!(contents[1].body, Body::Blob(vec![0xff, 0]));
+    let completed = up.complete("{+path}", &Argument::new("path", ""), &[]).await.unwrap();
+    assert_eq!((completed.values, completed.total), (vec!["x".to_owned()], Some(1)));
+    assert_eq!(up.read("b").await, Err(Failure::invalid("files://nas/b is locked")));
+    assert_eq!(up.read("c").await, Err(Failure::invalid("the upstream rejects the request")));
+}
+
+#[tokio::test]
+async fn two_spellings_of_one_uri_are_dropped() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => page(&["x:a%2Cb", "x:a,b", "x:c"], None),
+        "resources/read" => text(uri(message), ""),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    // The first one is listed before the second is known.
+    assert_eq!(listed(&*up).await.unwrap(), ["x:a,b", "x:c"]);
+    assert_eq!(listed(&*up).await.unwrap(), ["x:c"]);
+    assert_eq!(up.read("x:a,b").await, Err(Failure::NotFound));
+    assert_eq!(up.stat("x:a,b").await, Err(Failure::NotFound));
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_found_however_the_upstream_says_so() {
+    let server = with_session(|method, message| match (method, uri(message)) {
+        ("resources/read", "x:1") => Reply::Error(-32002, "?"),
+        ("resources/read", "x:2") => Reply::Error(-32602, "Resource x:2 not found"),
+        ("resources/read", "x:3") => Reply::Error(0, "Unknown resource: x:3"),
+        ("resources/read", "x:4") => Reply::Result(json!({ "contents": [] })),
+        ("resources/read", "x:5") => Reply::Error(-32603, "the database is down"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    for path in ["x:1", "x:2", "x:3", "x:4"] {
+        assert_eq!(up.read(path).await, Err(Failure::NotFound), "{path}");
+        assert_eq!(up.stat(path).await, Err(Failure::NotFound), "{path}");
+    }
+    assert!(matches!(up.read("x:5").await, Err(Failure::Internal(_))));
+}
+
+#[tokio::test]
+async fn a_server_without_sessions_is_asked_first_and_says_how_long_answers_last() {
+    let server = stateless(|method, message| match method {
+        "resources/list" => Reply::Result(json!({ "resultType": "complete", "ttlMs": 500, "cacheScope": "public",
+            "resources": [{ "uri": "x:a", "name": "a" }] })),
+        "resources/read" => Reply::Result(json!({ "resultType": "complete", "ttlMs": 500, "cacheScope": "private",
+            "contents": [{ "uri": uri(message), "text": "1" }] })),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let entry = up.list(None, None, 1).await.unwrap().entries.remove(0);
+    assert_eq!((entry.ttl, entry.subscribable), (Some(Duration::from_millis(500)), true));
+    assert_eq!(up.read("x:a").await.unwrap()[0].entry.ttl, Some(Duration::ZERO));
+    assert_eq!(server.count("initialize"), 0);
+    let calls = server.calls.lock();
+    let (_, params) = calls.iter().find(|(method, _)| method == "resources/read").unwrap();
+    assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}

@@ -1,0 +1,154 @@
+//! Upstreams that misbehave. Each of them ends in a failure of its own call, within bounds.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mcp_host_model::provider::{Failure, Provider};
+use serde_json::{Value, json};
+
+use super::scripted::{Reply, page, text, with_session};
+
+fn uri(message: &Value) -> &str {
+    message["params"]["uri"].as_str().unwrap_or_default()
+}
+
+/// Follows a listing to its end, or to a failure.
+async fn follow(provider: &dyn Provider) -> (usize, Result<(), Failure>) {
+    let mut cursor = None;
+    for pages in 0..100_000 {
+        match provider.list(None, cursor.as_deref(), 100).await {
+            Ok(page) if page.next_cursor.is_none() => return (pages + 1, Ok(())),
+            Ok(page) => cursor = page.next_cursor,
+            Err(failure) => return (pages, Err(failure)),
+        }
+    }
+    panic!("the listing has no end");
+}
+
+#[tokio::test]
+async fn a_cursor_that_comes_again_ends_the_listing() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => {
+            let next = match message["params"]["cursor"].as_str() {
+                Some("a") => "b",
+                Some("b") => "c",
+                _ => "a",
+            };
+            page(&["x:1"], Some(next))
+        }
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let (pages, end) = follow(&*up).await;
+    assert!(
+        pages < 12 && matches!(&end, Err(Failure::Internal(text)) if text.contains("repeats a cursor")),
+        "{pages} {end:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_call_passes_over_few_pages_without_entries() {
+    let count = AtomicUsize::new(0);
+    let server = with_session(move |method, _| match method {
+        "resources/list" => page(&[], Some(&count.fetch_add(1, Ordering::SeqCst).to_string())),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let page = up.list(None, None, 100).await.unwrap();
+    assert!(page.entries.is_empty() && page.next_cursor.is_some());
+    assert_eq!(server.count("resources/list"), 16);
+}
+
+#[tokio::test]
+async fn a_uri_that_is_none_is_dropped_and_the_others_are_served() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => {
+            page(&["", "a", "/etc/passwd", "x:1", "x y:z", "x:#f", "x:%zz", &"x:".repeat(10_000)], None)
+        }
+        "resources/read" => Reply::Result(json!({ "contents": [{ "uri": "../x", "text": uri(message) }] })),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let entries = up.list(None, None, 100).await.unwrap().entries;
+    assert_eq!(entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["x:1"]);
+    assert!(matches!(up.read("x:1").await, Err(Failure::Internal(_))));
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_passed_over_and_harms_its_own_call_alone() {
+    let is_hostile = AtomicUsize::new(0);
+    let server = with_session(move |method, message| match method {
+        "resources/read" if is_hostile.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Lines(vec!["x".repeat(16 << 20)]),
+        "resources/read" => text(uri(message), "1"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("limits = { response-size = '64KiB' }").await;
+    // Its call has no answer, and ends at its deadline.
+    assert!(!tokio::time::timeout(Duration::from_millis(100), up.read("x:1")).await.is_ok_and(|read| read.is_ok()));
+    wait_for(async || up.read("x:1").await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_ends_the_connection() {
+    let is_hostile = AtomicUsize::new(0);
+    let server = with_session(move |method, message| match method {
+        "resources/read" if is_hostile.fetch_add(1, Ordering::SeqCst) == 0 => {
+            let line =
+                json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "x:1" } });
+            Reply::Lines(vec![line.to_string(); 1_000_000])
+        }
+        "resources/read" => text(uri(message), "1"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    assert!(matches!(up.read("x:1").await, Err(Failure::Unavailable { .. })));
+    wait_for(async || up.read("x:1").await.is_ok()).await;
+    assert_eq!(server.starts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call() {
+    let server = with_session(|method, message| match (method, uri(message)) {
+        ("resources/read", "x:twice") => {
+            let line = |text: &str| json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "contents": [{ "uri": "x:twice", "text": text }] } });
+            Reply::Lines(vec![line("first").to_string(), line("second").to_string()])
+        }
+        ("resources/read", "x:never") => Reply::Silence,
+        ("resources/read", "x:other") => Reply::Result(json!({ "tools": [] })),
+        ("resources/read", "x:unasked") => {
+            let unasked = json!({ "jsonrpc": "2.0", "id": 4_000_000, "result": {} }).to_string();
+            let own = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "contents": [{ "uri": "x:unasked", "text": "" }] } });
+            Reply::Lines(vec![unasked, "no JSON".to_owned(), own.to_string()])
+        }
+        ("resources/read", uri) => text(uri, "1"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    assert!(up.read("x:twice").await.is_ok());
+    assert!(tokio::time::timeout(Duration::from_millis(200), up.read("x:never")).await.is_err());
+    assert!(up.read("x:other").await.is_err());
+    assert!(up.read("x:unasked").await.is_ok());
+    assert!(up.read("x:1").await.is_ok());
+    assert_eq!(server.starts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_that_ends_while_it_is_asked_is_started_again() {
+    let has_ended = AtomicUsize::new(0);
+    let server = with_session(move |method, message| match method {
+        "resources/read" if has_ended.fetch_add(1, Ordering::SeqCst) == 0 => Reply::End,
+        "resources/read" => text(uri(message), "1"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    assert!(matches!(up.read("x:1").await, Err(Failure::Unavailable { .. })));
+    wait_for(async || up.read("x:1").await.is_ok()).await;
+    assert_eq!(server.starts.load(Ordering::SeqCst), 2);
+}
+
+/// Waits until a condition holds, which is the only end but the test's own.
+pub(crate) async fn wait_for(condition: impl AsyncFn() -> bool) {
+    while !condition().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,71 @@
+//! Real programs: their environment, their end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_host_config::{Config, Environment, Plugin};
+use mcp_host_model::provider::{Body, Provider as _};
+
+use super::hostile::wait_for;
+
+/// An upstream in shell that answers any request with a resource whose text is its environment, and writes its number to a file.
+const SERVER: &str = r#"
+echo $$ > "$FILE"
+sleep 1000 &
+echo $! >> "$FILE"
+echo "it began" >&2
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *server/discover*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"?"}}\n' "$id" ;;
+    *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{}},"serverInfo":{"name":"sh","version":"1"}}}\n' "$id" ;;
+    *resources/read*) printf '{"jsonrpc":"2.0","id":%s,"result":{"contents":[{"uri":"x:env","text":"%s"}]}}\n' "$id" "$(env | cut -d= -f1 | sort | tr '\n' ' ')" ;;
+  esac
+done
+"#;
+
+fn plugin(file: &Path) -> Plugin {
+    let text = format!(
+        "[[upstream]]\nname = 'up'\ncommand = ['/bin/sh', '-c', {}]\nsandbox = 'none'\nmount = 'up+'\n\
+         grants.env = {{ FILE = '{}', PATH = '/usr/bin:/bin' }}",
+        serde_json::to_string(SERVER).unwrap(),
+        file.display()
+    );
+    let config = Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &Environment::empty());
+    config.unwrap_or_else(|error| panic!("{error}")).plugins[0].clone()
+}
+
+/// Whether a process runs, and is no zombie.
+fn is_running(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+#[tokio::test]
+async fn a_program_has_the_granted_variables_alone_and_ends_with_all_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let up = mcp_host_upstream::connect(&plugin(&file)).await.unwrap();
+    let Body::Text(environment) = up.read("x:env").await.unwrap().remove(0).body else { panic!("it is a text") };
+    let own = ["_", "OLDPWD", "PWD", "SHLVL"];
+    let names: Vec<_> = environment.split_whitespace().filter(|name| !own.contains(name)).collect();
+    assert_eq!(names, ["FILE", "PATH"]);
+    let pids = std::fs::read_to_string(&file).unwrap();
+    let pids: Vec<_> = pids.lines().map(str::to_owned).collect();
+    assert_eq!((pids.len(), pids.iter().all(|pid| is_running(pid))), (2, true));
+    drop(up);
+    let ended = wait_for(async || pids.iter().all(|pid| !is_running(pid)));
+    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_is_no_server_is_said_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plugin = plugin(&folder.path().join("pids"));
+    let upstream = plugin.upstream.as_mut().unwrap();
+    if let mcp_host_config::UpstreamSource::Command(command) = &mut upstream.source {
+        command.arguments = vec!["-c".to_owned(), "exit 3".to_owned()];
+    }
+    let Err(error) = mcp_host_upstream::connect(&plugin).await else { panic!("it has ended") };
+    assert!(!error.to_string().is_empty());
+}
