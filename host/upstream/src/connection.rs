@@ -219,9 +219,7 @@ impl Inner {
         if lasted.is_some_and(|lasted| self.http.is_some() || lasted > LASTING) {
             attempts.backoff = new_backoff();
         }
-        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open()).await;
-        let opened = opened.unwrap_or_else(|_| Err(ConnectError(format!("no answer within {CONNECT_TIMEOUT:?}"))));
-        match opened {
+        match self.open().await {
             Ok(link) => {
                 let link = Arc::new(link);
                 // A program that ends right after it has begun is not started again at once.
@@ -247,18 +245,31 @@ impl Inner {
     }
 
     async fn open(&self) -> Result<Link, ConnectError> {
-        let automatic = || ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        let preferred_versions = || vec![ProtocolVersion::V_2026_07_28];
+        let automatic = ClientLifecycleMode::Auto {
+            preferred_versions: preferred_versions(),
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        match self.open_as(automatic()).await {
+        match self.attempt(automatic).await {
             // A program may end, or be silent, when it is asked what it does not know before `initialize`.
             Err(ClientInitializeError::ConnectionClosed(_)) if self.http.is_none() => {
-                self.open_as(ClientLifecycleMode::Initialize).await
+                self.attempt(ClientLifecycleMode::Initialize).await
+            }
+            // It begins so slowly that its answer to the question comes after the time for that.
+            Err(ClientInitializeError::ConflictInitResponseId(..)) => {
+                self.attempt(ClientLifecycleMode::Discover { preferred_versions: preferred_versions() }).await
             }
             opened => opened,
         }
         .map_err(|error| ConnectError(truncate(reason(&error), MAX_REASON)))
+    }
+
+    /// One attempt, within [`CONNECT_TIMEOUT`].
+    async fn attempt(&self, lifecycle: ClientLifecycleMode) -> Result<Link, ClientInitializeError> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open_as(lifecycle)).await;
+        opened.unwrap_or_else(|_| {
+            Err(ClientInitializeError::ConnectionClosed(format!("no answer within {CONNECT_TIMEOUT:?}")))
+        })
     }
 
     async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, ClientInitializeError> {

@@ -93,16 +93,33 @@ struct ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        // What has ended already is no error.
-        let signal = move |signal| group.map(|group| kill_process_group(group, signal).is_ok());
-        signal(Signal::TERM);
+        let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        group.signal(Signal::TERM);
+        // The task has the group: if the runtime ends first, the group is killed at once.
         self.runtime.spawn(async move {
             // The leader is not reaped before its group is gone, so that the number of the group stays its own.
             tokio::time::sleep(GRACE).await;
-            signal(Signal::KILL);
+            drop(group);
             let _ = child.wait().await;
         });
+    }
+}
+
+/// The processes of a group, which are killed when this is dropped.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// Sends a signal. What has ended already is no error.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
     }
 }
 
