@@ -266,10 +266,10 @@ impl Inner {
 
     /// One attempt, within [`CONNECT_TIMEOUT`].
     async fn attempt(&self, lifecycle: ClientLifecycleMode) -> Result<Link, ClientInitializeError> {
-        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open_as(lifecycle)).await;
-        opened.unwrap_or_else(|_| {
-            Err(ClientInitializeError::ConnectionClosed(format!("no answer within {CONNECT_TIMEOUT:?}")))
-        })
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.open_as(lifecycle)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(ClientInitializeError::ConnectionClosed(format!("no answer within {CONNECT_TIMEOUT:?}"))),
+        }
     }
 
     async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, ClientInitializeError> {

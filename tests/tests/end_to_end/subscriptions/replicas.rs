@@ -85,7 +85,7 @@ async fn edit_and_check(folder: &Folder, replicas: &mut BTreeMap<usize, Replica>
         replica.told_of(SHARED).await;
     }
     for (index, replica) in replicas {
-        folder.write(&format!("{index}.txt"), content);
+        folder.write(format!("{index}.txt"), content);
         replica.told_of(&format!("files://f/{index}.txt")).await;
     }
 }
