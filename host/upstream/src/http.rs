@@ -20,6 +20,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use mcp_host_base::informational;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::common::http_header::{
@@ -39,6 +40,8 @@ use crate::updates::Updates;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which an unused connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum size of the head of a response, in bytes.
+const MAX_HEAD: usize = 64 << 10;
 /// The bytes of the body of an error that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
@@ -128,6 +131,7 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
+            .http1_max_buf_size(MAX_HEAD)
             .build(connector);
         Ok(Self { client, authorization, updates, had_stream: Arc::default() })
     }
@@ -155,7 +159,8 @@ impl HttpClient {
             request = request.header(HEADER_SESSION_ID, session);
         }
         let request = request.body(Full::new(body)).map_err(failed)?;
-        let response = self.client.request(request).await.map_err(failed)?;
+        let response = informational::limit(request, |request| self.client.request(request)).await;
+        let response = response.map_err(|error| failed(HttpError::Broken(error.to_string())))?.map_err(failed)?;
         refused(&response).map_or(Ok(response), Err)
     }
 }
