@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn names_of_a_component_are_cut_in_messages() {
+        let missing = UnsatisfiedImports {
+            unknown: vec!["\u{1b}[2J".to_owned() + &"x".repeat(100_000); 30],
+            other_version: Vec::new(),
+            mismatch: None,
+        };
+        let text = missing.to_string();
+        assert!(text.len() < 3000 && text.contains("\\u{1b}[2Jxxx") && text.ends_with("and 10 more"), "{text}");
+    }
+
+    #[test]
     fn all_that_a_provider_may_import_by_the_contract_is_here() {
         let world = include_str!("../contract/worlds.wit");
         let imports: Vec<_> = world.lines().filter_map(|line| line.trim().strip_prefix("import ")).collect();

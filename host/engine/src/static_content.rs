@@ -226,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn a_module_that_is_not_instantiated_has_the_same_bounds() {
+        for module in [
+            "(table 60001 funcref)",
+            "(memory 1) (memory 1) (memory 1) (memory 1) (memory 1)",
+            &"(table 1 funcref)".repeat(41),
+        ] {
+            let error = measure(&format!("(component (core module {module}))")).unwrap_err();
+            assert!(error.contains("it is too large for a component"), "{error}");
+        }
+    }
+
+    #[test]
     fn the_elements_of_passive_segments_count_for_each_instance_also_of_nested_components() {
         let module = format!("(func $f) (elem func {})", "$f ".repeat(1000));
         assert_eq!(measure(&instances(&module, 3)).unwrap().elements, 3000);

@@ -268,3 +268,18 @@ async fn a_provider_of_another_version_of_the_contract_is_told_both_versions() {
         assert!(error.contains(&said), "{error}");
     }
 }
+
+#[tokio::test]
+async fn names_of_a_hostile_component_are_cut_where_people_read_them() {
+    let name = "x".repeat(90_000);
+    let text =
+        format!("(component (import \"{name}\" (func)) (core module $m) (export \"{name}-out\" (core module $m)))");
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.write("long.wasm", wat::parse_str(text).unwrap());
+    let inspected = run(["inspect".as_ref(), file.as_os_str()]).await;
+    assert!(!inspected.stderr.contains("panicked"), "{}", &inspected.stderr[..1000]);
+    assert!(inspected.text().len() < 70_000 && inspected.stderr.len() < 2000, "{}", inspected.stderr.len());
+    let config = ConfigFile::new().plugin(Plugin::new("long", &file, "long:///")).write();
+    let checked = check(&config, &[]).await;
+    assert!(checked.text().len() + checked.stderr.len() < 4000, "{}{}", checked.text(), checked.stderr);
+}

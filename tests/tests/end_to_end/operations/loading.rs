@@ -343,13 +343,15 @@ async fn a_server_can_be_ended_while_everything_compiles() {
     let config = config_with_compile_limit("deadline", "5s").plugin(never_compiles(&folder, "z")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
-    let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::null()).spawn().unwrap();
+    let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
     wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
     // Before or after the signal handler is installed: the process exits.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
-    tokio::time::timeout(TIMEOUT, server.wait()).await.expect("it ends").unwrap();
+    let output = tokio::time::timeout(TIMEOUT, server.wait_with_output()).await.expect("it ends").unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("failed") || said.contains("failed=0"), "what was not compiled has not failed: {said}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision,
 use serde_json::{Value, json};
 use toml::Table;
 
-use super::{searched, uris, wait_until_found};
+use super::{run_search, searched, uris, wait_until_found};
 
 fn saved(name: &str, query: &str) -> toml::Value {
     Table::from_iter([("name".to_owned(), name.into()), ("query".to_owned(), query.into())]).into()
@@ -97,4 +97,24 @@ async fn what_a_principal_may_not_read_is_neither_found_nor_counted_nor_complete
     let completed = wire.request("completion/complete", params).await;
     assert_eq!(completed.result()["completion"]["values"], json!(["text/markdown"]));
     server.end().await;
+}
+
+#[tokio::test]
+async fn what_is_shown_of_a_hit_does_not_depend_on_hidden_documents() {
+    let page = "\n\nthe alphaword is here\n".to_owned() + &"filler\n".repeat(120) + "\nthe betaword is here\n";
+    let mut shown = Vec::new();
+    for hidden in ["nothing", "alphaword", "betaword"] {
+        let folder = Folder::with_files([("pub/a.md", page.as_str()), ("priv/b.md", hidden)]);
+        let rule = Rule::for_principal("local").allow(["files://f/**", "search:///**", "context:///**"]);
+        let config = searched(&folder).rule(rule.deny(["files://f/priv/**", "files://f/priv"])).write();
+        let path = config.path();
+        let config = ["--config", path.to_str().unwrap()];
+        let found = run_search(&[&["search", "alphaword", "betaword", "--json"][..], &config].concat()).await.json();
+        let passages =
+            run_search(&[&["context", "alphaword", "betaword", "--budget", "400"][..], &config].concat()).await.text();
+        assert_eq!(found["total"], 1, "{found}");
+        shown.push((found["results"][0]["lines"].clone(), found["results"][0]["snippet"].clone(), passages));
+    }
+    assert_eq!(shown[0], shown[1]);
+    assert_eq!(shown[0], shown[2]);
 }

@@ -442,3 +442,16 @@ async fn a_hit_of_which_only_a_part_is_indexed_says_so() {
     assert_eq!(cut, ["files://f/big.log"]);
     wire.end().await;
 }
+
+#[tokio::test]
+async fn a_small_page_does_not_count_what_is_hidden() {
+    let hidden = (0..200).map(|number| (format!("a/{number:03}.txt"), "hidden\n"));
+    let folder = Folder::with_files(hidden.chain([("b.txt".to_owned(), "seen\n")]));
+    let rule = Rule::for_principal("local").allow(["files://f/**"]).deny(["files://f/a/**", "files://f/a"]);
+    let plugin = Plugin::files("f", folder.path());
+    let config = ConfigFile::new().server("tools", vec!["list"]).plugin(plugin).rule(rule).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let first = wire.request("tools/call", call("list_resources", json!({ "limit": 1 }))).await;
+    assert!(text(&first).contains("files://f/b.txt"), "{}", text(&first));
+    wire.end().await;
+}
