@@ -109,9 +109,11 @@ fn is_complete(contents: &Contents) -> bool {
     !contents.as_text().unwrap().contains("# This is not complete")
 }
 
-/// Asserts that a history or a blame is that of git.
+/// Asserts that a history or a blame is that of git, but for what says that the clone is shallow.
 fn assert_is_that_of_git(dir: &Path, address: &str, contents: &Contents) {
-    let shown = contents.as_text().unwrap();
+    let text = contents.as_text().unwrap();
+    let (shown, end) = text.split_once("# This is not complete, as the clone is shallow").unwrap_or((text, ""));
+    assert_eq!(!end.is_empty(), dir.join("shallow").exists(), "{address}");
     match address.split_once("path=") {
         Some((_, path)) => {
             let (path, follows) = match path.split_once('&') {
@@ -126,7 +128,8 @@ fn assert_is_that_of_git(dir: &Path, address: &str, contents: &Contents) {
             let path = address.strip_prefix("blame/main/").unwrap();
             let blamed = run(dir, &["blame", "-l", "-s", "--root", "main", "--", path]);
             let ids = |text: &str| -> Vec<String> {
-                text.lines().map(|line| line.split([' ', '\t']).next().unwrap().to_owned()).collect()
+                let id = |line: &str| line.split([' ', '\t']).next().unwrap().trim_start_matches('^').to_owned();
+                text.lines().map(id).collect()
             };
             assert_eq!(ids(shown), ids(&blamed), "{address}");
         }
