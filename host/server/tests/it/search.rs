@@ -58,13 +58,15 @@ async fn nothing_is_searched_or_read_unless_the_config_says_so() {
 async fn the_config_says_what_is_indexed() {
     let dir = tempfile::tempdir().unwrap();
     let texts = Texts::new([("a", "fox"), ("private/b", "fox"), ("long", "fox and so on, for more than one kibibyte")]);
-    texts.set("long", Some(&"fox and so on ".repeat(100)));
+    texts.set("long", Some(&("fox and so on ".repeat(100) + "zebra")));
     let mut settings = PluginSearch::default();
     settings.exclude.push("texts:///private/**".parse().unwrap());
     settings.max_document = "1KiB".parse().unwrap();
     let host = start(&texts, Some(settings), dir.path(), Vec::new()).await;
-    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
-    assert_eq!(found(&host, "long").await, ["texts:///long"], "it is found by its name");
+    assert_eq!(found(&host, "fox").await, ["texts:///long", "texts:///a"], "of the long one the beginning is indexed");
+    assert!(found(&host, "zebra").await.is_empty(), "and its end is not");
+    let status = host.search_status();
+    assert_eq!((status[0].without_text, status[0].has_everything()), (1, false), "{status:?}");
 
     let dir = tempfile::tempdir().unwrap();
     let images = Texts::of_type("image/svg+xml");
