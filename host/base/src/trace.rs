@@ -71,6 +71,11 @@ impl ClientContext {
     }
 }
 
+/// Returns a span below the current one. Without a current one, as in a request that is not sampled, none is made, and no layer is asked.
+pub fn child(make: impl FnOnce() -> Span) -> Span {
+    if Span::current().is_none() { Span::none() } else { make() }
+}
+
 /// Returns the id of the trace that a span belongs to, if it is exported.
 pub fn trace_id(span: &Span) -> Option<TraceId> {
     export::trace_id(span)

@@ -171,14 +171,16 @@ impl Plugin {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let span = info_span!(
-            target: trace::TARGET,
-            "call",
-            "mcp_host.plugin" = self.name(),
-            "mcp_host.function" = F::NAME.as_str(),
-            "otel.status_code" = Empty,
-            "error.type" = Empty,
-        );
+        let span = trace::child(|| {
+            info_span!(
+                target: trace::TARGET,
+                "call",
+                "mcp_host.plugin" = self.name(),
+                "mcp_host.function" = F::NAME.as_str(),
+                "otel.status_code" = Empty,
+                "error.type" = Empty,
+            )
+        });
         let spans = CurrentSpans::with(span.clone());
         let path = function.path().cloned();
         let calling = self.call_context.clone().call(origin, input, self.info.watches, spans, function, check);

@@ -52,12 +52,14 @@ struct FilesTrace {
 impl FilesTrace {
     fn begin(&mut self) {
         self.span.get_or_insert_with(|| {
-            info_span!(
-                target: trace::TARGET,
-                "files",
-                "mcp_host.file.operations" = Empty,
-                "mcp_host.file.seconds" = Empty,
-            )
+            trace::child(|| {
+                info_span!(
+                    target: trace::TARGET,
+                    "files",
+                    "mcp_host.file.operations" = Empty,
+                    "mcp_host.file.seconds" = Empty,
+                )
+            })
         });
     }
 

@@ -343,7 +343,7 @@ async fn a_server_can_be_ended_while_everything_compiles() {
     let config = config_with_compile_limit("deadline", "5s").plugin(never_compiles(&folder, "z")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
-    let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();
+    let server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
     wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
