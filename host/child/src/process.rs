@@ -21,7 +21,6 @@ mod landlock;
 mod limits;
 mod mounts;
 mod namespaces;
-mod network;
 mod plan;
 mod privileges;
 mod program_files;

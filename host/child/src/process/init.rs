@@ -14,7 +14,7 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use super::{landlock, limits, mounts, namespaces, network, privileges, seccomp, sys};
+use super::{landlock, limits, mounts, namespaces, privileges, seccomp, sys};
 use crate::kernel::Lack;
 use crate::message::send;
 use crate::spec::Sandbox;
@@ -83,8 +83,8 @@ fn start_inside(plan: &Plan, streams: Streams, progress: &UnixStream) -> Result<
     let mut lacks = mounts::build(plan)?;
     // The name of the host's machine is none of the program's business.
     rustix::system::sethostname(b"sandbox").map_err(at("host name"))?;
-    network::set_up().map_err(at("loopback interface"))?;
-    let listener = if plan.has_proxy() { Some(network::listen().map_err(at("proxy"))?) } else { None };
+    namespaces::set_up_loopback().map_err(at("loopback interface"))?;
+    let listener = if plan.has_proxy() { Some(namespaces::listen_for_proxy().map_err(at("proxy"))?) } else { None };
     if let Some(user) = plan.becomes() {
         user.enter().map_err(at("user"))?;
         if let Err(error) = namespaces::enter_user_namespace() {

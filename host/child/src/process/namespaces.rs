@@ -1,12 +1,19 @@
-//! Namespaces: users and processes by the supervisor, the others by init.
+//! Namespaces: users and processes by the supervisor, the others by init. The network has a loopback interface, where the host's proxy
+//! listens.
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
 
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{DumpableBehavior, getegid, geteuid, set_dumpable_behavior};
 use rustix::thread::UnshareFlags;
 
-use super::sys::unshare;
+use super::sys::{set_loopback_up, unshare};
+
+/// The port of the proxy on the loopback interface, the only interface of the network namespace.
+pub(super) const PROXY_PORT: u16 = 3128;
 
 /// A new user namespace in which this process has its user and group only, and all capabilities.
 pub(super) fn enter_user_namespace() -> io::Result<()> {
@@ -34,4 +41,14 @@ pub(super) fn unshare_rest() -> io::Result<()> {
     // A kernel without control groups.
     let _ = unshare(UnshareFlags::NEWCGROUP);
     Ok(())
+}
+
+/// Sets up the loopback interface of this network namespace.
+pub(super) fn set_up_loopback() -> io::Result<()> {
+    set_loopback_up(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
+}
+
+/// A socket in this network that the host accepts the connections of.
+pub(super) fn listen_for_proxy() -> io::Result<OwnedFd> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))?.into())
 }

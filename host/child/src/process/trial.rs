@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use landlock::{LandlockStatus, RestrictSelf};
 use rustix::process::{WaitOptions, geteuid, waitpid};
 
-use super::{mounts, namespaces, network, privileges, sys};
+use super::{mounts, namespaces, privileges, sys};
 use crate::kernel::{Kernel, Lack};
 use crate::message::{receive, send};
 
@@ -81,7 +81,7 @@ fn enter_and_try(report: &UnixStream) -> Result<Vec<Lack>, String> {
 fn try_inside(is_root: bool) -> Result<Vec<Lack>, String> {
     namespaces::unshare_rest().map_err(|error| format!("mount and network namespaces: {error}"))?;
     let mut lacks = mounts::try_out()?;
-    network::set_up().map_err(|error| format!("loopback interface: {error}"))?;
+    namespaces::set_up_loopback().map_err(|error| format!("loopback interface: {error}"))?;
     if is_root {
         let nobody = privileges::User { user: super::plan::NOBODY, group: super::plan::NOBODY };
         nobody.enter().map_err(|error| format!("user: {error}"))?;

@@ -13,7 +13,7 @@ const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text 
 const MISSING: Family = Family::gauge(
     "mcp_host_search_missing",
     &["plugin"],
-    "Resources without their text in the search index: those that could not be read, and those for which it has no room.",
+    "Resources without all of their text in the search index: those that could not be read, those that are longer than `max-document`, and those for which it has no room.",
 );
 const COMPLETE: Family = Family::gauge(
     "mcp_host_search_complete",
