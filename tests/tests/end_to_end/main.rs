@@ -12,6 +12,7 @@
 )]
 
 mod clients;
+mod five_minutes;
 mod http;
 mod languages;
 mod new_project;
