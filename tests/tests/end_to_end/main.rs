@@ -19,6 +19,7 @@ mod new_project;
 mod operations;
 mod protocol;
 mod providers;
+mod recorded_session;
 mod registries;
 mod robustness;
 mod sandbox;
