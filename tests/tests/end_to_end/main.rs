@@ -12,12 +12,14 @@
 )]
 
 mod clients;
+mod five_minutes;
 mod http;
 mod languages;
 mod new_project;
 mod operations;
 mod protocol;
 mod providers;
+mod recorded_session;
 mod registries;
 mod robustness;
 mod sandbox;
