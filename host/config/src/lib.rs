@@ -154,7 +154,7 @@ pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
+pub use upstream::{FetchedProgram, SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
@@ -439,7 +439,6 @@ impl Config {
         config.report_exposure(table);
         config.report_admin_address(table);
         config.report_cluster(table);
-        config.report_confined_programs(table);
         config
     }
 
@@ -448,19 +447,12 @@ impl Config {
         self.plugins.iter().any(|plugin| plugin.search.is_some())
     }
 
-    /// Reports programs of upstreams beside `server.confine`, which confines what the host starts, too.
-    fn report_confined_programs(&self, table: &Table<'_>) {
-        let is_program = |plugin: &&Plugin| {
-            plugin.upstream.as_ref().is_some_and(|upstream| matches!(upstream.source, UpstreamSource::Command(_)))
-        };
-        if let Some(plugin) = self.plugins.iter().find(is_program).filter(|_| self.server.confine) {
-            let message = format!(
-                "`server.confine` confines the program of upstream `{}`, too, which cannot start then",
-                plugin.name
-            );
-            let help = "remove `confine`, or start the server on its own and mount it by its `url`";
-            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "confine")));
-        }
+    /// Returns the programs of upstreams, each with its plugin.
+    pub fn programs(&self) -> impl Iterator<Item = (&Plugin, &UpstreamCommand)> {
+        self.plugins.iter().filter_map(|plugin| match plugin.upstream.as_deref()?.source {
+            UpstreamSource::Command(ref command) => Some((plugin, command)),
+            UpstreamSource::Url(_) => None,
+        })
     }
 
     /// Reports tools that need search, while nothing is searched.

@@ -9,6 +9,7 @@
 //! | `files://nas/` | `file:///srv/` | `files://nas/a.md`: the prefix is exchanged; URIs that do not begin with it are dropped |
 
 mod command;
+mod fetched;
 
 use std::fmt;
 
@@ -16,17 +17,18 @@ use mcp_host_model::uri::Mount;
 
 use super::declare::{list_type, named_enum, table, written_as};
 use super::endpoint_url::EndpointUrl;
-use super::error::Diagnostic;
+use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
-use super::grants::{CredentialValue, Grants};
+use super::grants::{CredentialValue, Grants, HttpGrant};
 use super::limits::Limits;
 use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
-use super::reader::{FromTable, Schema, Table};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::search::PluginSearch;
 use super::secret::{Secret, SecretSource};
 
 pub use self::command::UpstreamCommand;
+pub use self::fetched::FetchedProgram;
 
 /// An existing MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +63,12 @@ impl fmt::Display for UpstreamSource {
 }
 
 named_enum! {
-    /// What a program may do beside what it is granted.
+    /// What confines a program.
     #[non_exhaustive]
-    pub enum SandboxMode as "a sandbox", such as "\"none\"" {
-        /// Everything that the user of the host may do.
+    pub enum SandboxMode as "a sandbox", such as "\"none\"", default Full {
+        /// Namespaces as far as the kernel permits them, Landlock and seccomp: it may use what it is granted.
+        Full = "full",
+        /// Nothing: it may do everything that the user of the host may do.
         None = "none",
     }
 }
@@ -89,10 +93,13 @@ table! {
         prefix: Option<Mount>,
         /// How the host authenticates. Not at all unless set.
         auth: Option<Authentication>,
-        /// What a program is granted: `env`, the variables that it gets. It gets no others.
+        /// What a program is granted: `dirs`, `env` and `http`.
         grants: Grants,
-        /// `none`, if a program may do everything that the user of the host may do.
-        sandbox: Option<SandboxMode>,
+        /// What confines a program: `full`, or `none` if it may do everything that the user of the host may do. `full` unless set.
+        sandbox: SandboxMode,
+        /// The user of a program, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"` that of the host.
+        #[read(UserName)]
+        user: Option<String>,
         /// Its resource limits, as those of a plugin.
         limits: Limits,
         /// The interval at which changes are asked for while a client watches and the server does not notify. 2 s unless set; 100 ms to
@@ -146,6 +153,36 @@ written_as! {
     }
 }
 
+/// The name or the number of a user.
+struct UserName(Option<String>);
+
+impl FromNode for UserName {
+    const TYPE_NAME: &'static str = "the name of a user";
+
+    fn example() -> String {
+        "\"mcp-servers\"".to_owned()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("pattern", "^[A-Za-z0-9_.@$-]{1,256}$")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let name = node.string::<Self>()?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$' | '@');
+        if name.is_empty() || name.len() > MAX_USER_LEN || !name.chars().all(is_plain) {
+            let message = format!("{} is not the name of a user", quote(name));
+            node.report_error(message, "write a name or a number of `/etc/passwd`");
+            return None;
+        }
+        if matches!(name, "root" | "0") {
+            node.report_error("a program is not started as root", "write another user, or remove it: it is `nobody` then");
+            return None;
+        }
+        Some(Self(Some(name.to_owned())))
+    }
+}
+
 /// The beginning of URIs that a mount replaces.
 struct ExchangedPrefix(Option<Mount>);
 
@@ -161,6 +198,8 @@ written_as! {
     }
 }
 
+/// The maximum length of a user's name in bytes.
+const MAX_USER_LEN: usize = 256;
 /// Limits of a component that an upstream has no use for.
 const LIMITS_OF_COMPONENTS: [&str; 4] = ["handles", "files", "random-bytes", "http"];
 
@@ -190,21 +229,15 @@ impl FromTable for UpstreamPlugin {
         let report = |key: &str, message: &str, help: &str| {
             table.report(Diagnostic::new(message, help).at(table.entry_span(key)));
         };
-        for key in ["sandbox", "grants"].into_iter().filter(|key| table.has("url") && table.has(key)) {
+        for key in ["sandbox", "grants", "user"].into_iter().filter(|key| table.has("url") && table.has(key)) {
             report(key, &format!("`{key}` is for a program, and this upstream is a URL"), "remove it");
         }
         if table.has("command") && table.has("auth") {
             report("auth", "`auth` is for a URL, and this upstream is a program", "give it a variable: `grants.env`");
         }
-        if table.has("command") && !table.has("sandbox") {
-            let help = "write `sandbox = \"none\"` if the program may do everything that the user of the host may do, or mount a server by \
-                        its `url`";
-            report("command", "this version has no sandbox for programs", help);
-        }
-        for key in ["dirs", "http", "keyvalue", "sql"].into_iter().filter(|key| table.has_nested("grants", key)) {
-            let message = format!("`grants.{key}` has no effect on a program without a sandbox");
-            let problem =
-                Diagnostic::new(message, "remove it: such a program may use what the user of the host may use");
+        let of_components = [("keyvalue", "give it a directory: `grants.dirs`"), ("sql", "remove it")];
+        for (key, help) in of_components.into_iter().filter(|(key, _)| table.has_nested("grants", key)) {
+            let problem = Diagnostic::new(format!("`grants.{key}` is for components, and a program has no interface for it"), help);
             table.report(problem.at(table.nested_span("grants", key)));
         }
         for key in LIMITS_OF_COMPONENTS.into_iter().filter(|key| table.has_nested("limits", key)) {
@@ -239,10 +272,14 @@ impl FromTable for UpstreamPlugin {
             ),
             _ => {}
         }
+        let sandbox = keys.sandbox;
+        if table.has("command") {
+            report_grants(&keys.grants, sandbox, table);
+        }
         let source = match (keys.url, keys.command) {
             (Some(url), None) => UpstreamSource::Url(url),
             (None, Some(command)) => {
-                UpstreamSource::Command(UpstreamCommand { sandbox: keys.sandbox.unwrap_or(command.sandbox), ..command })
+                UpstreamSource::Command(UpstreamCommand { sandbox, user: keys.user, ..command })
             }
             _ => return None,
         };
@@ -264,6 +301,29 @@ impl FromTable for UpstreamPlugin {
             upstream: Some(Box::new(upstream)),
             ..Plugin::new(keys.name, "", keys.mount)
         }))
+    }
+}
+
+/// Reports grants that a program with that sandbox cannot be given.
+fn report_grants(grants: &Grants, sandbox: SandboxMode, table: &Table<'_>) {
+    let report = |key: &str, message: String, help: &str| {
+        table.report(Diagnostic::new(message, help).at(table.nested_span("grants", key)));
+    };
+    if sandbox == SandboxMode::None {
+        for key in ["dirs", "http"].into_iter().filter(|key| table.has_nested("grants", key)) {
+            let message = format!("`grants.{key}` has no effect on a program without a sandbox");
+            report(key, message, "remove it: such a program may use what the user of the host may use");
+        }
+        return;
+    }
+    let has_credentials = |grant: &&HttpGrant| !grant.headers.is_empty() || grant.oauth.is_some();
+    if let Some(grant) = grants.http.iter().find(has_credentials) {
+        let message = format!("`headers-from` or `oauth` of `{}` cannot be granted to a program", grant.origin);
+        report("http", message, "what it sends is encrypted between it and the server; give it a variable: `grants.env`");
+    }
+    if let Some(grant) = grants.http.iter().find(|grant| grant.ca.is_some()) {
+        let message = format!("`ca` of `{}` cannot be granted to a program", grant.origin);
+        report("http", message, "it verifies certificates itself; give it the file, and a variable that names it");
     }
 }
 

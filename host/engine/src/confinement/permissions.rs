@@ -109,7 +109,8 @@ impl Permissions {
     pub fn of_config(config: &Config) -> Self {
         let mut permissions = Self { files: config.files.clone(), ..Self::default() };
         for plugin in config.plugins.iter() {
-            for grant in plugin.grants.dirs.values() {
+            // What a program of an upstream is granted, another process gives it.
+            for grant in plugin.grants.dirs.values().filter(|_| plugin.upstream.is_none()) {
                 let dirs = match grant.mode {
                     Mode::ReadOnly => &mut permissions.read,
                     Mode::ReadWrite { .. } => &mut permissions.write,
