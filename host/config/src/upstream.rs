@@ -20,7 +20,7 @@ use super::endpoint_url::EndpointUrl;
 use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
 use super::grants::{CredentialValue, Grants, HttpGrant};
-use super::limits::Limits;
+use super::limits::{Limits, Memory};
 use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
@@ -100,7 +100,8 @@ table! {
         /// The user of a program, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"` that of the host.
         #[read(UserName)]
         user: Option<String>,
-        /// Its resource limits, as those of a plugin.
+        /// Its resource limits, as those of a plugin. `memory` of a program, which has it beside what its calls take here, is 256 MiB
+        /// unless set.
         limits: Limits,
         /// The interval at which changes are asked for while a client watches and the server does not notify. 2 s unless set; 100 ms to
         /// 1 h.
@@ -198,6 +199,8 @@ written_as! {
     }
 }
 
+/// The memory of a program in bytes: a runtime for JavaScript collects its garbage late.
+const PROGRAM_MEMORY: u64 = 256 << 20;
 /// The maximum length of a user's name in bytes.
 const MAX_USER_LEN: usize = 256;
 /// Limits of a component that an upstream has no use for.
@@ -273,7 +276,11 @@ impl FromTable for UpstreamPlugin {
             _ => {}
         }
         let sandbox = keys.sandbox;
+        let mut limits = keys.limits;
         if table.has("command") {
+            if !table.has_nested("limits", "memory") && let Ok(memory) = Memory::try_from(PROGRAM_MEMORY) {
+                limits.memory = memory;
+            }
             report_grants(&keys.grants, sandbox, table);
         }
         let source = match (keys.url, keys.command) {
@@ -293,7 +300,7 @@ impl FromTable for UpstreamPlugin {
             title: keys.title,
             grants: keys.grants,
             required: keys.required,
-            limits: keys.limits,
+            limits,
             watch_interval: keys.watch_interval,
             response_cache: keys.response_cache,
             search: keys.search,

@@ -25,3 +25,4 @@ mod search;
 mod subscriptions;
 mod support;
 mod upstreams;
+mod upstreams_programs;

@@ -52,6 +52,8 @@ fn a_program_is_installed_and_confined_unless_the_config_says_otherwise() {
     let confined = command("mount = 'up+'\ncommand = ['sh', '-c', 'x']\nuser = 'mcp'");
     assert!(confined.program.is_absolute() && confined.program.ends_with("sh"));
     assert_eq!(confined.arguments, ["-c", "x"]);
+    let memory = |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.memory.to_string();
+    assert_eq!((memory(""), memory("limits.memory = '1GiB'")), ("256MiB".to_owned(), "1GiB".to_owned()));
     assert_eq!((confined.sandbox, confined.user.as_deref()), (SandboxMode::Full, Some("mcp")));
     assert_eq!(command("mount = 'up+'\nsandbox = 'none'\ncommand = ['sh']").sandbox, SandboxMode::None);
     for (keys, message) in [

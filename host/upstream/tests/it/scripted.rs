@@ -40,6 +40,12 @@ pub(crate) struct Scripted {
     push: Arc<Mutex<Option<mpsc::UnboundedSender<String>>>>,
 }
 
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripted").field("starts", &self.starts).finish_non_exhaustive()
+    }
+}
+
 impl Scripted {
     pub(crate) fn new(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
         Self { answer: Arc::new(answer), starts: Arc::default(), calls: Arc::default(), push: Arc::default() }
