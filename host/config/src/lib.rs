@@ -154,7 +154,9 @@ pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use upstream::{FetchedProgram, SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
+pub use upstream::{
+    FetchedProgram, IdentityToken, SandboxMode, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,
+};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
@@ -439,6 +441,7 @@ impl Config {
         config.report_exposure(table);
         config.report_admin_address(table);
         config.report_cluster(table);
+        config.report_token_holders(table);
         config
     }
 
@@ -453,6 +456,32 @@ impl Config {
             UpstreamSource::Command(ref command) => Some((plugin, command)),
             UpstreamSource::Url(_) => None,
         })
+    }
+
+    /// Reports tokens of an upstream for principals and groups that do not exist.
+    fn report_token_holders(&self, table: &Table<'_>) {
+        for (plugin, identity) in self.plugins.iter().flat_map(|plugin| {
+            let identities = plugin.upstream.iter().flat_map(|upstream| &upstream.identities);
+            identities.map(move |identity| (plugin, identity))
+        }) {
+            let (name, what, is_known) = match &identity.holder {
+                TokenHolder::Principal(name) => (name, "principal", self.has_principal(name)),
+                TokenHolder::Group(name) => {
+                    let is_declared = self.groups.iter().any(|group| group.name.as_str() == name);
+                    (name, "group", is_declared || rule::is_external_name(name))
+                }
+            };
+            if !is_known && !table.has_problems() {
+                let message = format!(
+                    "upstream `{}` has a token for the {what} `{name}`, which this config does not have",
+                    plugin.name
+                );
+                let help = format!(
+                    "declare it with `[[{what}]]`, or write `ISSUER/NAME` for one that an issuer, a client CA or an application names"
+                );
+                table.report(Diagnostic::new(message, help).at(table.entry_span("upstream")));
+            }
+        }
     }
 
     /// Reports tools that need search, while nothing is searched.

@@ -8,6 +8,7 @@
 //! | `nas+` | not set | `nas+file:///srv/a.md`: the mount is in front of every URI |
 //! | `files://nas/` | `file:///srv/` | `files://nas/a.md`: the prefix is exchanged; URIs that do not begin with it are dropped |
 
+mod auth;
 mod command;
 mod fetched;
 
@@ -25,8 +26,11 @@ use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::search::PluginSearch;
-use super::secret::{Secret, SecretSource};
+use super::secret::Secret;
 
+use self::auth::Authentication;
+
+pub use self::auth::{IdentityToken, TokenHolder};
 pub use self::command::UpstreamCommand;
 pub use self::fetched::FetchedProgram;
 
@@ -40,6 +44,9 @@ pub struct Upstream {
     pub prefix: Option<Mount>,
     /// The value of the header `Authorization`. None unless set.
     pub authorization: Option<Secret<CredentialValue>>,
+    /// The tokens of principals and groups, in the order of the config. If there are some, each of them is an identity of its own at the
+    /// server, whose answers nobody else gets.
+    pub identities: Vec<IdentityToken>,
     /// Whether resources are read again to detect changes, where the server cannot notify of them.
     pub poll: bool,
 }
@@ -121,39 +128,6 @@ table! {
     }
 }
 
-table! {
-    /// How the host authenticates to an upstream: `auth` of an `[[upstream]]`.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Authentication as "a table", such as "{ token = { file = \"token.txt\" } }" {
-        /// A bearer token.
-        #[required]
-        #[read(BearerToken)]
-        token: Option<Secret<CredentialValue>>,
-    }
-}
-
-/// A bearer token: the value of the header that has it.
-struct BearerToken(Option<Secret<CredentialValue>>);
-
-written_as! {
-    BearerToken as SecretSource, such as "{ file = \"token.txt\" }", |node| {
-        let token = SecretSource::from_node(node)?.0;
-        // RFC 6750, section 2.1: a token has no spaces.
-        let header = format!("Bearer {}", token.trim());
-        match header.parse() {
-            Ok(value) if !token.trim().contains(char::is_whitespace) => Some(Self(Some(Secret::new(value)))),
-            Ok(_) => {
-                node.report_machine_error("the token has a space", "write the token alone, without `Bearer`");
-                None
-            }
-            Err(error) => {
-                node.reject_source(&error);
-                None
-            }
-        }
-    }
-}
-
 /// The name or the number of a user.
 struct UserName(Option<String>);
 
@@ -177,7 +151,10 @@ impl FromNode for UserName {
             return None;
         }
         if matches!(name, "root" | "0") {
-            node.report_error("a program is not started as root", "write another user, or remove it: it is `nobody` then");
+            node.report_error(
+                "a program is not started as root",
+                "write another user, or remove it: it is `nobody` then",
+            );
             return None;
         }
         Some(Self(Some(name.to_owned())))
@@ -240,7 +217,10 @@ impl FromTable for UpstreamPlugin {
         }
         let of_components = [("keyvalue", "give it a directory: `grants.dirs`"), ("sql", "remove it")];
         for (key, help) in of_components.into_iter().filter(|(key, _)| table.has_nested("grants", key)) {
-            let problem = Diagnostic::new(format!("`grants.{key}` is for components, and a program has no interface for it"), help);
+            let problem = Diagnostic::new(
+                format!("`grants.{key}` is for components, and a program has no interface for it"),
+                help,
+            );
             table.report(problem.at(table.nested_span("grants", key)));
         }
         for key in LIMITS_OF_COMPONENTS.into_iter().filter(|key| table.has_nested("limits", key)) {
@@ -276,26 +256,25 @@ impl FromTable for UpstreamPlugin {
             _ => {}
         }
         let sandbox = keys.sandbox;
+        if keys.auth.as_ref().is_some_and(|auth| !auth.tokens.is_empty()) {
+            report_shared(table);
+        }
         let mut limits = keys.limits;
         if table.has("command") {
-            if !table.has_nested("limits", "memory") && let Ok(memory) = Memory::try_from(PROGRAM_MEMORY) {
+            if !table.has_nested("limits", "memory")
+                && let Ok(memory) = Memory::try_from(PROGRAM_MEMORY)
+            {
                 limits.memory = memory;
             }
             report_grants(&keys.grants, sandbox, table);
         }
         let source = match (keys.url, keys.command) {
             (Some(url), None) => UpstreamSource::Url(url),
-            (None, Some(command)) => {
-                UpstreamSource::Command(UpstreamCommand { sandbox, user: keys.user, ..command })
-            }
+            (None, Some(command)) => UpstreamSource::Command(UpstreamCommand { sandbox, user: keys.user, ..command }),
             _ => return None,
         };
-        let upstream = Upstream {
-            source,
-            prefix: keys.prefix,
-            authorization: keys.auth.and_then(|auth| auth.token),
-            poll: keys.poll,
-        };
+        let (authorization, identities) = keys.auth.map(|auth| (auth.token, auth.tokens)).unwrap_or_default();
+        let upstream = Upstream { source, prefix: keys.prefix, authorization, identities, poll: keys.poll };
         Some(Self(Plugin {
             title: keys.title,
             grants: keys.grants,
@@ -308,6 +287,22 @@ impl FromTable for UpstreamPlugin {
             upstream: Some(Box::new(upstream)),
             ..Plugin::new(keys.name, "", keys.mount)
         }))
+    }
+}
+
+/// Reports keys for what principals would share, beside identities of their own.
+fn report_shared(table: &Table<'_>) {
+    for (key, what) in [
+        ("search", "the index is one for all principals"),
+        ("skills", "skills are kept for all principals"),
+        ("poll", "watched resources are read for all principals"),
+    ] {
+        if table.has(key) {
+            let message = format!(
+                "`{key}` cannot be set beside `auth.tokens`: {what}, and each sees its own content of this upstream"
+            );
+            table.report(Diagnostic::new(message, "remove it").at(table.entry_span(key)));
+        }
     }
 }
 
@@ -326,7 +321,11 @@ fn report_grants(grants: &Grants, sandbox: SandboxMode, table: &Table<'_>) {
     let has_credentials = |grant: &&HttpGrant| !grant.headers.is_empty() || grant.oauth.is_some();
     if let Some(grant) = grants.http.iter().find(has_credentials) {
         let message = format!("`headers-from` or `oauth` of `{}` cannot be granted to a program", grant.origin);
-        report("http", message, "what it sends is encrypted between it and the server; give it a variable: `grants.env`");
+        report(
+            "http",
+            message,
+            "what it sends is encrypted between it and the server; give it a variable: `grants.env`",
+        );
     }
     if let Some(grant) = grants.http.iter().find(|grant| grant.ca.is_some()) {
         let message = format!("`ca` of `{}` cannot be granted to a program", grant.origin);

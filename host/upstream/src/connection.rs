@@ -11,7 +11,8 @@ use futures::future::BoxFuture;
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
 use mcp_host_base::text::truncate;
-use mcp_host_config::{Plugin, UpstreamSource};
+use mcp_host_config::grants::CredentialValue;
+use mcp_host_config::{Plugin, Secret, UpstreamSource};
 use mcp_host_model::net::Scheme;
 use mcp_host_model::provider::Failure;
 use parking_lot::Mutex;
@@ -46,6 +47,12 @@ const MAX_REASON: usize = 1024;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(String);
+
+impl ConnectError {
+    pub(crate) fn no_upstream() -> Self {
+        Self("the plugin is a component, and no upstream".to_owned())
+    }
+}
 
 /// An open connection.
 pub(crate) struct Link {
@@ -120,13 +127,15 @@ struct Attempts {
 }
 
 impl Connector {
-    /// Prepares connections to an upstream. Must be called on a tokio runtime.
-    pub(crate) async fn new(plugin: &Plugin, launcher: Arc<dyn Launcher>) -> Result<Self, ConnectError> {
-        let Some(upstream) = &plugin.upstream else {
-            return Err(ConnectError("the plugin is a component, and no upstream".to_owned()));
-        };
+    /// Prepares connections to an upstream, with that `Authorization`. Must be called on a tokio runtime.
+    pub(crate) async fn new(
+        plugin: &Plugin,
+        authorization: Option<&Secret<CredentialValue>>,
+        launcher: Arc<dyn Launcher>,
+    ) -> Result<Self, ConnectError> {
+        let upstream = plugin.upstream.as_ref().ok_or_else(ConnectError::no_upstream)?;
         let updates = Arc::new(Updates::new());
-        let authorization = upstream.authorization.as_ref().map(|value| value.expose().header()).transpose();
+        let authorization = authorization.map(|value| value.expose().header()).transpose();
         let authorization = authorization.map_err(|error| ConnectError(error.to_string()))?;
         let http = match &upstream.source {
             UpstreamSource::Url(url) => {

@@ -14,6 +14,7 @@
 //! | [`guard`] | what an upstream may send unasked |
 //! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
 //! | [`provider`] | the provider |
+//! | [`identities`] | one provider for each token of a principal or a group |
 //!
 //! # What bounds an upstream
 //!
@@ -34,6 +35,7 @@ mod convert;
 mod cursor;
 mod guard;
 mod http;
+mod identities;
 mod listed;
 mod mapping;
 mod polling;
@@ -48,6 +50,7 @@ use mcp_host_config::Plugin;
 use mcp_host_model::provider::Provider;
 
 use self::connection::Connector;
+use self::identities::Identities;
 use self::process::{Launcher, Unconfined};
 use self::provider::UpstreamProvider;
 
@@ -68,7 +71,11 @@ pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError>
 ///
 /// Those of [`connect`].
 pub async fn connect_with(plugin: &Plugin, launcher: Arc<dyn Launcher>) -> Result<Arc<dyn Provider>, ConnectError> {
-    let connector = Connector::new(plugin, launcher).await?;
+    let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
+    if !upstream.identities.is_empty() {
+        return Ok(Arc::new(Identities::start(plugin, &upstream.identities, launcher).await?));
+    }
+    let connector = Connector::new(plugin, upstream.authorization.as_ref(), launcher).await?;
     let provider = UpstreamProvider::start(plugin, connector).await?;
     Ok(Arc::new(provider))
 }

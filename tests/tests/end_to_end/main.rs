@@ -25,4 +25,5 @@ mod search;
 mod subscriptions;
 mod support;
 mod upstreams;
+mod upstreams_identities;
 mod upstreams_programs;

@@ -64,7 +64,9 @@ impl FetchedProgram {
     /// The line that installs it, and what to write instead.
     pub fn help(&self) -> String {
         if self.install == SYNC {
-            return format!("install its packages once, `{SYNC}`, and write the program that this installs, in `.venv/bin`");
+            return format!(
+                "install its packages once, `{SYNC}`, and write the program that this installs, in `.venv/bin`"
+            );
         }
         let package = self.package.as_deref().unwrap_or("PACKAGE");
         let quotes = if package.contains(['<', '>', '!', '~', '[']) { "'" } else { "" };
@@ -102,9 +104,7 @@ mod tests {
             let help = FetchedProgram::of(words).unwrap().help();
             assert!(help.contains(line), "{help}");
         }
-        for words in
-            [&["node", "npx"][..], &["npm", "run"], &["/opt/acme"], &["pipx", "list"], &[]]
-        {
+        for words in [&["node", "npx"][..], &["npm", "run"], &["/opt/acme"], &["pipx", "list"], &[]] {
             assert!(FetchedProgram::of(words).is_none(), "{words:?}");
         }
     }

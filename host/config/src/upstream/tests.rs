@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::{Config, Environment, Plugin, SandboxMode, UpstreamCommand, UpstreamSource};
+use crate::{Config, Environment, Plugin, SandboxMode, TokenHolder, UpstreamCommand, UpstreamSource};
 
 fn parse(text: &str) -> Result<Config, String> {
     let environment = Environment::empty().variable("TOKEN", "hunter2").variable("PATH", "/usr/bin:/bin");
@@ -52,7 +52,8 @@ fn a_program_is_installed_and_confined_unless_the_config_says_otherwise() {
     let confined = command("mount = 'up+'\ncommand = ['sh', '-c', 'x']\nuser = 'mcp'");
     assert!(confined.program.is_absolute() && confined.program.ends_with("sh"));
     assert_eq!(confined.arguments, ["-c", "x"]);
-    let memory = |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.memory.to_string();
+    let memory =
+        |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.memory.to_string();
     assert_eq!((memory(""), memory("limits.memory = '1GiB'")), ("256MiB".to_owned(), "1GiB".to_owned()));
     assert_eq!((confined.sandbox, confined.user.as_deref()), (SandboxMode::Full, Some("mcp")));
     assert_eq!(command("mount = 'up+'\nsandbox = 'none'\ncommand = ['sh']").sandbox, SandboxMode::None);
@@ -97,6 +98,44 @@ fn a_confined_server_has_programs() {
     )
     .unwrap();
     assert_eq!(config.programs().count(), 1);
+}
+
+#[test]
+fn principals_and_groups_have_tokens_and_share_nothing() {
+    let text = |more: &str, tokens: &str| {
+        format!(
+            "[[principal]]\nname = 'ada'\ntoken-sha256 = '{:064}'\n[[group]]\nname = 'team'\nprincipals = ['ada']\n[[upstream]]\nname = \
+             'up'\nmount = 'up+'\nurl = 'https://a.example/mcp'\n{more}\nauth = {{ tokens = [{tokens}] }}",
+            1
+        )
+    };
+    let ada = "{ principal = 'ada', token = { env = 'TOKEN' } }";
+    let all = format!(
+        "{ada}, {{ group = 'team', token = {{ env = 'TOKEN' }} }}, {{ group = 'corp/x', token = {{ env = 'TOKEN' }} }}"
+    );
+    let upstream = parse(&text("", &all)).unwrap().plugins[0].upstream.clone().unwrap();
+    let holders: Vec<_> = upstream.identities.iter().map(|identity| identity.holder.clone()).collect();
+    let group = |name: &str| TokenHolder::Group(name.to_owned());
+    assert_eq!(holders, [TokenHolder::Principal("ada".to_owned()), group("team"), group("corp/x")]);
+    assert_eq!(upstream.identities[0].token.expose().as_str(), "Bearer hunter2");
+    for (more, tokens, message) in [
+        ("", "", "has 0 entries"),
+        (
+            "",
+            "{ principal = 'bob', token = { env = 'TOKEN' } }",
+            "the principal `bob`, which this config does not have",
+        ),
+        ("", "{ group = 'ada', token = { env = 'TOKEN' } }", "the group `ada`, which this config does not have"),
+        ("", "{ principal = '*', token = { env = 'TOKEN' } }", "no name of a principal"),
+        ("", "{ token = { env = 'TOKEN' } }", "neither `principal` nor `group`"),
+        ("", &format!("{ada}, {ada}"), "an earlier token has the same holder"),
+        ("search = {}", ada, "the index is one for all principals"),
+        ("skills = ['**']", ada, "skills are kept for all principals"),
+        ("poll = true", ada, "`poll` cannot be set"),
+    ] {
+        let error = parse(&text(more, tokens)).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
+    }
 }
 
 #[test]

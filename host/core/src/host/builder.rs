@@ -309,9 +309,9 @@ impl HostBuilder {
 fn connector(launcher: Arc<dyn Launcher>) -> Arc<ConnectUpstream> {
     Arc::new(move |plugin| {
         let (plugin, launcher) = (plugin.clone(), launcher.clone());
-        Box::pin(async move {
-            mcp_host_upstream::connect_with(&plugin, launcher).await.map_err(|error| error.to_string())
-        })
+        Box::pin(
+            async move { mcp_host_upstream::connect_with(&plugin, launcher).await.map_err(|error| error.to_string()) },
+        )
     })
 }
 

@@ -145,7 +145,13 @@ impl PluginCheck {
     /// admin's choice, and no warning.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
-        needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default()
+        let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
+        let of_identities = self.plugin.has_identities().then(|| {
+            "each principal sees its own content of this upstream, so its responses are not cached, it is not indexed, and nothing of it can be \
+             subscribed to"
+                .to_owned()
+        });
+        of_needs.into_iter().chain(of_identities).collect()
     }
 
     /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
@@ -177,7 +183,8 @@ impl PluginCheck {
     async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
         let mut grant_warnings = Vec::new();
         let lacks = trial.lacks.get(&plugin.name).into_iter().flatten();
-        let mut lacks: Vec<_> = lacks.map(|lack| format!("the sandbox is incomplete on this machine: {lack}")).collect();
+        let mut lacks: Vec<_> =
+            lacks.map(|lack| format!("the sandbox is incomplete on this machine: {lack}")).collect();
         if plugin.upstream.is_some() && trial.offline {
             return Self { plugin: plugin.clone(), provider: None, outcome: Ok(0), grant_warnings: lacks };
         }

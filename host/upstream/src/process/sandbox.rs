@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::log_target;
-use mcp_host_child::{Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Sandbox, Spec};
+use mcp_host_child::{
+    Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Outcome, Sandbox, Spec,
+};
 use mcp_host_config::{Config, Plugin, SandboxMode, UpstreamCommand};
 use mcp_host_model::provider::async_trait;
 use tokio::sync::oneshot;
@@ -116,16 +118,23 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             tracing::warn!(target: log_target::PLUGIN, plugin = &*name, "a connection of the program was refused: {reason}");
         }
         if let Some(outcome) = outcome {
-            let reason = outcome.reason.to_string();
-            match outcome.reason {
-                EndReason::Exit(0) => {
-                    tracing::info!(target: log_target::PLUGIN, plugin = &*name, "the program has ended: {reason}");
-                }
-                _ => tracing::warn!(target: log_target::PLUGIN, plugin = &*name, "the program has ended: {reason}"),
-            }
+            log_end(&name, &outcome);
             return;
         }
     }
-    // Its standard input is closed, which asks it to end. Dropping the child kills what is left.
-    let _ = tokio::time::timeout(GRACE, child.wait()).await;
+    // Its standard input is closed, which asks it to end. Dropping the child kills what is left. The connection may also be closed because
+    // it was killed, before that is known here.
+    if let Ok(outcome) = tokio::time::timeout(GRACE, child.wait()).await {
+        log_end(&name, &outcome);
+    }
+}
+
+fn log_end(name: &str, outcome: &Outcome) {
+    let reason = outcome.reason.to_string();
+    match outcome.reason {
+        EndReason::Exit(0) => {
+            tracing::debug!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}");
+        }
+        _ => tracing::warn!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}"),
+    }
 }

@@ -10,6 +10,7 @@
 mod answers;
 mod hostile;
 mod http;
+mod identities;
 mod programs;
 mod scripted;
 mod updates;
