@@ -155,7 +155,7 @@ pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSiz
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use upstream::{
-    FetchedProgram, IdentityToken, SandboxMode, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,
+    FetchedProgram, IdentityToken, SandboxMode, TokenExchange, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,
 };
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 

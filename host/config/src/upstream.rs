@@ -20,7 +20,7 @@ use super::declare::{list_type, named_enum, table, written_as};
 use super::endpoint_url::EndpointUrl;
 use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
-use super::grants::{CredentialValue, Grants, HttpGrant};
+use super::grants::{CredentialValue, Grants, HttpGrant, OAuth};
 use super::limits::{Limits, Memory};
 use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
@@ -30,7 +30,7 @@ use super::secret::Secret;
 
 use self::auth::Authentication;
 
-pub use self::auth::{IdentityToken, TokenHolder};
+pub use self::auth::{IdentityToken, TokenExchange, TokenHolder};
 pub use self::command::UpstreamCommand;
 pub use self::fetched::FetchedProgram;
 
@@ -47,6 +47,10 @@ pub struct Upstream {
     /// The tokens of principals and groups, in the order of the config. If there are some, each of them is an identity of its own at the
     /// server, whose answers nobody else gets.
     pub identities: Vec<IdentityToken>,
+    /// Where access tokens for `Authorization` come from.
+    pub oauth: Option<Box<OAuth>>,
+    /// How the access token of a client is exchanged for one of the server. Then each user is an identity of its own, too.
+    pub exchange: Option<Box<TokenExchange>>,
     /// Whether resources are read again to detect changes, where the server cannot notify of them.
     pub poll: bool,
 }
@@ -256,7 +260,7 @@ impl FromTable for UpstreamPlugin {
             _ => {}
         }
         let sandbox = keys.sandbox;
-        if keys.auth.as_ref().is_some_and(|auth| !auth.tokens.is_empty()) {
+        if keys.auth.as_ref().is_some_and(|auth| !auth.tokens.is_empty() || auth.exchange.is_some()) {
             report_shared(table);
         }
         let mut limits = keys.limits;
@@ -273,8 +277,17 @@ impl FromTable for UpstreamPlugin {
             (None, Some(command)) => UpstreamSource::Command(UpstreamCommand { sandbox, user: keys.user, ..command }),
             _ => return None,
         };
-        let (authorization, identities) = keys.auth.map(|auth| (auth.token, auth.tokens)).unwrap_or_default();
-        let upstream = Upstream { source, prefix: keys.prefix, authorization, identities, poll: keys.poll };
+        let auth = keys.auth.map(|auth| (auth.token, auth.tokens, auth.oauth, auth.exchange));
+        let (authorization, identities, oauth, exchange) = auth.unwrap_or_default();
+        let upstream = Upstream {
+            source,
+            prefix: keys.prefix,
+            authorization,
+            identities,
+            oauth: oauth.map(Box::new),
+            exchange: exchange.map(Box::new),
+            poll: keys.poll,
+        };
         Some(Self(Plugin {
             title: keys.title,
             grants: keys.grants,
@@ -299,7 +312,7 @@ fn report_shared(table: &Table<'_>) {
     ] {
         if table.has(key) {
             let message = format!(
-                "`{key}` cannot be set beside `auth.tokens`: {what}, and each sees its own content of this upstream"
+                "`{key}` cannot be set beside `auth.tokens` or `auth.forward`: {what}, and each sees its own content of this upstream"
             );
             table.report(Diagnostic::new(message, "remove it").at(table.entry_span(key)));
         }

@@ -7,6 +7,7 @@
 //! It is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a native provider, which may run
 //! on another thread.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::task::futures::TaskLocalFuture;
@@ -14,6 +15,35 @@ use tokio::task::futures::TaskLocalFuture;
 tokio::task_local! {
     /// For whom the current task calls a provider.
     static CURRENT: Option<Caller>;
+    /// The access token that the request of the current task came with.
+    static TOKEN: Option<AccessToken>;
+}
+
+/// The access token that an issuer has given to a client, which is exchanged for another one at most. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct AccessToken(Arc<str>);
+
+impl AccessToken {
+    /// A token that has been verified.
+    pub fn new(token: &str) -> Self {
+        Self(token.into())
+    }
+
+    /// Executes a request that came with that token, or with none.
+    pub fn scope<F: Future>(token: Option<Self>, request: F) -> TaskLocalFuture<Option<Self>, F> {
+        TOKEN.scope(token, request)
+    }
+
+    /// The token itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccessToken")
+    }
 }
 
 /// The client on whose behalf a provider is called.
@@ -24,18 +54,25 @@ pub struct Caller(Arc<Inner>);
 struct Inner {
     name: Option<Box<str>>,
     groups: Vec<Box<str>>,
+    token: Option<AccessToken>,
 }
 
 impl Caller {
-    /// A principal by its name in rules, which one that an application authenticates by the name of a built-in one has not; and all of its
+    /// A principal with the access token that the request of the current task came with; by its name in rules, which one that an application authenticates by the name of a built-in one has not; and all of its
     /// groups, those of the config, too.
     pub fn new<'a>(name: Option<&str>, groups: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(Arc::new(Inner { name: name.map(Box::from), groups: groups.into_iter().map(Box::from).collect() }))
+        let token = TOKEN.try_with(Option::clone).ok().flatten();
+        Self(Arc::new(Inner { name: name.map(Box::from), groups: groups.into_iter().map(Box::from).collect(), token }))
     }
 
     /// Whether rules name the principal so.
     pub fn is_named(&self, name: &str) -> bool {
         self.0.name.as_deref() == Some(name)
+    }
+
+    /// Its access token, if an issuer gave it one.
+    pub fn access_token(&self) -> Option<&AccessToken> {
+        self.0.token.as_ref()
     }
 
     /// Whether it is a member of that group.

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::guard::Guarded;
-use crate::http::HttpClient;
+use crate::http::{Credentials, HttpClient};
 use crate::mapping::Mapping;
 use crate::process::{Launcher, log_lines};
 use crate::updates::Updates;
@@ -48,7 +48,27 @@ const MAX_REASON: usize = 1024;
 #[error("{0}")]
 pub struct ConnectError(String);
 
+/// The HTTP client of an upstream that is a URL.
+pub(crate) async fn http_client(plugin: &Plugin) -> Result<Option<HttpClient>, ConnectError> {
+    match plugin.upstream.as_ref().map(|upstream| &upstream.source) {
+        Some(UpstreamSource::Url(url)) => {
+            let is_tls = url.origin().scheme() == Scheme::Https;
+            HttpClient::new(is_tls).await.map(Some).map_err(ConnectError)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A value of the config as credentials.
+pub(crate) fn fixed(value: &Secret<CredentialValue>) -> Result<Credentials, ConnectError> {
+    value.expose().header().map(Credentials::Fixed).map_err(|error| ConnectError(error.to_string()))
+}
+
 impl ConnectError {
+    pub(crate) fn no_token_client() -> Self {
+        Self("this host was built without a client for token endpoints".to_owned())
+    }
+
     pub(crate) fn no_upstream() -> Self {
         Self("the plugin is a component, and no upstream".to_owned())
     }
@@ -127,23 +147,27 @@ struct Attempts {
 }
 
 impl Connector {
-    /// Prepares connections to an upstream, with that `Authorization`. Must be called on a tokio runtime.
-    pub(crate) async fn new(
+    /// Prepares connections to an upstream, over that client with those credentials, on the current runtime.
+    pub(crate) fn new(
         plugin: &Plugin,
-        authorization: Option<&Secret<CredentialValue>>,
+        http: Option<&HttpClient>,
+        credentials: Credentials,
+        launcher: Arc<dyn Launcher>,
+    ) -> Result<Self, ConnectError> {
+        Self::on(Handle::current(), plugin, http, credentials, launcher)
+    }
+
+    /// The same, on another runtime.
+    pub(crate) fn on(
+        runtime: Handle,
+        plugin: &Plugin,
+        http: Option<&HttpClient>,
+        credentials: Credentials,
         launcher: Arc<dyn Launcher>,
     ) -> Result<Self, ConnectError> {
         let upstream = plugin.upstream.as_ref().ok_or_else(ConnectError::no_upstream)?;
         let updates = Arc::new(Updates::new());
-        let authorization = authorization.map(|value| value.expose().header()).transpose();
-        let authorization = authorization.map_err(|error| ConnectError(error.to_string()))?;
-        let http = match &upstream.source {
-            UpstreamSource::Url(url) => {
-                let is_tls = url.origin().scheme() == Scheme::Https;
-                Some(HttpClient::new(authorization, is_tls, updates.clone()).await.map_err(ConnectError)?)
-            }
-            UpstreamSource::Command(_) => None,
-        };
+        let http = http.map(|client| client.with_credentials(credentials, updates.clone()));
         let inner = Inner {
             name: plugin.name.as_str().into(),
             launcher,
@@ -160,7 +184,7 @@ impl Connector {
             }),
             plugin: plugin.clone(),
         };
-        Ok(Self { inner: Arc::new(inner), runtime: Handle::current() })
+        Ok(Self { inner: Arc::new(inner), runtime })
     }
 
     pub(crate) fn mapping(&self) -> &Arc<Mapping> {

@@ -17,7 +17,7 @@ use mcp_host_model::provider::{
 };
 use mcp_host_model::resource::{Argument, Completion};
 
-use crate::connection::{ConnectError, Connector};
+use crate::connection::{self, ConnectError, Connector};
 use crate::process::Launcher;
 use crate::provider::UpstreamProvider;
 
@@ -62,9 +62,10 @@ impl Identities {
         tokens: &[IdentityToken],
         launcher: Arc<dyn Launcher>,
     ) -> std::result::Result<Self, ConnectError> {
-        let mut clients = Vec::new();
+        let (mut clients, http) = (Vec::new(), connection::http_client(plugin).await?);
         for IdentityToken { holder, token, .. } in tokens {
-            let connector = Connector::new(plugin, Some(token), launcher.clone()).await?;
+            let credentials = connection::fixed(token)?;
+            let connector = Connector::new(plugin, http.as_ref(), credentials, launcher.clone())?;
             let provider = Arc::new(UpstreamProvider::new(plugin, connector, ProviderInfo::default()));
             clients.push(Client { holder: holder.clone(), provider });
         }
@@ -153,7 +154,7 @@ impl Provider for Identities {
 }
 
 /// Nothing of an identity is kept for a time by what all share, nor watched for all.
-fn not_shared(entry: &mut Entry) {
+pub(crate) fn not_shared(entry: &mut Entry) {
     entry.ttl = None;
     entry.subscribable = false;
 }

@@ -4,9 +4,12 @@
 //! |---|---|
 //! | `token` | one user, whoever asks |
 //! | `tokens` | the user of the first entry that names the principal or one of its groups; who has none sees nothing |
+//! | `oauth` | one user, by access tokens from a token endpoint |
+//! | `oauth`, `forward = "exchange"` | the user whose access token the client sent, for which another one is had from the token endpoint (RFC 8693) |
 
-use crate::declare::{list_type, table, written_as};
-use crate::grants::CredentialValue;
+use crate::declare::{list_type, named_enum, table, written_as};
+use crate::error::Diagnostic;
+use crate::grants::{AuthorizationGrant, CredentialValue, OAuth, OAuthClient};
 use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 use crate::rule::{PrincipalSelector, is_external_name};
 use crate::secret::{Secret, SecretSource};
@@ -22,6 +25,18 @@ table! {
         /// Bearer tokens of principals and groups. The first that names the principal or one of its groups is sent.
         #[read(IdentityTokens)]
         tokens: Vec<IdentityToken>,
+        /// Where access tokens come from, as `oauth` of an entry of `grants.http`.
+        oauth: Option<OAuth>,
+        /// `exchange`, if the access token of the client is exchanged there for another one (RFC 8693).
+        forward: Option<Forward>,
+    }
+}
+
+named_enum! {
+    /// What is done with the access token of a client. It is never sent to the upstream itself.
+    enum Forward as "a way to forward", such as "\"exchange\"" {
+        /// It is exchanged (RFC 8693).
+        Exchange = "exchange",
     }
 }
 
@@ -30,6 +45,18 @@ table! {
 pub(super) struct Authentication {
     pub(super) token: Option<Secret<CredentialValue>>,
     pub(super) tokens: Vec<IdentityToken>,
+    pub(super) oauth: Option<OAuth>,
+    pub(super) exchange: Option<TokenExchange>,
+}
+
+/// The exchange of access tokens of clients (RFC 8693).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenExchange {
+    /// The client that exchanges.
+    pub client: OAuthClient,
+    /// The token endpoint, the scopes and the authorities, with the credentials of the client itself.
+    pub oauth: OAuth,
 }
 
 impl FromTable for Authentication {
@@ -42,20 +69,48 @@ impl FromTable for Authentication {
     }
 
     fn constrain(schema: Schema) -> Schema {
-        schema.with("minProperties", 1).with("maxProperties", 1)
+        let requires = |key: &str| serde_json::json!({ "required": [key] });
+        schema.with("oneOf", serde_json::json!([requires("token"), requires("tokens"), requires("oauth")]))
     }
 
     fn check(table: &Table<'_>) {
-        if table.has("token") == table.has("tokens") && !table.has_problems() {
-            let found = if table.has("token") { "both `token` and `tokens`" } else { "neither `token` nor `tokens`" };
+        let found: Vec<_> = ["token", "tokens", "oauth"].into_iter().filter(|key| table.has(key)).collect();
+        if found.len() != 1 && !table.has_problems() {
+            let found = match found.as_slice() {
+                [] => "none of `token`, `tokens` and `oauth`".to_owned(),
+                [one, other, ..] => format!("both `{one}` and `{other}`"),
+                [one] => format!("`{one}`"),
+            };
             let help = "write a token for whoever asks, `token = { file = \"token.txt\" }`, or one for each principal or group, `tokens = [{ \
                         principal = \"ci\", token = { file = \"ci.token\" } }]`";
             table.report_error(format!("`{}` has {found}", table.path()), help);
         }
     }
 
-    fn from_keys(AuthenticationKeys { token, tokens }: AuthenticationKeys, _: &Table<'_>) -> Option<Self> {
-        Some(Self { token, tokens })
+    fn from_keys(keys: AuthenticationKeys, table: &Table<'_>) -> Option<Self> {
+        let AuthenticationKeys { token, tokens, oauth, forward } = keys;
+        match (forward, oauth) {
+            (None, oauth) => Some(Self { token, tokens, oauth, exchange: None }),
+            (Some(Forward::Exchange), Some(oauth)) => {
+                let AuthorizationGrant::ClientCredentials(client) = oauth.grant.clone() else {
+                    let help = "write the `client-id`, the `client-secret` and the `token-uri` of a client that may exchange tokens";
+                    table.report(
+                        Diagnostic::new("`forward` requires the credentials of a client", help)
+                            .at(table.entry_span("oauth")),
+                    );
+                    return None;
+                };
+                Some(Self { token, tokens, oauth: None, exchange: Some(TokenExchange { client, oauth }) })
+            }
+            (Some(Forward::Exchange), None) => {
+                if !table.has("oauth") {
+                    let help = "add the client that exchanges tokens: `oauth = { client-id = \"mcp-host\", client-secret = { file = \"secret\" }, \
+                                token-uri = \"https://login.example.com/token\" }`";
+                    table.report(Diagnostic::new("`forward` requires `oauth`", help).at(table.entry_span("forward")));
+                }
+                None
+            }
+        }
     }
 }
 

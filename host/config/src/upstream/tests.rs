@@ -139,6 +139,31 @@ fn principals_and_groups_have_tokens_and_share_nothing() {
 }
 
 #[test]
+fn access_tokens_come_from_a_token_endpoint_or_are_exchanged_there() {
+    let keys = |auth: &str| upstream(&format!("url = 'https://a.example/mcp'\nmount = 'up+'\nauth = {{ {auth} }}"));
+    let client =
+        "oauth = { client-id = 'host', client-secret = { env = 'TOKEN' }, token-uri = 'https://login.example/token' }";
+    let plugin = keys(client).unwrap();
+    assert!(!plugin.has_identities() && plugin.upstream.unwrap().oauth.is_some());
+    let plugin = keys(&format!("forward = 'exchange', {client}")).unwrap();
+    assert!(plugin.has_identities());
+    let upstream = plugin.upstream.unwrap();
+    assert_eq!((upstream.exchange.unwrap().client.id.as_str(), upstream.oauth), ("host", None));
+    for (auth, message) in [
+        ("forward = 'exchange'", "none of `token`, `tokens` and `oauth`"),
+        ("forward = 'exchange', token = { env = 'TOKEN' }", "`forward` requires `oauth`"),
+        (&format!("token = {{ env = 'TOKEN' }}, {client}"), "both `token` and `oauth`"),
+        (
+            "forward = 'exchange', oauth = { refresh-token = { env = 'TOKEN' }, client-id = 'host', token-uri = 'https://login.example/token' }",
+            "requires the credentials of a client",
+        ),
+    ] {
+        let error = keys(auth).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+}
+
+#[test]
 fn upstreams_and_plugins_conflict_like_plugins() {
     let other = |name: &str, mount: &str| {
         parse(&format!(

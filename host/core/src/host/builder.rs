@@ -7,17 +7,27 @@ use std::sync::Arc;
 use mcp_host_base::log_target;
 #[cfg(feature = "cluster")]
 use mcp_host_cluster::engine::nats::NatsError;
+#[cfg(feature = "upstream")]
+use mcp_host_config::grants::OAuth;
 use mcp_host_config::{Config, Feature, MissingFeature, PluginName};
 #[cfg(feature = "upstream")]
 use mcp_host_engine::plugin::ConnectUpstream;
 use mcp_host_engine::plugin::{self, NativePlugin, PluginRuntime};
 use mcp_host_engine::{Compiler, Engine, EngineOptions, Progress};
 use mcp_host_model::provider::Provider;
+#[cfg(feature = "upstream")]
+use mcp_host_model::provider::async_trait;
 use mcp_host_model::uri::Mount;
+#[cfg(feature = "upstream")]
+use mcp_host_sandbox::http::TlsRoots;
+#[cfg(feature = "upstream")]
+use mcp_host_sandbox::http::oauth::HostAccessTokens;
 #[cfg(feature = "search")]
 use mcp_host_search::SearchService;
 #[cfg(feature = "upstream")]
 use mcp_host_upstream::process::{Launcher, Unconfined};
+#[cfg(feature = "upstream")]
+use mcp_host_upstream::{AccessTokens, HeaderValue, TokenClient};
 use tokio::sync::watch;
 
 use super::Host;
@@ -307,12 +317,32 @@ impl HostBuilder {
 /// What connects to the server of an `[[upstream]]`. Programs are started by `launcher`.
 #[cfg(feature = "upstream")]
 fn connector(launcher: Arc<dyn Launcher>) -> Arc<ConnectUpstream> {
+    let roots = Arc::<TlsRoots>::default();
+    let tokens: Arc<TokenClient> =
+        Arc::new(move |oauth: &OAuth| Arc::new(UpstreamTokens(HostAccessTokens::new(oauth, roots.clone()))));
     Arc::new(move |plugin| {
-        let (plugin, launcher) = (plugin.clone(), launcher.clone());
-        Box::pin(
-            async move { mcp_host_upstream::connect_with(&plugin, launcher).await.map_err(|error| error.to_string()) },
-        )
+        let (plugin, launcher, tokens) = (plugin.clone(), launcher.clone(), tokens.clone());
+        Box::pin(async move {
+            mcp_host_upstream::connect_with(&plugin, launcher, Some(&tokens)).await.map_err(|error| error.to_string())
+        })
     })
+}
+
+/// Access tokens by the client of `grants.http`.
+#[cfg(feature = "upstream")]
+#[derive(Debug)]
+struct UpstreamTokens(HostAccessTokens);
+
+#[cfg(feature = "upstream")]
+#[async_trait]
+impl AccessTokens for UpstreamTokens {
+    async fn authorization(&self) -> Result<HeaderValue, String> {
+        self.0.authorization().await
+    }
+
+    async fn reject(&self, rejected: &HeaderValue) -> bool {
+        self.0.reject(rejected).await
+    }
 }
 
 /// The features that this build has, of those that a config can require.

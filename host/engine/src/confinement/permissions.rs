@@ -124,6 +124,11 @@ impl Permissions {
             if let Some(UpstreamSource::Url(url)) = plugin.upstream.as_ref().map(|upstream| &upstream.source) {
                 permissions.connect.insert(url.origin().port());
             }
+            if let Some(upstream) = &plugin.upstream {
+                let exchange = upstream.exchange.as_ref().map(|exchange| &exchange.oauth);
+                let oauth = upstream.oauth.as_deref().into_iter().chain(exchange);
+                permissions.connect.extend(oauth.map(|oauth| oauth.token_uri.origin().port()));
+            }
             for grant in plugin.grants.sql.values() {
                 match &grant.url {
                     SqlUrl::Sqlite(file) => permissions.write.extend(file.parent().map(Path::to_owned)),

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access_tokens;
 mod answers;
 mod hostile;
 mod http;

@@ -58,7 +58,7 @@ impl Scripted {
 
     pub(crate) async fn try_connect(&self, keys: &str) -> Result<Arc<dyn Provider>, String> {
         let plugin = plugin(keys);
-        mcp_host_upstream::connect_with(&plugin, Arc::new(self.clone())).await.map_err(|error| error.to_string())
+        mcp_host_upstream::connect_with(&plugin, Arc::new(self.clone()), None).await.map_err(|error| error.to_string())
     }
 
     /// Sends a notification.
