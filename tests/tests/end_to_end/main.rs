@@ -27,3 +27,5 @@ mod search;
 mod subscriptions;
 mod support;
 mod upstreams;
+mod upstreams_identities;
+mod upstreams_programs;
