@@ -15,13 +15,13 @@
 //! | `SHA256SUMS` | the digests of all of them |
 //!
 //! The packages depend on the sources and not on the machine: all are built in a copy of the tracked files, paths in programs are replaced
-//! by names, and times of files are [`EPOCH`], else the time of the last commit. Equal programs give equal packages. The providers
-//! are not yet equal in another directory: their SDK is outside of their workspace, so cargo names its symbols by its absolute path.
-//! With another profile than `release` the programs of the working tree are packed instead, and with `--binary` a given one: to try the
+//! by names, and times of files are [`EPOCH`], else the time of the last commit. The providers are built in a copy of their own, the
+//! root of which is that of their workspace ([`guest_workspace`]). Equal programs give equal packages. With another profile than `release` the programs of the working tree are packed instead, and with `--binary` a given one: to try the
 //! packages. All have the program and the included providers, and the version of `Cargo.toml`.
 
 mod archive;
 mod deb;
+mod guest_workspace;
 mod homebrew;
 mod image;
 mod mcpb;
@@ -99,7 +99,11 @@ impl Dist {
             let sources = sources::copy(workspace, &work.join(directory))?;
             let programs = match &self.binary {
                 Some(program) => Programs::given(workspace, program)?,
-                None if self.profile == programs::RELEASE => Programs::release(&sources, &version.target, progress)?,
+                None if self.profile == programs::RELEASE => {
+                    let guests = sources::copy(workspace, &work.join(directory).with_extension("guests"))?;
+                    guest_workspace::move_to_root(&guests)?;
+                    Programs::release(&sources, &guests, &version.target, progress)?
+                }
                 None => Programs::of_working_tree(workspace, &self.profile, progress)?,
             };
             let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);

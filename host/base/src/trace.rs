@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use serde::{Serialize, Serializer};
 use tracing::instrument::Instrumented;
@@ -26,6 +27,22 @@ pub const MAX_ATTRIBUTE: usize = 1024;
 /// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as attributes are.
 pub fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
+}
+
+/// Decides whether a request that begins has a span. Of the process, as the subscriber that takes spans is.
+static ADMISSION: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
+
+/// Sets what decides whether a request that begins has a span. The first call counts.
+pub fn set_admission(admits_request: impl Fn() -> bool + Send + Sync + 'static) {
+    let _ = ADMISSION.set(Box::new(admits_request));
+}
+
+/// Returns whether a request that begins has a span, if it is sampled.
+///
+/// A filter of a layer cannot decide it as cheaply: `tracing_subscriber::Registry` makes a span even where the filters of all layers
+/// reject it, and enters it at each poll of the request.
+pub fn admits_request() -> bool {
+    ADMISSION.get().is_none_or(|admits_request| admits_request())
 }
 
 /// A trace id of W3C Trace Context.

@@ -20,8 +20,8 @@
 //! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with a runtime of its own sends them, up to
 //! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. What the collector does not take is dropped: after
 //! a failure nothing is sent for a time ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. A request that begins while it is full
-//! has no spans, which sheds the load of making them. So a collector that is slow, gone or hostile costs requests nothing but their
-//! spans, which are counted ([`SpanCounts`]).
+//! has no spans, which sheds the load of making them ([`trace::admits_request`]). So a collector that is slow, gone or hostile costs
+//! requests nothing but their spans, which are counted ([`SpanCounts`]).
 
 mod exporter;
 mod queue;
@@ -100,14 +100,14 @@ impl Collector for SpanCounts {
 #[derive(Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,
-    queue: QueueProcessor,
     counts: SpanCounts,
     closing: CancellationToken,
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Telemetry {
-    /// Starts the thread that sends spans. The collector is not tried.
+    /// Starts the thread that sends spans. The collector is not tried. A process has one: of several, the queue of the first decides
+    /// whether a request has spans.
     ///
     /// # Errors
     ///
@@ -121,6 +121,8 @@ impl Telemetry {
             .build();
         let exporter = Exporter::new(settings, &resource).map_err(io::Error::other)?;
         let (processor, queue) = QueueProcessor::new(counts.clone(), closing.clone());
+        let admission = processor.clone();
+        trace::set_admission(move || admission.admits_request());
         let (ended_sender, ended) = mpsc::channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = counts.clone();
@@ -130,13 +132,13 @@ impl Telemetry {
             runtime.block_on(send_all(queue, exporter, &of_thread));
         })?;
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(processor.clone())
+            .with_span_processor(processor)
             // What is not sampled has no span.
             .with_sampler(Sampler::AlwaysOn)
             .with_span_limits(SpanLimits::default())
             .with_resource(resource)
             .build();
-        Ok(Self { provider, queue: processor, counts, closing, ended: Mutex::new(ended) })
+        Ok(Self { provider, counts, closing, ended: Mutex::new(ended) })
     }
 
     /// A layer that takes the spans of requests, and nothing else.
@@ -153,7 +155,7 @@ impl Telemetry {
             .with_target(false)
             .with_tracked_inactivity(false)
             .with_context_activation(false)
-            .with_filter(TracedSpans(self.queue.clone()))
+            .with_filter(TracedSpans)
     }
 
     /// The numbers of spans, for a registry of metrics.
@@ -198,19 +200,15 @@ async fn send_all(mut queue: SpanQueue, exporter: Exporter, counts: &SpanCounts)
     }
 }
 
-/// The spans of requests that are sampled: those of requests, while the queue has room, and those below one.
-struct TracedSpans(QueueProcessor);
+/// The spans of requests that are sampled: those of requests, and those below one.
+struct TracedSpans;
 
 impl<S> Filter<S> for TracedSpans
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
-        trace::is_span(metadata)
-            && match metadata.name() {
-                trace::REQUEST => self.0.admits_request(),
-                _ => context.lookup_current().is_some(),
-            }
+        trace::is_span(metadata) && (metadata.name() == trace::REQUEST || context.lookup_current().is_some())
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {

@@ -1,8 +1,8 @@
 //! The trace of a request: its span, by the semantic conventions for MCP, and the id that lines of the log and of the audit log have.
 //!
 //! `telemetry.sample` decides which requests have a span, whether or not the client's is sampled: a client cannot have all of its
-//! requests traced. The span continues the trace of the client, and ends when the answer is encoded. A request without a span has the
-//! id of the client's trace all the same.
+//! requests traced. While the queue of spans is full, no request has one ([`trace::admits_request`]). The span continues the trace of
+//! the client, and ends when the answer is encoded. A request without a span has the id of the client's trace all the same.
 //!
 //! Attributes are bounded by [`MAX_ATTRIBUTE`]. A name that the host does not know, of a method or of a tool, is `_OTHER`, so the names
 //! of spans are few. The session is named by its hash, as in the audit log.
@@ -50,7 +50,7 @@ pub(super) struct TracedRequest<'a> {
 impl RequestTrace {
     /// Begins the trace of a request.
     pub(super) fn begin(config: &Config, client: ClientContext, request: &TracedRequest<'_>) -> Self {
-        let span = if is_sampled(config) { request.span() } else { Span::none() };
+        let span = if is_sampled(config) && trace::admits_request() { request.span() } else { Span::none() };
         client.apply_to(&span);
         let id = trace::trace_id(&span).or_else(|| client.parent().as_ref().map(TraceParent::trace_id));
         Self { span, id }

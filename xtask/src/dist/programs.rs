@@ -28,14 +28,14 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Compiles the sources as they are released: see [`reproducibly`] and [`folding`].
-    pub(super) fn release(sources: &Workspace, target: &str, progress: &Progress) -> Result<Self> {
+    /// Compiles the sources as they are released, the providers in the second copy of them: see [`reproducibly`] and [`folding`].
+    pub(super) fn release(sources: &Workspace, guests: &Workspace, target: &str, progress: &Progress) -> Result<Self> {
         let mut cargo = cargo_build(sources);
         reproducibly(&mut cargo, sources, folding(target))?;
         cargo.args(["--package", PACKAGE]);
         let host = build(cargo, sources, RELEASE, progress)?;
-        let reproducibly = |cargo: &mut Command| reproducibly(cargo, sources, None);
-        Ok(Self { host, providers: providers(sources, reproducibly, progress)? })
+        let reproducibly = |cargo: &mut Command| reproducibly(cargo, guests, None);
+        Ok(Self { host, providers: providers(guests, reproducibly, progress)? })
     }
 
     /// Compiles the working tree, or finds it compiled.
