@@ -35,6 +35,20 @@ pub trait Observer: Send + Sync + 'static {
     fn set_replicas(&self, replicas: NonZeroU32);
 }
 
+impl Observer for Box<dyn Observer> {
+    fn describe(&self) -> About {
+        (**self).describe()
+    }
+
+    fn drop_cached(&self, dropped: &Dropped) {
+        (**self).drop_cached(dropped);
+    }
+
+    fn set_replicas(&self, replicas: NonZeroU32) {
+        (**self).set_replicas(replicas);
+    }
+}
+
 /// A cluster as one replica knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {

@@ -401,6 +401,9 @@ impl Poller {
             if watches_more || changes.listing_changed || !changes.changed.is_empty() {
                 // What is watched from now on is compared with the state of this answer.
                 self.state.plugin.clear_cached_responses();
+                if let Some(replicas) = &self.state.context.replicas {
+                    replicas.invalidate(&self.state.plugin);
+                }
             }
             let changed = self.changed_resources(group_index, &changes).await;
             if !changed.is_empty() {

@@ -1,0 +1,100 @@
+//! The host as a replica of a cluster: what it says about itself, and what it does about what others say.
+
+use std::fmt::Write as _;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Weak};
+
+use mcp_host_cluster::presence::{ClusterView, Observer};
+use mcp_host_cluster::roster::{About, Dropped};
+use mcp_host_config::Config;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use super::Host;
+use super::generation::Generation;
+use super::generation_store::GenerationStore;
+use crate::access::rate::RequestRates;
+use crate::watch::replicas::about_process;
+
+impl Host {
+    /// The cluster that this host is a replica of, as it knows it; none without `[cluster]`.
+    pub fn cluster(&self) -> Option<ClusterView> {
+        self.hub.cluster()
+    }
+}
+
+/// Joins the cluster of the config, if there is one. The replica leaves it when the store is dropped.
+pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>) {
+    if let Some(replicas) = store.hub.replicas() {
+        let digest = Mutex::new((0, String::new()));
+        let host = ReplicaHost { store: Arc::downgrade(store), rates: rates.clone(), process: about_process(), digest };
+        replicas.join(Box::new(host));
+    }
+}
+
+/// What a host does about what other replicas say.
+struct ReplicaHost {
+    store: Weak<GenerationStore>,
+    rates: Arc<RequestRates>,
+    process: About,
+    /// The digest of the config of a generation.
+    digest: Mutex<(u64, String)>,
+}
+
+impl ReplicaHost {
+    fn digest(&self, generation: &Generation) -> String {
+        let mut known = self.digest.lock();
+        if known.0 != generation.number {
+            *known = (generation.number, config_digest(&generation.config));
+        }
+        known.1.clone()
+    }
+}
+
+impl Observer for ReplicaHost {
+    fn describe(&self) -> About {
+        let Some(store) = self.store.upgrade() else { return self.process.clone() };
+        let named_leases = store.hub.leases();
+        let config = self.digest(&store.generation.load());
+        About { config, leases: named_leases.len(), named_leases, ..self.process.clone() }
+    }
+
+    fn drop_cached(&self, dropped: &Dropped) {
+        if let Some(store) = self.store.upgrade() {
+            store.hub.drop_cached(dropped);
+        }
+    }
+
+    fn set_replicas(&self, replicas: NonZeroU32) {
+        self.rates.set_replicas(replicas);
+    }
+}
+
+/// The digest of what replicas of a cluster have in common: plugins, principals, issuers, groups, rules, and the limits of clients. What
+/// belongs to a machine is not part of it (addresses, directories, certificates, logs), and neither are secrets.
+fn config_digest(config: &Config) -> String {
+    let Config { http, plugins, principals, issuers, groups, rules, search, .. } = config;
+    let text = format!("{:?} {plugins:?} {principals:?} {issuers:?} {groups:?} {rules:?} {search:?}", http.limits);
+    Sha256::digest(text.as_bytes()).iter().take(16).fold(String::new(), |mut hexadecimal, byte| {
+        let _ = write!(hexadecimal, "{byte:02x}");
+        hexadecimal
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configs_differ_by_what_is_served_and_not_by_what_belongs_to_a_machine() {
+        let config = |text: &str| Config::parse(text, std::path::Path::new("/etc/mcp-host/mcp-host.toml")).unwrap();
+        let base = "[server]\nname = \"a\"\n[[plugin]]\nname = \"n\"\ncomponent = \"n.wasm\"\nmount = \"n:///\"\n";
+        let digest = config_digest(&config(base));
+        assert_eq!(digest.len(), 32);
+        let elsewhere = base.replace("name = \"a\"", "name = \"a\"\nhttp = \"127.0.0.1:1\"");
+        assert_eq!(config_digest(&config(&elsewhere)), digest);
+        assert_ne!(config_digest(&config(&base.replace("n:///", "m:///"))), digest);
+        let rule = format!("{base}[[rule]]\nprincipals = [\"local\"]\nallow = [\"n:///**\"]\n");
+        assert_ne!(config_digest(&config(&rule)), digest);
+    }
+}
