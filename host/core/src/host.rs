@@ -97,6 +97,7 @@ pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub(crate) use self::measure::MeasuredState;
 pub use self::reload::{ReloadError, ReloadReport};
+pub use self::replica::{About, ClusterView, ReplicaView, RosterStats};
 pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::status::{PluginState, PluginStatus};
 

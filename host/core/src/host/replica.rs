@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
-use mcp_host_cluster::presence::{ClusterView, Observer};
-use mcp_host_cluster::roster::{About, Dropped};
+use mcp_host_cluster::presence::Observer;
+use mcp_host_cluster::roster::Dropped;
 use mcp_host_config::Config;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -15,6 +15,9 @@ use super::generation::Generation;
 use super::generation_store::GenerationStore;
 use crate::access::rate::RequestRates;
 use crate::watch::replicas::about_process;
+
+pub use mcp_host_cluster::presence::ClusterView;
+pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
 
 impl Host {
     /// The cluster that this host is a replica of, as it knows it; none without `[cluster]`.
