@@ -232,9 +232,8 @@ impl Hub {
     /// The names of the plugins that this replica polls for all, in order.
     pub(crate) fn leases(&self) -> Vec<String> {
         let watchers = self.watchers.load();
-        let holds = |watcher: &&Arc<Watcher>| {
-            watcher.shared_polls().is_some_and(|polls| polls.role == RoleName::Holding)
-        };
+        let holds =
+            |watcher: &&Arc<Watcher>| watcher.shared_polls().is_some_and(|polls| polls.role == RoleName::Holding);
         let mut leases: Vec<_> =
             watchers.values().filter(holds).map(|watcher| watcher.plugin().name().to_owned()).collect();
         leases.sort();

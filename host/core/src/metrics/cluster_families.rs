@@ -6,7 +6,7 @@ use mcp_host_base::metrics::Family;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::to_u64;
-use crate::host::Host;
+use crate::host::{ClusterView, Host};
 
 const LIVE: Family = Family::gauge(
     "mcp_host_cluster_live_replicas",
@@ -43,19 +43,21 @@ const FAILURES: Family = Family::counter(
 
 /// Writes them.
 pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let Some(cluster) = host.cluster() else { return Ok(()) };
-    LIVE.encode_one(encoder, u64::from(cluster.live.get()))?;
-    DIFFERING.encode_one(encoder, to_u64(cluster.differing))?;
-    HEARS.encode_one(encoder, u64::from(cluster.hears))?;
-    let leases = cluster.replicas.iter().find(|replica| replica.is_me).map_or(0, |me| me.about.leases);
-    LEASES.encode_one(encoder, to_u64(leases))?;
-    STALE.encode(encoder, |samples| {
-        samples.integer(&["sent"], cluster.stats.stale_sent)?;
-        samples.integer(&["heard"], cluster.stats.stale_heard)
+    let cluster = host.cluster();
+    let mut add = |family: Family, numbers: fn(&ClusterView) -> Vec<(&'static [&'static str], u64)>| {
+        family.encode(encoder, |samples| {
+            let numbers = cluster.as_ref().map(numbers).unwrap_or_default();
+            numbers.into_iter().try_for_each(|(labels, number)| samples.integer(labels, number))
+        })
+    };
+    add(LIVE, |cluster| vec![(&[], u64::from(cluster.live.get()))])?;
+    add(DIFFERING, |cluster| vec![(&[], to_u64(cluster.differing))])?;
+    add(HEARS, |cluster| vec![(&[], u64::from(cluster.hears))])?;
+    add(LEASES, |cluster| {
+        let me = cluster.replicas.iter().find(|replica| replica.is_me);
+        vec![(&[], to_u64(me.map_or(0, |me| me.about.leases)))]
     })?;
-    DROPPED.encode_one(encoder, cluster.stats.dropped_all)?;
-    FAILURES.encode(encoder, |samples| {
-        samples.integer(&["failed"], cluster.failed)?;
-        samples.integer(&["invalid"], cluster.invalid)
-    })
+    add(STALE, |cluster| vec![(&["sent"], cluster.stats.stale_sent), (&["heard"], cluster.stats.stale_heard)])?;
+    add(DROPPED, |cluster| vec![(&[], cluster.stats.dropped_all)])?;
+    add(FAILURES, |cluster| vec![(&["failed"], cluster.failed), (&["invalid"], cluster.invalid)])
 }

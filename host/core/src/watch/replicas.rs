@@ -111,7 +111,8 @@ impl Replicas {
 
 /// What this process says about itself beside its config and its leases.
 pub(crate) fn about_process() -> About {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    let machine =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine.unwrap_or_default().trim().to_owned(),

@@ -23,8 +23,8 @@ pub use self::lists::{
     CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
 };
 pub use self::status::{
-    CacheStatus, ClusterView, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus, RecentCalls,
-    ReplicaView, RequirementView, Status,
+    CacheStatus, ClusterView, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus,
+    RecentCalls, ReplicaView, RequirementView, Status,
 };
 pub use super::browse_types as browse;
 

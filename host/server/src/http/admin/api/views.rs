@@ -16,10 +16,10 @@ use mcp_resource_host::watch::WatchStats;
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
 use super::types::{
-    CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView, GroupView,
-    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
-    PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView, SessionView, WatchedCounts,
-    WatchedResource,
+    CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView,
+    GroupView, IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
+    PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView, SessionView,
+    WatchedCounts, WatchedResource,
 };
 
 /// The part of a list that a request is for.
