@@ -1,7 +1,10 @@
 //! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
 //! it.
 //!
-//! The concurrency limit is lowered to the number of instances that fit into `limits.memory`, by the memory that they begin with.
+//! The concurrency limit is lowered to the number of instances that fit into `limits.memory`, by the memory that they begin with. The
+//! host's own calls take part in that number: a second semaphore, first in, first out, has a permit for each instance that fits, and
+//! every call but the probe, whose memory is separate, acquires one. Otherwise a client's only call would fail for lack of memory
+//! while the host polls.
 //!
 //! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
 //! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
@@ -10,45 +13,57 @@
 //! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). Calls beyond that are rejected
 //! at once (load shedding), at little cost: no instance, no thread, no task.
 //!
-//! The host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, at most
+//! The host's own calls have no rate limit, and take no permit of a client. They wait for memory and an instance slot only, at most
 //! [`HOST_WAIT`], independently of the queue timeout of clients. Each kind is bounded by its caller: one probe of a failing plugin,
 //! one `describe`, one `changes`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_config::limits::Limits;
 use mcp_host_model::requester::Requester;
 use mcp_host_sandbox::fair_rate::FairRate;
 use mcp_host_sandbox::fair_semaphore::{FairSemaphore, NoPlace, Permit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::fault::Fault;
 use crate::CallOrigin;
 
-/// The timeout of the host's own calls for an instance slot.
+/// The timeout of the host's own calls for memory and an instance slot.
 const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// The admission control of one plugin.
 pub(super) struct Admission {
     rate: FairRate,
     permits: FairSemaphore,
+    /// A permit for each instance that fits into `limits.memory`.
+    memory: Arc<Semaphore>,
     concurrency: usize,
     max_queued: usize,
     wait: Duration,
 }
 
-/// The concurrency permit of a call, released when it is dropped. The host's own calls have none.
-pub(super) type CallPermit = Option<Permit>;
+/// The permits of a call, released when it is dropped.
+#[derive(Debug)]
+pub(super) struct CallPermit {
+    /// The concurrency permit. The host's own calls have none.
+    _concurrency: Option<Permit>,
+    /// The permit for the memory of an instance. A probe has none.
+    _memory: Option<OwnedSemaphorePermit>,
+}
 
 impl Admission {
     /// The admission control of a plugin with those limits, whose instances take that many bytes when they begin. Of
     /// `limits.concurrency`, only as many calls run at once as fit into the share of one client of `limits.memory`, and at least one:
     /// more would fail for lack of memory.
     pub(super) fn new(limits: &Limits, initial_bytes: u64) -> Self {
-        let concurrency = limits.concurrency.get().min(fitting(limits, initial_bytes));
+        let fitting = fitting(limits, initial_bytes);
+        let concurrency = limits.concurrency.get().min(fitting);
         Self {
             rate: FairRate::new(limits.rate.quota()),
             permits: FairSemaphore::new(concurrency, limits.queue.get()),
+            memory: Arc::new(Semaphore::new(fitting.min(Semaphore::MAX_PERMITS))),
             concurrency,
             max_queued: limits.queue.get(),
             wait: limits.queue_timeout.duration(),
@@ -66,11 +81,15 @@ impl Admission {
             self.rate.take(requester).map_err(Fault::RateLimited)?;
         }
         let both = async {
-            let permit = match origin {
+            let concurrency = match origin {
                 CallOrigin::Client | CallOrigin::Indexer => Some(self.acquire(requester).await?),
                 CallOrigin::Host | CallOrigin::Probe => None,
             };
-            Ok((permit, acquire_instance.await))
+            let memory = match origin {
+                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Host => self.acquire_memory().await,
+                CallOrigin::Probe => None,
+            };
+            Ok((CallPermit { _concurrency: concurrency, _memory: memory }, acquire_instance.await))
         };
         let wait = match origin {
             CallOrigin::Client | CallOrigin::Indexer => self.wait,
@@ -95,6 +114,11 @@ impl Admission {
             NoPlace::Share(waiting) => Fault::QueueShare(waiting),
         })
     }
+
+    async fn acquire_memory(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.memory.clone().acquire_owned().await.ok()
+    }
 }
 
 /// Returns how many instances that take that many bytes when they begin, and an eighth more later, fit into the share of one client.
@@ -107,8 +131,6 @@ fn fitting(limits: &Limits, initial_bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use futures::FutureExt;
 
     use super::*;
@@ -145,6 +167,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn calls_of_clients_and_of_the_host_wait_for_the_memory_of_each_other() {
+        let narrow = Admission::new(&Limits::default(), 30 << 20);
+        for [first, second] in
+            [[CallOrigin::Host, CallOrigin::Client], [CallOrigin::Client, CallOrigin::Host], [CallOrigin::Host; 2]]
+        {
+            let (running, ()) = narrow.admit(first, None, async {}).await.unwrap();
+            let mut waiting = Box::pin(narrow.admit(second, None, async {}));
+            assert!(futures::poll!(&mut waiting).is_pending(), "{first:?}, {second:?}: one instance fits");
+            assert!(narrow.admit(CallOrigin::Probe, None, async {}).now_or_never().is_some(), "it has its own memory");
+            drop(running);
+            waiting.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn a_call_that_finds_the_queue_full_is_refused_at_once() {
         let narrow = Arc::new(admission(|limits| {
             limits.concurrency = 1.try_into().unwrap();
@@ -158,7 +195,7 @@ mod tests {
         assert!(narrow.admit(CallOrigin::Host, None, async {}).await.is_ok(), "the host's own calls stand in no queue");
         drop(first);
         let second = second.await.unwrap();
-        assert!(second.is_some());
+        assert!(second._concurrency.is_some());
         let third = Box::pin(admit(&narrow));
         drop(third);
         drop(second);
