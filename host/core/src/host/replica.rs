@@ -86,18 +86,23 @@ fn config_digest(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_config::Plugin;
+
     use super::*;
 
     #[test]
     fn configs_differ_by_what_is_served_and_not_by_what_belongs_to_a_machine() {
-        let config = |text: &str| Config::parse(text, std::path::Path::new("/etc/mcp-host/mcp-host.toml")).unwrap();
-        let base = "[server]\nname = \"a\"\n[[plugin]]\nname = \"n\"\ncomponent = \"n.wasm\"\nmount = \"n:///\"\n";
-        let digest = config_digest(&config(base));
+        let mut config = Config::default();
+        let digest = config_digest(&config);
         assert_eq!(digest.len(), 32);
-        let elsewhere = base.replace("name = \"a\"", "name = \"a\"\nhttp = \"127.0.0.1:1\"");
-        assert_eq!(config_digest(&config(&elsewhere)), digest);
-        assert_ne!(config_digest(&config(&base.replace("n:///", "m:///"))), digest);
-        let rule = format!("{base}[[rule]]\nprincipals = [\"local\"]\nallow = [\"n:///**\"]\n");
-        assert_ne!(config_digest(&config(&rule)), digest);
+        config.server.http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into());
+        config.server.state = Some("/var/lib/mcp-host".into());
+        assert_eq!(config_digest(&config), digest);
+        config.http.limits.rate = "5/s".parse().unwrap();
+        let with_rate = config_digest(&config);
+        assert_ne!(with_rate, digest);
+        let plugin = Plugin::new("n".parse().unwrap(), "n.wasm", "n:///".parse().unwrap());
+        config.plugins.add(plugin).unwrap();
+        assert_ne!(config_digest(&config), with_rate);
     }
 }
