@@ -184,7 +184,7 @@ impl ReplicaSet {
     /// A metric without labels of a replica; 0 if it does not answer.
     pub async fn metric(&self, index: usize, name: &str) -> f64 {
         let metrics = self.replicas[index].metrics().await;
-        metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0.0)
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} ")?.parse().ok()).unwrap_or(0.0)
     }
 
     /// Waits until each replica that runs counts so many live ones.

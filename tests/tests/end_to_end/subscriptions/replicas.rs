@@ -203,7 +203,7 @@ async fn a_replica_with_another_config_is_told_of_in_the_log_the_metrics_and_the
     assert_eq!(other.knows(2, 1).await["differing"], 1);
     let known = cluster["replicas"]["items"].as_array().unwrap();
     assert_eq!(known.iter().filter(|known| known["differs"] == true).count(), 1, "{cluster}");
-    assert_eq!(one.value("mcp_host_cluster_differing_configs").await, 1);
+    assert_eq!(one.value("mcp_host_cluster_differing_configs{}").await, 1);
     one.wire.log_line("has another config than this one").await;
     other.wire.end().await;
     one.knows(1, 0).await;
