@@ -189,10 +189,15 @@ impl ReplicaSet {
 
     /// Waits until each replica that runs counts so many live ones.
     pub async fn wait_for_live(&self, live: u32) {
-        wait("all live replicas are known", async || {
+        self.wait_for_metric("mcp_host_cluster_live_replicas", live).await;
+    }
+
+    /// Waits until a metric without labels has that value at each replica that runs.
+    pub async fn wait_for_metric(&self, name: &str, value: u32) {
+        wait(&format!("{name} is {value}"), async || {
             for (index, _) in self.replicas.iter().enumerate().filter(|(_, replica)| replica.server.is_some()) {
-                let known = self.metric(index, "mcp_host_cluster_live_replicas").await;
-                if (known - f64::from(live)).abs() > 0.5 {
+                let known = self.metric(index, name).await;
+                if (known - f64::from(value)).abs() > 0.5 {
                     return false;
                 }
             }
