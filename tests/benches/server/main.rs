@@ -19,6 +19,7 @@
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //! | [`operations`] | CPU time of requests with metrics and traces; scrapes of 100 plugins | the host without |
 //! | [`registry`] | start of 100 locked plugins; from `mcp-host add` to the first read | the start of 100 plugins of files |
+//! | [`upstreams`] | reads, listings and updates of an existing server through the host | the server itself |
 //! | [`soak`], if it is named | a server with everything on, and faults: lost updates, memory, descriptors | its first minutes |
 //!
 //! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
@@ -61,6 +62,7 @@ mod startup;
 mod stdio_client;
 mod stdio_host;
 mod table;
+mod upstreams;
 
 use self::options::{Options, Part};
 
@@ -89,6 +91,7 @@ fn main() {
                 Part::PluginCount => plugin_count::run(&options).await,
                 Part::Operations => operations::run(&options).await,
                 Part::Registry => registry::run(&options).await,
+                Part::Upstreams => upstreams::run(&options).await,
                 Part::Soak => soak::run(&options).await,
             }
         }

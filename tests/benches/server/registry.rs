@@ -39,9 +39,9 @@ async fn measure_starts(options: &Options, registry: &Registry, project: &Regist
         registry.name(),
         project.path("acme.pub").display()
     );
+    // The one with files, and the locked one.
     let configs = [plugin_count::config_file(PLUGINS).write(), locked.append(&trust).write()];
-    let [files, locked] = &configs;
-    let lock = host_command().arg("lock").arg("--config").arg(locked.path()).output().await.expect("it starts");
+    let lock = host_command().arg("lock").arg("--config").arg(configs[1].path()).output().await.expect("it starts");
     assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
     for config in &configs {
         compile(config).await;
@@ -51,7 +51,7 @@ async fn measure_starts(options: &Options, registry: &Registry, project: &Regist
         // Each goes first in every other turn.
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for index in order {
-            times[index].push(plugin_count::start(&[files, locked][index], PLUGINS).await.elapsed);
+            times[index].push(plugin_count::start(&configs[index], PLUGINS).await.elapsed);
         }
     }
     let mut ratios: Vec<_> =

@@ -315,6 +315,7 @@ impl Endpoint {
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
             trace,
+            issued_token: authenticated.issued_token(),
         };
         let timer = self.metrics.begin_request(Transport::Http, call.method, call.revision);
         Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim, timer })
