@@ -144,9 +144,9 @@ impl NatsCluster {
             let of_list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
             let streams =
                 of_list(&answer, "account_details").into_iter().flat_map(|one| of_list(&one, "stream_detail"));
-            let leader =
+            let mut leaders =
                 streams.filter_map(|stream| stream["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok());
-            if let Some(leader) = leader.filter(|index: &usize| self.nodes[*index].process.is_some()).next() {
+            if let Some(leader) = leaders.find(|index: &usize| self.nodes[*index].process.is_some()) {
                 return Some(leader);
             }
         }

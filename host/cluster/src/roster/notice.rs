@@ -12,6 +12,8 @@ pub const MAX_NOTICE_BYTES: usize = 16 * 1024;
 pub const MAX_NAMED_LEASES: usize = 64;
 /// The maximum length of a text in a notice, in bytes.
 const MAX_TEXT: usize = 128;
+/// The greatest number of notices that is valid: no host sends as many.
+const MAX_NUMBER: u64 = crate::message::MAX_NUMBER;
 
 /// What a replica tells the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,9 @@ pub enum NoticeError {
     /// One of its texts is longer than any host writes, or it names too many plugins.
     #[error("a notice with a text of more than {MAX_TEXT} bytes, or with more than {MAX_NAMED_LEASES} names")]
     TooMuch,
+    /// It counts further than any host does.
+    #[error("a notice with the number {0}; at most {MAX_NUMBER} is allowed")]
+    TooGreat(u64),
 }
 
 impl Notice {
@@ -91,7 +96,12 @@ impl Notice {
             Self::Stale { plugin, .. } => plugin.len() <= MAX_TEXT,
             Self::Left { .. } => true,
         };
-        if is_bounded { Ok(notice) } else { Err(NoticeError::TooMuch) }
+        let (Self::Alive { sent: number, .. } | Self::Stale { number, .. } | Self::Left { sent: number, .. }) = &notice;
+        match *number {
+            _ if !is_bounded => Err(NoticeError::TooMuch),
+            number if number > MAX_NUMBER => Err(NoticeError::TooGreat(number)),
+            _ => Ok(notice),
+        }
     }
 
     /// Writes the notice.
@@ -150,6 +160,14 @@ mod tests {
         assert!(matches!(Notice::decode(&long.encode().unwrap()), Err(NoticeError::TooMuch)));
         let many = alive(About { named_leases: vec![String::new(); MAX_NAMED_LEASES + 1], ..About::default() });
         assert!(matches!(Notice::decode(&many.encode().unwrap()), Err(NoticeError::TooMuch)));
+        let replica = ReplicaId::new(1);
+        for number in [MAX_NUMBER + 1, u64::MAX] {
+            let stale = Notice::Stale { replica, number, plugin: String::new() };
+            let alive = Notice::Alive { replica, sent: number, about: About::default() };
+            for notice in [stale, alive, Notice::Left { replica, sent: number }] {
+                assert!(matches!(Notice::decode(&notice.encode().unwrap()), Err(NoticeError::TooGreat(_))));
+            }
+        }
     }
 
     #[test]

@@ -41,10 +41,13 @@ const FAILURES: Family = Family::counter(
     "Requests to NATS about the replicas that failed, and notices that were ignored as they are none: failed, invalid.",
 );
 
+/// The numbers of one family, each with the values of its labels.
+type Numbers = Vec<(&'static [&'static str], u64)>;
+
 /// Writes them.
 pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let cluster = host.cluster();
-    let mut add = |family: Family, numbers: fn(&ClusterView) -> Vec<(&'static [&'static str], u64)>| {
+    let mut add = |family: Family, numbers: fn(&ClusterView) -> Numbers| {
         family.encode(encoder, |samples| {
             let numbers = cluster.as_ref().map(numbers).unwrap_or_default();
             numbers.into_iter().try_for_each(|(labels, number)| samples.integer(labels, number))

@@ -324,7 +324,7 @@ impl Poller {
 
     /// Notifies subscribers of what another replica has found. Returns whether there may be something to poll here.
     async fn tell_news(&self, news: News) -> bool {
-        let News { changed, all_changed, listing, completed, wake } = news;
+        let News { changed, all_changed, listing, completed, wake, .. } = news;
         if listing || all_changed || !changed.is_empty() || completed.is_some() {
             self.state.plugin.clear_cached_responses();
         }
