@@ -176,6 +176,11 @@ impl HttpServer {
         self.wait_clean_exit().await
     }
 
+    /// Waits for its end after it was killed.
+    pub async fn wait_killed(self) {
+        self.process.wait_exit().await;
+    }
+
     /// Waits for a clean exit. Everything that it writes is in its log: standard output must be empty.
     pub async fn wait_clean_exit(self) -> Exit {
         let ended = self.process.wait_exit().await.assert_clean_exit();

@@ -30,6 +30,7 @@
 
 mod artifacts;
 mod authorization_server;
+mod balancer;
 mod client;
 mod collector;
 mod command;
@@ -49,6 +50,7 @@ mod postgresql;
 mod process;
 mod prometheus;
 mod registry;
+mod replicas;
 mod reserved_port;
 mod stdio;
 mod template;
@@ -58,10 +60,12 @@ mod token_server;
 mod wat_provider;
 mod wire;
 
+pub mod change_check;
 pub mod sigstore;
 
 pub use artifacts::{client_program, component, debian_file, fixture, host_binary, node};
 pub use authorization_server::{AuthorizationServer, TokenFormat};
+pub use balancer::Balancer;
 pub use client::{Client, content_bytes};
 pub use collector::{CollectedSpan, CollectedTrace, Collector};
 pub use command::{
@@ -76,12 +80,13 @@ pub use example::HttpExample;
 pub use folder::Folder;
 pub use git::GitRepo;
 pub use http::{HttpServer, RawHttp};
-pub use nats::NatsServer;
+pub use nats::{NatsCluster, NatsServer};
 pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest, Reply};
 pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use process::{Exit, KilledOnDrop};
 pub use prometheus::{NodeExporter, PrometheusBuilder, PrometheusServer};
 pub use registry::{Registry, RegistryProject};
+pub use replicas::{LEASE, ReplicaSet};
 pub use reserved_port::ReservedPort;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};

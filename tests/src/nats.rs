@@ -1,4 +1,4 @@
-//! A server of NATS with JetStream on loopback, for one test.
+//! Servers of NATS with JetStream on loopback, for one test: one, or a cluster of three nodes.
 //!
 //! ```no_run
 //! # use mcp_host_tests::NatsServer;
@@ -12,6 +12,8 @@
 
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -59,5 +61,95 @@ impl NatsServer {
     /// Starts it again, with what it has stored.
     pub async fn restart(&mut self) {
         self.process = Self::run(&self.dir, &self.port).await;
+    }
+}
+
+/// The number of nodes of a cluster.
+const NODES: usize = 3;
+
+/// A cluster of three nodes. It ends when it is dropped.
+#[derive(Debug)]
+pub struct NatsCluster {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// None while it is killed.
+    process: Option<Child>,
+    dir: TempDir,
+    port: ReservedPort,
+    route: ReservedPort,
+    monitor: ReservedPort,
+}
+
+impl NatsCluster {
+    /// Starts it, and waits until each node answers.
+    pub async fn start() -> Self {
+        let node = |_| Node {
+            process: None,
+            dir: tempfile::tempdir().expect("a directory for the server"),
+            port: ReservedPort::new(),
+            route: ReservedPort::new(),
+            monitor: ReservedPort::new(),
+        };
+        let mut cluster = Self { nodes: (0..NODES).map(node).collect() };
+        for index in 0..NODES {
+            cluster.restart(index).await;
+        }
+        cluster
+    }
+
+    /// The addresses of the nodes.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("nats://{}", node.port.address())).collect()
+    }
+
+    /// Starts a node that was killed, with what it has stored, and waits until it answers.
+    pub async fn restart(&mut self, index: usize) {
+        let routes: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.route.address())).collect();
+        let node = &mut self.nodes[index];
+        let mut command = Command::new(client_program("nats/bin/nats-server"));
+        command.args(["--addr", "127.0.0.1", "--port", &node.port.address().port().to_string(), "--jetstream"]);
+        command.args(["--name", &format!("n{index}"), "--cluster_name", "test", "--cluster", &routes[index]]);
+        command.args(["--routes", &routes.join(","), "--http_port", &node.monitor.address().port().to_string()]);
+        command.arg("--store_dir").arg(node.dir.path()).current_dir(node.dir.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("the server starts");
+        let log = Log::new(process.stderr.take().expect("a pipe"));
+        log.wait_for_line("Server is ready").await;
+        node.process = Some(process);
+    }
+
+    /// Kills a node (`kill -9`).
+    pub async fn kill(&mut self, index: usize) {
+        let process = self.nodes[index].process.as_mut().expect("it runs");
+        process.kill().await.expect("it can be killed");
+        self.nodes[index].process = None;
+    }
+
+    /// Sends a node a signal.
+    pub fn signal(&self, index: usize, signal: Signal) {
+        let id = self.nodes[index].process.as_ref().and_then(Child::id).expect("it runs");
+        let id = i32::try_from(id).ok().and_then(Pid::from_raw).expect("the id of a process");
+        kill_process(id, signal).expect("it can be signalled");
+    }
+
+    /// The node that leads the stream of the records; none while there is no leader, or no stream.
+    pub async fn leader(&self) -> Option<usize> {
+        for node in self.nodes.iter().filter(|node| node.process.is_some()) {
+            let url = format!("http://{}/jsz?accounts=true&streams=true", node.monitor.address());
+            let Ok(answer) = reqwest::get(url).await else { continue };
+            let Ok(answer) = answer.json::<Value>().await else { continue };
+            let of_list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+            let streams =
+                of_list(&answer, "account_details").into_iter().flat_map(|one| of_list(&one, "stream_detail"));
+            let mut leaders =
+                streams.filter_map(|stream| stream["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok());
+            if let Some(leader) = leaders.find(|index: &usize| self.nodes[*index].process.is_some()) {
+                return Some(leader);
+            }
+        }
+        None
     }
 }

@@ -12,6 +12,7 @@
 //! | agents of LangChain, the OpenAI Agents SDK and Pydantic AI | `tests/clients/frameworks` | `target/clients/frameworks` | `target/clients/frameworks/bin/python tests/clients/frameworks/framework.py …` |
 //! | an agent of the AI SDK | `tests/clients/ai-sdk` | `target/clients/ai-sdk` | `node target/clients/ai-sdk/agent.mjs …` |
 //! | the server of NATS | `tests/clients/nats` | `target/clients/nats` | `target/clients/nats/bin/nats-server` |
+//! | a validator of manifests of Kubernetes | `tests/clients/kubernetes` | `target/clients/kubernetes` | `target/clients/kubernetes/bin/kubernetes-validate --strict …` |
 //! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with that of the tools |
 //! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
 //! | a browser's driver and the checks of accessibility, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
@@ -39,6 +40,7 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_frameworks(workspace, progress)?;
     install_ai_sdk(workspace, progress)?;
     install_nats(workspace, progress)?;
+    install_kubernetes(workspace, progress)?;
     install_sigstore(workspace, progress)?;
     install_console(workspace, progress)
 }
@@ -100,10 +102,17 @@ fn install_ai_sdk(workspace: &Workspace, progress: &Progress) -> Result<()> {
     copy_into(&sources.join("agent.mjs"), &installed)
 }
 
-fn install_nats(workspace: &Workspace, progress: &Progress) -> Result<()> {
+/// Installs the server of NATS.
+pub(crate) fn install_nats(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "nats");
     let requirements = sources.join("requirements.txt");
     pip_install(&requirements, &installed, progress, "the server of NATS", "target/clients/nats")
+}
+
+fn install_kubernetes(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "kubernetes");
+    let requirements = sources.join("requirements.txt");
+    pip_install(&requirements, &installed, progress, "a validator for Kubernetes", "target/clients/kubernetes")
 }
 
 fn install_sigstore(workspace: &Workspace, progress: &Progress) -> Result<()> {

@@ -8,6 +8,7 @@
 //! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
 //! | `docker-registry`; `skopeo` and `strace`, installed: they need libraries | components from registries: a registry, another client of it, and what `serve` connects to |
 //! | `chromium`, installed: it needs many libraries | the console |
+//! | `haproxy`, installed: it needs libraries | replicas: a balancer |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
@@ -38,10 +39,22 @@ const POSTGRESQL: &str = "/usr/lib/postgresql";
 /// Where Debian has the programs that see components from registries from outside.
 const REGISTRY_TOOLS: [&str; 2] = ["/usr/bin/skopeo", "/usr/bin/strace"];
 
+/// Where Debian has the balancer.
+const HAPROXY: &str = "/usr/sbin/haproxy";
+
 /// Where Debian has the browser.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Unpacks them, unless they are there, and installs PostgreSQL, Chromium, skopeo and strace, unless they are.
+/// Installs the balancer, unless it is there.
+pub(crate) fn install_balancer(progress: &Progress) -> Result<()> {
+    if Path::new(HAPROXY).is_file() {
+        Ok(())
+    } else {
+        apt::install(&["haproxy"], "the balancer for replicas", progress)
+    }
+}
+
+/// Unpacks them, unless they are there, and installs PostgreSQL, Chromium, HAProxy, skopeo and strace, unless they are.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !Path::new(POSTGRESQL).is_dir() {
         apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
@@ -52,6 +65,7 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     if !REGISTRY_TOOLS.iter().all(|tool| Path::new(tool).is_file()) {
         apt::install(&["skopeo", "strace"], "other programs for the tests of registries", progress)?;
     }
+    install_balancer(progress)?;
     unpack_into(&workspace.target().join("debian"), &PACKAGES, "packages of Debian for the tests", progress)
 }
 

@@ -10,6 +10,7 @@ mod bindings;
 mod build_times;
 mod cargo;
 mod clients;
+mod cluster;
 mod console;
 mod debian;
 mod demo;
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cluster::Cluster;
 use crate::demo::Demo;
 use crate::dist::Dist;
 use crate::docs::Docs;
@@ -90,6 +92,8 @@ enum Task {
     Features(Features),
     /// Fuzz the parsers of untrusted input
     Fuzz(Fuzz),
+    /// Run three replicas with three nodes of NATS and a balancer, and break one of them each ten seconds
+    Cluster(Cluster),
     /// Run a soak test: thousands of subscribers, no lost notifications, constant memory
     Soak(Soak),
     /// Print how well search finds, beside other engines
@@ -134,6 +138,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Test(task) => task.run(&workspace, progress),
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
+        Task::Cluster(task) => task.run(&workspace, progress),
         Task::Soak(task) => task.run(&workspace, progress),
         Task::SearchQuality(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use mcp_host_server::AdminClient;
-use mcp_host_server::admin_api::{CacheStatus, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, Status};
+use mcp_host_server::admin_api::{
+    CacheStatus, ClusterView, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, ReplicaView, Status,
+};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -147,6 +149,9 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     let [sessions, resources] =
         [(*sessions, "session"), (watched.resources, "watched resource")].map(|(count, noun)| counted(count, noun));
     output.line(&format!("clients   {sessions}, {resources}"))?;
+    if let Some(cluster) = &status.cluster {
+        print_cluster(cluster, output)?;
+    }
     if let (Some(filter), Some(until), Some(by)) = (&log.filter, &log.until, &log.by) {
         let [filter, until, by] = [filter, until, by].map(|text| escape::line(text));
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
@@ -161,6 +166,32 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
         output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
     }
     Ok(())
+}
+
+/// Prints the cluster: a line, and one for each replica that an administrator should look at.
+fn print_cluster(cluster: &ClusterView, output: &mut Output<'_>) -> Result<(), CliError> {
+    let ClusterView { name, hears, live, replicas, .. } = cluster;
+    let here = replicas.items.iter().find(|replica| replica.this).map_or(0, |replica| replica.leases);
+    let [name, live, here] = [escape::line(name).to_string(), counted_u32(*live), counted(here, "lease")];
+    output.line(&format!("cluster   {name}: {live} alive, {here} held here"))?;
+    if !hears {
+        output.prose("  NATS is not heard: this replica polls for itself, and what is known of others may be old")?;
+    }
+    for replica in &replicas.items {
+        let ReplicaView { id, machine, pid, silent_ms, .. } = replica;
+        let which = format!("  replica {} on {}, process {pid}", escape::line(id), escape::line(machine));
+        if !replica.alive {
+            let silent = humantime::format_duration(Duration::from_secs(silent_ms / 1000));
+            output.prose(&format!("{which} has been silent for {silent}"))?;
+        } else if replica.differs {
+            output.prose(&format!("{which} has another config"))?;
+        }
+    }
+    Ok(())
+}
+
+fn counted_u32(replicas: u32) -> String {
+    counted(usize::try_from(replicas).unwrap_or(usize::MAX), "replica")
 }
 
 /// A number with its noun: `1 session`, `2 sessions`.

@@ -1,4 +1,4 @@
-//! Replicas of one host that share their polls of providers over NATS.
+//! Replicas of one host that share their polls of providers over NATS, and know of each other.
 //!
 //! Each replica can poll every provider for itself, and is right without the others. This crate saves polls: of all replicas that
 //! watch resources of a plugin, one polls the provider for all, and tells the others what has changed. What it knows of others may
@@ -10,6 +10,8 @@
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | [`message`], [`record`] | what replicas tell each other, and what they keep in the bucket |
 //! | [`share`] | a member with a task that does what it says: what the watch of plugins calls |
+//! | [`roster`] | the state machine of who is alive, and of which cached responses are stale |
+//! | [`presence`] | a roster with a task that does what it says: one for each host |
 //! | [`engine`] | what is needed of an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -25,8 +27,10 @@
 pub mod engine;
 pub mod member;
 pub mod message;
+pub mod presence;
 pub mod record;
 mod replica;
+pub mod roster;
 pub mod share;
 
 pub use self::replica::{ReplicaId, ReplicaIdError};

@@ -34,6 +34,13 @@
 //! as seen by itself. That leaves time to take it before those who follow have heard nothing for the whole lease. So no clock of another machine matters; and where a paused machine relies on a lost lease, its
 //! compare-and-swap fails.
 //!
+//! # What is no record
+//!
+//! A value in the bucket that is no [`Record`], or has a number that no replica counts to, has no holder and no history. A replica that
+//! finds one, and sees it unchanged for the time after which it would take the lease, replaces it by a new record with another history:
+//! so those who follow have missed something. If the value changes, replicas of another version write it, which must not be
+//! disturbed, and this one polls for itself.
+//!
 //! # Bounds
 //!
 //! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most
@@ -93,6 +100,17 @@ pub enum Output {
     Completed(u64),
     /// Ask for the [plan](Member::begin_poll) now.
     Wake,
+}
+
+/// What the bucket has for the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Nothing.
+    Nothing,
+    /// A value that is no record.
+    Invalid(Revision),
+    /// The record.
+    Record(Revision, Box<Record>),
 }
 
 /// Why a record was not written.
@@ -222,10 +240,20 @@ enum Purpose {
 #[derive(Debug)]
 struct Seen {
     revision: Revision,
-    /// Its content, if it was read and not only heard of.
-    record: Option<Box<Record>>,
+    content: Content,
     /// When this revision was seen first.
     since: Time,
+}
+
+/// What is known of a record's content.
+#[derive(Debug)]
+enum Content {
+    /// Nothing: it was heard of, and not read.
+    Unknown,
+    /// It is no record.
+    Invalid,
+    /// It was read.
+    Record(Box<Record>),
 }
 
 /// A poll under way.

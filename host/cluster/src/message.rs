@@ -25,6 +25,10 @@ pub const MAX_MESSAGE_BYTES: usize = 512 * 1024;
 pub const PART_BYTES: usize = 128 * 1024;
 /// The maximum number of paths of one message.
 const MAX_MESSAGE_PATHS: usize = 8192;
+/// The maximum length of a path in bytes. No URI is longer.
+pub const MAX_PATH_BYTES: usize = 8 * 1024;
+/// The greatest number in a message that is valid: far less than what a `u64` holds, so that nothing that is added to it overflows.
+pub const MAX_NUMBER: u64 = 1 << 53;
 
 /// A message about one shard of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +116,12 @@ pub enum MessageError {
     /// It names too many paths or replicas.
     #[error("a message with {0} paths or replicas")]
     TooMany(usize),
+    /// One of its paths is longer than any URI.
+    #[error("a message with a path of {0} bytes; at most {MAX_PATH_BYTES} are allowed")]
+    LongPath(usize),
+    /// One of its numbers is greater than any host counts.
+    #[error("a message with the number {0}; at most {MAX_NUMBER} is allowed")]
+    TooGreat(u64),
 }
 
 impl Message {
@@ -131,7 +141,39 @@ impl Message {
             Self::Counted { covers, .. } => (covers.len(), MAX_REPLICAS),
             Self::Leave { .. } | Self::Ask { .. } | Self::Resigned { .. } => (0, 0),
         };
-        if count > max { Err(MessageError::TooMany(count)) } else { Ok(message) }
+        if count > max {
+            return Err(MessageError::TooMany(count));
+        }
+        if let Some(long) = message.paths().map(|path| path.len()).max().filter(|length| *length > MAX_PATH_BYTES) {
+            return Err(MessageError::LongPath(long));
+        }
+        match message.greatest_number() {
+            number if number > MAX_NUMBER => Err(MessageError::TooGreat(number)),
+            _ => Ok(message),
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Arc<str>> {
+        let (some, more): (&[_], &[_]) = match self {
+            Self::Want(want) => (&want.add, &want.remove),
+            Self::Changes { changed, .. } => (changed, &[]),
+            Self::Leave { .. } | Self::Ask { .. } | Self::Counted { .. } | Self::Resigned { .. } => (&[], &[]),
+        };
+        some.iter().chain(more)
+    }
+
+    /// The greatest of the numbers that count something. A history is random, and a part is another type.
+    fn greatest_number(&self) -> u64 {
+        match self {
+            Self::Want(want) => want.version.max(want.base.unwrap_or(0)),
+            Self::Leave { .. } => 0,
+            Self::Ask { epoch, .. } | Self::Resigned { epoch } => *epoch,
+            Self::Changes { epoch, seq, .. } => *epoch.max(seq),
+            Self::Counted { epoch, revision, round, covers, .. } => {
+                let numbers = [*epoch, *revision, round.epoch, round.seq];
+                numbers.into_iter().chain(covers.values().copied()).max().unwrap_or(0)
+            }
+        }
     }
 
     /// Writes the message.
@@ -208,6 +250,57 @@ mod tests {
         let changed = vec!["".into(); MAX_MESSAGE_PATHS + 1];
         let many = Message::Changes { history: 0, epoch: 0, seq: 0, part: 0, changed, listing: false };
         assert!(matches!(Message::decode(&many.encode().unwrap()), Err(MessageError::TooMany(_))));
+        let changed = vec!["x".repeat(MAX_PATH_BYTES + 1).into()];
+        let long = Message::Changes { history: 0, epoch: 0, seq: 0, part: 0, changed, listing: false };
+        assert!(matches!(Message::decode(&long.encode().unwrap()), Err(MessageError::LongPath(_))));
+    }
+
+    #[test]
+    fn a_message_with_a_number_that_no_host_counts_to_is_an_error() {
+        let replica = ReplicaId::new(5);
+        let with = |number: u64| {
+            let want = Want {
+                replica,
+                base: None,
+                version: 1,
+                waits: false,
+                part: 0,
+                is_last: true,
+                add: Vec::new(),
+                remove: Vec::new(),
+            };
+            let counted = |epoch, revision, round, version| {
+                let covers = Covers::from([(replica, version)]);
+                Message::Counted { history: u64::MAX, epoch, revision, round, covers }
+            };
+            let changes = |epoch, seq| {
+                let (history, changed) = (u64::MAX, Vec::new());
+                Message::Changes { history, epoch, seq, part: u32::MAX, changed, listing: false }
+            };
+            let round = Round { epoch: 1, seq: 1, parts: u32::MAX };
+            [
+                Message::Want(Want { version: number, ..want.clone() }),
+                Message::Want(Want { base: Some(number), ..want }),
+                Message::Ask { epoch: number, replica: None },
+                changes(number, 1),
+                changes(1, number),
+                counted(number, 1, round, 1),
+                counted(1, number, round, 1),
+                counted(1, 1, Round { epoch: number, ..round }, 1),
+                counted(1, 1, Round { seq: number, ..round }, 1),
+                counted(1, 1, round, number),
+                Message::Resigned { epoch: number },
+            ]
+        };
+        for message in with(MAX_NUMBER) {
+            assert_eq!(Message::decode(&message.encode().unwrap()).unwrap(), message);
+        }
+        for message in [MAX_NUMBER + 1, u64::MAX].into_iter().flat_map(with) {
+            assert!(
+                matches!(Message::decode(&message.encode().unwrap()), Err(MessageError::TooGreat(_))),
+                "{message:?}"
+            );
+        }
     }
 
     #[test]

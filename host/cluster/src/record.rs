@@ -15,6 +15,9 @@ pub const MAX_RECORD_BYTES: usize = 512 * 1024;
 pub const MAX_REPLICAS: usize = 1024;
 /// The maximum number of tokens of a record.
 pub const MAX_TOKENS: usize = 64;
+/// The greatest number in a record that is valid. Replicas add 1 to numbers of a record: that many times until a
+/// [message](crate::message::MAX_NUMBER) cannot say them any more. No host counts as far.
+pub const MAX_NUMBER: u64 = 1 << 52;
 
 /// For each replica whose paths were polled, the version of them.
 pub type Covers = BTreeMap<ReplicaId, u64>;
@@ -66,6 +69,9 @@ pub enum RecordError {
         /// The number of tokens.
         tokens: usize,
     },
+    /// One of its numbers is greater than any host counts.
+    #[error("a record with the number {0}; at most {MAX_NUMBER} is allowed")]
+    TooGreat(u64),
 }
 
 impl Record {
@@ -83,7 +89,12 @@ impl Record {
         if replicas > MAX_REPLICAS || tokens > MAX_TOKENS {
             return Err(RecordError::TooMany { replicas, tokens });
         }
-        Ok(record)
+        let Self { epoch, renewals, round, covers, .. } = &record;
+        let numbers = [*epoch, *renewals, round.epoch, round.seq].into_iter().chain(covers.values().copied());
+        match numbers.max() {
+            Some(number) if number > MAX_NUMBER => Err(RecordError::TooGreat(number)),
+            _ => Ok(record),
+        }
     }
 
     /// Writes the record.
@@ -127,5 +138,27 @@ mod tests {
         assert!(matches!(Record::decode(b"{}"), Err(RecordError::Invalid(_))));
         let many = Record { tokens: vec![None; MAX_TOKENS + 1], ..record() };
         assert!(matches!(Record::decode(&many.encode().unwrap()), Err(RecordError::TooMany { .. })));
+    }
+
+    #[test]
+    fn a_record_with_a_number_that_no_host_counts_to_is_an_error() {
+        let round = record().round;
+        let with = |number: u64| {
+            [
+                Record { epoch: number, ..record() },
+                Record { renewals: number, ..record() },
+                Record { round: Round { epoch: number, ..round }, ..record() },
+                Record { round: Round { seq: number, ..round }, ..record() },
+                Record { covers: Covers::from([(ReplicaId::new(1), number)]), ..record() },
+            ]
+        };
+        for record in with(MAX_NUMBER) {
+            assert_eq!(Record::decode(&record.encode().unwrap()).unwrap(), record);
+        }
+        for record in [MAX_NUMBER + 1, u64::MAX].into_iter().flat_map(with) {
+            assert!(matches!(Record::decode(&record.encode().unwrap()), Err(RecordError::TooGreat(_))), "{record:?}");
+        }
+        let any = Record { history: u64::MAX, ..record() };
+        assert_eq!(Record::decode(&any.encode().unwrap()).unwrap(), any, "a history is random and is not counted");
     }
 }

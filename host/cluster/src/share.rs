@@ -4,8 +4,9 @@
 //! is collected as [`News`], in which equal paths are one: so however fast other replicas tell changes, the memory is bounded by
 //! [`MAX_PATHS`]; beyond that everything counts as changed.
 //!
-//! What comes from the engine and is no message, or no record, is counted, and otherwise ignored. A record that is none keeps the replica alone:
-//! it was written by another version, which must not be disturbed.
+//! What comes from the engine and is no message, or no record, is counted, and otherwise ignored. What is kept of it is bounded by
+//! [`MAX_PATHS`] and [`MAX_NEWS_BYTES`]. A value in the bucket that is no record is replaced in time (see [`member`](crate::member)),
+//! with a warning that names its key.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +19,14 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::engine::{Engine, EngineError};
 use crate::member::{
-    Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Time, WriteFailure, part,
+    Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Stored, Time, WriteFailure, part,
 };
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
 
+/// The maximum size of the paths that wait to be told, in bytes.
+pub const MAX_NEWS_BYTES: usize = 16 * 1024 * 1024;
 /// The pause after the engine has refused a subscription.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest time in which a replica says that it leaves.
@@ -64,6 +67,8 @@ impl ShardName {
 pub struct News {
     /// Paths that have changed, of this replica or of others.
     pub changed: BTreeSet<Arc<str>>,
+    /// Their size.
+    bytes: usize,
     /// Whether everything counts as changed.
     pub all_changed: bool,
     /// Whether the listing may have changed.
@@ -81,10 +86,15 @@ impl News {
 
     fn add(&mut self, changed: Vec<Arc<str>>, listing: bool) {
         self.listing |= listing;
-        self.changed.extend(changed);
-        if self.changed.len() > MAX_PATHS {
+        for path in changed {
+            let length = path.len();
+            if self.changed.insert(path) {
+                self.bytes = self.bytes.saturating_add(length);
+            }
+        }
+        if self.changed.len() > MAX_PATHS || self.bytes > MAX_NEWS_BYTES {
             self.changed.clear();
-            self.all_changed = true;
+            (self.all_changed, self.bytes) = (true, 0);
         }
     }
 }
@@ -225,7 +235,7 @@ impl Drop for SharedPolls {
 
 /// What came of a request to the bucket.
 enum Answer {
-    Read(Result<Option<(Revision, Record)>, ()>),
+    Read(Result<Stored, ()>),
     Written(Result<Revision, WriteFailure>),
 }
 
@@ -385,12 +395,7 @@ enum Ended {
     Closing,
 }
 
-async fn read<E: Engine>(
-    engine: &E,
-    shard: &ShardName,
-    state: &State,
-    limit: Duration,
-) -> Result<Option<(Revision, Record)>, ()> {
+async fn read<E: Engine>(engine: &E, shard: &ShardName, state: &State, limit: Duration) -> Result<Stored, ()> {
     let failed = || {
         state.failed.fetch_add(1, Ordering::Relaxed);
     };
@@ -398,13 +403,17 @@ async fn read<E: Engine>(
         failed();
         tracing::debug!(target: "mcp_host", "the record {} cannot be read: {error}", shard.key());
     })?;
-    let Some(entry) = entry else { return Ok(None) };
+    let Some(entry) = entry else { return Ok(Stored::Nothing) };
     match Record::decode(&entry.value) {
-        Ok(record) => Ok(Some((entry.revision, record))),
+        Ok(record) => Ok(Stored::Record(entry.revision, Box::new(record))),
         Err(error) => {
             state.invalid.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(target: "mcp_host", "the record {} is of another version: {error}", shard.key());
-            Err(())
+            tracing::warn!(
+                target: "mcp_host",
+                "the value of {} in the bucket is not valid: {error}. If nobody writes it, it is replaced, and everything is told once",
+                shard.key(),
+            );
+            Ok(Stored::Invalid(entry.revision))
         }
     }
 }
@@ -440,6 +449,17 @@ mod tests {
         ShardName::new("test", [b"digest".as_slice(), b"config"], 0)
     }
 
+    /// Polls a provider that has nothing to say, once if there is something to poll, and waits a moment for news.
+    async fn serve(polls: &SharedPolls) {
+        match polls.begin_poll() {
+            Plan::Own { .. } => polls.own_polled(true),
+            Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
+            Plan::Nothing => {}
+        }
+        let _ = timeout(Duration::from_millis(20), polls.wait_for_news()).await;
+        polls.take_news();
+    }
+
     /// What polls a provider that has nothing to say, until it has the role.
     async fn poll_until(polls: &SharedPolls, role: RoleName) {
         while polls.role() != role {
@@ -471,6 +491,10 @@ mod tests {
         assert!(news.all_changed && news.changed.is_empty());
         news.add(vec!["a".into()], true);
         assert_eq!((news.changed.len(), news.listing), (1, true));
+        let long = |number: usize| format!("{number:0>8000}").into();
+        let mut news = News::default();
+        news.add((0..=MAX_NEWS_BYTES / 8000).map(long).collect(), false);
+        assert!(news.all_changed && news.changed.is_empty());
     }
 
     #[tokio::test]
@@ -514,5 +538,103 @@ mod tests {
         drop(one);
         poll_until(&other, RoleName::Holding).await;
         assert_eq!(other.stats().member.gaps, 0);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_no_host_writes_is_replaced_whoever_wrote_it() {
+        let lease = Duration::from_millis(500);
+        let valid = serde_json::json!({
+            "history": 1, "epoch": 1, "holder": null, "renewals": 0, "covers": {}, "tokens": [],
+            "round": { "epoch": 1, "seq": 1, "parts": 0 },
+        });
+        let with = |pointer: &str| {
+            let mut value = valid.clone();
+            *value.pointer_mut(pointer).unwrap() = u64::MAX.into();
+            value.to_string()
+        };
+        for poison in [with("/round/seq"), with("/epoch"), with("/renewals"), "{}".to_owned(), "\0".to_owned()] {
+            let engine = Model::default();
+            engine.write(shard().key(), poison.clone().into_bytes(), None).await.unwrap();
+            let polls = SharedPolls::start(engine.clone(), ReplicaId::new(1), shard(), lease);
+            polls.watch(paths(&["a"]), 1);
+            poll_until(&polls, RoleName::Holding).await;
+            let stored = engine.get(shard().key()).await.unwrap().unwrap();
+            let record = Record::decode(&stored.value).unwrap();
+            assert_eq!(record.holder, Some(ReplicaId::new(1)), "{poison}");
+            assert!(polls.stats().invalid > 0, "{poison}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_is_overwritten_costs_a_gap_and_the_next_change_is_heard() {
+        let (engine, lease) = (Model::default(), Duration::from_millis(500));
+        let start = |number| SharedPolls::start(engine.clone(), ReplicaId::new(number), shard(), lease);
+        let (one, other) = (start(1), start(2));
+        one.watch(paths(&["a"]), 1);
+        other.watch(paths(&["a"]), 1);
+        let settled = async || {
+            let both = async {
+                tokio::join!(
+                    async {
+                        loop {
+                            serve(&one).await;
+                        }
+                    },
+                    async {
+                        loop {
+                            serve(&other).await;
+                        }
+                    }
+                );
+            };
+            let looking = async {
+                loop {
+                    let roles = [one.role(), other.role()];
+                    if roles.contains(&RoleName::Holding) && roles.contains(&RoleName::Following) {
+                        return;
+                    }
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                () = both => {}
+                () = looking => {}
+            }
+        };
+        settled().await;
+        let stored = engine.get(shard().key()).await.unwrap().unwrap();
+        let mut record = Record::decode(&stored.value).unwrap();
+        (record.round.seq, record.holder) = (u64::MAX, None);
+        let bytes = record.encode().unwrap();
+        // The holder may write meanwhile: then it has another revision.
+        while let Err(EngineError::Conflict) = {
+            let revision = engine.get(shard().key()).await.unwrap().unwrap().revision;
+            engine.write(shard().key(), bytes.clone(), Some(revision)).await
+        } {}
+        let history = record.history;
+        let replaced = async {
+            loop {
+                let stored = engine.get(shard().key()).await.unwrap().unwrap();
+                if Record::decode(&stored.value).is_ok_and(|record| record.history != history && record.round.seq > 0) {
+                    return;
+                }
+                tokio::join!(serve(&one), serve(&other));
+            }
+        };
+        replaced.await;
+        settled().await;
+        assert!(one.stats().member.gaps + other.stats().member.gaps > 0, "who followed tells everything");
+        let (holder, follower) = if one.role() == RoleName::Holding { (&one, &other) } else { (&other, &one) };
+        follower.take_news();
+        let found = Found { changed: vec!["a".into()], listing: false, tokens: vec![None] };
+        loop {
+            if let Plan::Shared(_) = holder.begin_poll() {
+                break holder.shared_polled(found, true);
+            }
+            holder.wait_for_news().await;
+            holder.take_news();
+        }
+        follower.wait_for_news().await;
+        assert_eq!(follower.take_news().changed, paths(&["a"]));
     }
 }

@@ -19,6 +19,7 @@
 //! | `skills` | lists of skills |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
+//! | `replica` | what the host says to other replicas of a cluster, and does about what they say |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `administration`, `sessions` | what administrators do, and the sessions that they see |
@@ -45,6 +46,7 @@ mod lifecycle;
 mod loading;
 mod measure;
 mod reload;
+mod replica;
 mod resolve;
 mod saved_queries;
 #[cfg(feature = "search")]
@@ -95,6 +97,7 @@ pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub(crate) use self::measure::MeasuredState;
 pub use self::reload::{ReloadError, ReloadReport};
+pub use self::replica::{About, ClusterView, ReplicaView, RosterStats};
 pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::status::{PluginState, PluginStatus};
 
@@ -124,7 +127,7 @@ pub struct Host {
     /// One line per request.
     audit: Arc<AuditLog>,
     /// The rates of clients.
-    rates: RequestRates,
+    rates: Arc<RequestRates>,
     /// The sessions of transports.
     sessions: Arc<SessionRegistry>,
     /// What is counted for metrics.

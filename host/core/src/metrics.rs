@@ -6,6 +6,7 @@
 //! Series of a plugin exist while it is loaded. What is counted of its calls goes on when a reload replaces it; the counters of
 //! its faults, of its log, of its grants and of its response cache begin again at 0.
 
+mod cluster_families;
 mod load_families;
 mod plugin_families;
 #[cfg(feature = "search")]
@@ -169,6 +170,7 @@ impl HostCollector {
         LAST_RELOAD_SUCCESSFUL.encode_one(encoder, u64::from(reload_failure.lock().is_none()))?;
         REQUESTS_RUNNING.encode_one(encoder, to_u64(host.requests_running()))?;
         watch_families::encode(host, encoder)?;
+        cluster_families::encode(host, encoder)?;
         load_families::encode_compilations(host, encoder)?;
         let failed_logins = failed_logins.lock().clone();
         AUTHENTICATION_FAILURES.encode(encoder, |samples| {

@@ -43,7 +43,8 @@
 //!
 //! With `[cluster]`, one replica polls a provider for all ([`replicas`]), where what the provider sees is the same for all. The others are
 //! told what has changed, and notify their own subscribers of it. A replica that may have missed something polls for itself, and
-//! notifies all subscribers below the mount once.
+//! notifies all subscribers below the mount once. Whoever drops its cached responses for a change tells all others to drop theirs, too,
+//! those without subscribers included: a client may be told by one replica and read from another.
 //!
 //! # Across a reload
 //!
@@ -79,6 +80,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use mcp_host_base::metrics::Counter;
 use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_cluster::member::RoleName;
+use mcp_host_cluster::presence::ClusterView;
+use mcp_host_cluster::roster::Dropped;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Mount, Uri};
 use tokio_util::sync::CancellationToken;
@@ -213,6 +217,43 @@ impl Hub {
     /// Returns what is counted of the polls of the plugin at a mount; none if they are not shared with other replicas.
     pub(crate) fn shared_polls(&self, mount: &Mount) -> Option<SharedPollStats> {
         self.watchers.load().get(mount)?.shared_polls()
+    }
+
+    /// The other replicas of the cluster; none without one.
+    pub(crate) fn replicas(&self) -> Option<&Replicas> {
+        self.context.replicas.as_ref()
+    }
+
+    /// The cluster as this replica knows it; none without one.
+    pub(crate) fn cluster(&self) -> Option<ClusterView> {
+        self.replicas()?.view()
+    }
+
+    /// The names of the plugins that this replica polls for all, in order.
+    pub(crate) fn leases(&self) -> Vec<String> {
+        let watchers = self.watchers.load();
+        let holds =
+            |watcher: &&Arc<Watcher>| watcher.shared_polls().is_some_and(|polls| polls.role == RoleName::Holding);
+        let mut leases: Vec<_> =
+            watchers.values().filter(holds).map(|watcher| watcher.plugin().name().to_owned()).collect();
+        leases.sort();
+        leases
+    }
+
+    /// Drops what is cached of plugins whose answers are the same for all replicas, as another one says that it is stale.
+    pub(crate) fn drop_cached(&self, dropped: &Dropped) {
+        let Some(replicas) = self.replicas() else { return };
+        for watcher in self.watchers.load().values() {
+            let plugin = watcher.plugin();
+            let is_stale = match dropped {
+                Dropped::Nothing => false,
+                Dropped::Plugin(key) => replicas.is_shard(plugin, key),
+                Dropped::All => plugin.poll_identity().is_some(),
+            };
+            if is_stale {
+                plugin.clear_cached_responses();
+            }
+        }
     }
 
     /// Returns the current numbers of subscribers, watched resources and polled plugins.

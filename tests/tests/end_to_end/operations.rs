@@ -14,6 +14,7 @@ mod explain;
 mod init;
 mod inspect;
 mod keyvalue_command;
+mod kubernetes;
 mod loading;
 mod log;
 mod metrics;

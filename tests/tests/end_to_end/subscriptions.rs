@@ -5,6 +5,7 @@ mod concurrent_subscribers;
 mod directory_events;
 mod facade;
 mod model;
+mod replica_faults;
 mod replicas;
 mod session_streams;
 mod update_rate;

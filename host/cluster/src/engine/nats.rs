@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use crate::record::MAX_RECORD_BYTES;
 
 /// The number of messages that wait for a subscriber; further ones are lost.
 const CAPACITY: usize = 4096;
+/// The maximum size of these messages, in bytes.
+const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
 /// The longest pause between two attempts to connect.
 const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// The time after which a record that nobody writes is dropped.
@@ -287,6 +290,33 @@ impl Nats {
     }
 }
 
+/// The sizes of the messages that wait for a subscriber, in order.
+#[derive(Debug, Default)]
+struct Waiting {
+    lengths: VecDeque<usize>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// That many wait still: the others were taken.
+    fn keep(&mut self, count: usize) {
+        while self.lengths.len() > count
+            && let Some(length) = self.lengths.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(length);
+        }
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.bytes.saturating_add(length) <= CAPACITY_BYTES
+    }
+
+    fn add(&mut self, length: usize) {
+        self.lengths.push_back(length);
+        self.bytes = self.bytes.saturating_add(length);
+    }
+}
+
 /// The header of a message that says that its key was deleted.
 const DELETED: &[u8] = b"KV-Operation:";
 
@@ -331,6 +361,7 @@ impl Engine for Nats {
         };
         let (sender, receiver) = mpsc::channel(CAPACITY);
         tokio::spawn(async move {
+            let mut waiting = Waiting::default();
             loop {
                 let message = tokio::select! {
                     message = subscriber.next() => message,
@@ -338,7 +369,11 @@ impl Engine for Nats {
                 };
                 let Some(message) = message else { break };
                 // If nobody takes them, they are lost, as NATS loses them.
-                let _ = sender.try_send(message.payload.to_vec());
+                waiting.keep(sender.max_capacity().saturating_sub(sender.capacity()));
+                let length = message.payload.len();
+                if waiting.has_room(length) && sender.try_send(message.payload.to_vec()).is_ok() {
+                    waiting.add(length);
+                }
             }
             let _ = subscriber.unsubscribe().await;
         });

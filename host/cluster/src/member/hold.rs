@@ -9,8 +9,8 @@ use crate::replica::ReplicaId;
 
 use super::wants::{Heard, Wants};
 use super::{
-    Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Time, WriteFailure,
-    part,
+    Content, Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Stored,
+    Time, WriteFailure, part,
 };
 
 /// The longest time for which a new holder waits to be told what others want.
@@ -145,8 +145,8 @@ impl Member {
         self.outputs.push_back(Output::Write { expected, record });
     }
 
-    /// The record was read; none if there is none, and an error if that is not known.
-    pub fn read(&mut self, now: Time, result: Result<Option<(Revision, Record)>, ()>) {
+    /// The record was read; an error if that has failed.
+    pub fn read(&mut self, now: Time, result: Result<Stored, ()>) {
         if self.request.take_if(|request| matches!(request, Request::Read)).is_none() || !self.is_active {
             return;
         }
@@ -155,37 +155,52 @@ impl Member {
             return;
         };
         match found {
-            Some((revision, record)) => {
-                let record = Box::new(record);
-                match &mut self.seen {
-                    Some(seen) if seen.revision == revision => seen.record = Some(record.clone()),
-                    _ => self.seen = Some(Seen { revision, record: Some(record.clone()), since: now }),
-                }
+            Stored::Invalid(revision) => {
+                self.saw(now, revision, Content::Invalid);
+                // Whoever holds the lease wrote a record: it was overwritten.
+                self.lose_lease(now);
+                self.consider(now);
+            }
+            Stored::Record(revision, record) => {
+                self.saw(now, revision, Content::Record(record.clone()));
                 if matches!(self.role, Role::Holding(_)) {
                     self.resolve(now, revision, &record);
                 } else {
                     self.consider(now);
                 }
             }
-            None => {
+            Stored::Nothing => {
                 self.seen = None;
                 if matches!(self.role, Role::Holding(_)) {
                     // The bucket was lost.
                     self.lose_lease(now);
                 } else if self.may_take(now) {
-                    let record = Record {
-                        history: self.random.u64(..),
-                        epoch: 1,
-                        holder: Some(self.me),
-                        renewals: 0,
-                        round: Round::default(),
-                        covers: Covers::new(),
-                        tokens: Vec::new(),
-                    };
-                    self.write(now, None, Box::new(record), Purpose::Take);
+                    let record = self.first_record();
+                    self.write(now, None, record, Purpose::Take);
                 }
             }
         }
+    }
+
+    /// A value of the bucket was read.
+    fn saw(&mut self, now: Time, revision: Revision, content: Content) {
+        match &mut self.seen {
+            Some(seen) if seen.revision == revision => seen.content = content,
+            _ => self.seen = Some(Seen { revision, content, since: now }),
+        }
+    }
+
+    /// A record with a history of its own, held by this replica.
+    fn first_record(&mut self) -> Box<Record> {
+        Box::new(Record {
+            history: self.random.u64(..),
+            epoch: 1,
+            holder: Some(self.me),
+            renewals: 0,
+            round: Round::default(),
+            covers: Covers::new(),
+            tokens: Vec::new(),
+        })
     }
 
     fn may_take(&mut self, now: Time) -> bool {
@@ -198,16 +213,25 @@ impl Member {
 
     /// Takes the lease if its holder has not confirmed it for long enough, or has given it back.
     fn consider(&mut self, now: Time) {
-        let Some(Seen { revision, record: Some(record), since }) = &self.seen else { return };
+        let Some(Seen { revision, content, since }) = &self.seen else { return };
         let until = since.saturating_add(self.patience_with_holder());
-        let is_free = record.holder.is_none_or(|holder| holder == self.me);
+        let (is_free, record) = match content {
+            Content::Unknown => return,
+            Content::Invalid => (false, None),
+            Content::Record(record) => (record.holder.is_none_or(|holder| holder == self.me), Some(record.clone())),
+        };
         if !is_free && now < until {
             self.read_at = Some(until.saturating_add(self.jitter(20)));
             return;
         }
-        let (revision, mut record) = (*revision, record.clone());
+        let revision = *revision;
         if self.may_take(now) {
-            (record.epoch, record.holder) = (record.epoch.saturating_add(1), Some(self.me));
+            let record = match record {
+                Some(record) => {
+                    Box::new(Record { epoch: record.epoch.saturating_add(1), holder: Some(self.me), ..*record })
+                }
+                None => self.first_record(),
+            };
             self.write(now, Some(revision), record, Purpose::Take);
         }
     }
@@ -349,6 +373,7 @@ impl Member {
             return None;
         }
         holding.wants.forget_silent(since);
+        holding.wants.drop_late_parts(now, self.lease);
         let (paths, covers) = holding.wants.union(me, version, &self.wanted);
         holding.is_wanted = false;
         let mut tokens = holding.tokens.clone();
@@ -449,7 +474,7 @@ impl Member {
         let Role::Holding(holding) = &mut self.role else { return };
         let (replica, epoch) = (want.replica, holding.epoch());
         let waits = want.waits || want.base.is_none();
-        match holding.wants.hear(now, want) {
+        match holding.wants.hear(now, self.lease, want) {
             Heard::Nothing => {}
             Heard::Unknown => self.ask(epoch, Some(replica)),
             Heard::New => {

@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::record::{Covers, Record, Round};
 use crate::replica::ReplicaId;
 
-use super::{Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
+use super::{Content, Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
 
 /// The rounds that were heard of without a gap.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Member {
         }
         // Seen at this moment, so written before: what is seen is never newer than it is.
         if self.seen.as_ref().is_none_or(|seen| seen.revision < revision) {
-            self.seen = Some(Seen { revision, record: None, since: now });
+            self.seen = Some(Seen { revision, content: Content::Unknown, since: now });
         }
         self.read_at = Some(now.saturating_add(self.suspicion()));
         // A holder that has made no round yet may never make one: what it says does not put off the time to poll for oneself.
@@ -106,7 +106,7 @@ impl Member {
                 Step::Same | Step::Next => {}
             }
         }
-        let mine = covers.get(&self.me).copied().unwrap_or(0);
+        let mine = self.covered_by(now, covers);
         let covered = self.chain.as_ref().map_or(0, |chain| chain.covered);
         let is_covered = mine >= covered;
         #[cfg(test)]
@@ -136,6 +136,18 @@ impl Member {
             }
             Role::Alone | Role::Holding(_) => {}
         }
+    }
+
+    /// The version of this replica's paths that a round has covered. One that this replica has not made says nothing: then the holder
+    /// is wrong about this replica, and has to begin anew.
+    fn covered_by(&mut self, now: Time, covers: &Covers) -> u64 {
+        let mine = covers.get(&self.me).copied().unwrap_or(0);
+        if mine <= self.version {
+            return mine;
+        }
+        self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
+        self.announce_all(now);
+        0
     }
 
     #[cfg(test)]

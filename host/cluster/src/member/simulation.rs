@@ -18,10 +18,10 @@ use std::time::Duration;
 use crate::engine::model::ModelServer;
 use crate::engine::{EngineError, Entry};
 use crate::message::Message;
-use crate::record::Record;
+use crate::record::{MAX_NUMBER, Record};
 use crate::replica::ReplicaId;
 
-use super::{Found, Member, Output, OwnTokens, Plan, Revision, RoleName, Time, WriteFailure};
+use super::{Found, Member, Output, OwnTokens, Plan, Revision, RoleName, Stored, Time, WriteFailure};
 
 /// A mistake in the state machine that the simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) enum Bug {
     CoverIgnored,
     /// A replica follows without a last own poll.
     NoLastOwnPoll,
+    /// A record may have any numbers.
+    NumbersNotBounded,
 }
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -330,7 +332,11 @@ impl Simulation {
             Event::PollEnds { life } if self.is_alive(index, life) => self.poll_ends(index),
             Event::Arrives { connection, sent } if self.is_connected(index, connection) => self.arrives(index, sent),
             Event::Delivered { connection, message } if self.is_connected(index, connection) => {
-                let message = Message::decode(&message).unwrap();
+                let decoded = match self.bug {
+                    Some(Bug::NumbersNotBounded) => Ok(serde_json::from_slice(&message).unwrap()),
+                    _ => Message::decode(&message),
+                };
+                let message = decoded.unwrap();
                 self.note(index, || format!("hears {message:?}"));
                 self.with_member(index, |member, now| member.receive(now, message));
             }
@@ -341,8 +347,18 @@ impl Simulation {
                 self.note(index, || format!("is answered {answer:?}"));
                 self.with_member(index, |member, now| match answer {
                     Answer::Read(result) => {
-                        let decoded = |entry: Entry| (entry.revision, Record::decode(&entry.value).unwrap());
-                        member.read(now, result.map(|entry| entry.map(decoded)));
+                        let decode = |value: &[u8]| match member.has_bug(Bug::NumbersNotBounded) {
+                            true => Ok(serde_json::from_slice(value)?),
+                            false => Record::decode(value),
+                        };
+                        let stored = |entry: Option<Entry>| match entry {
+                            None => Stored::Nothing,
+                            Some(Entry { revision, value }) => match decode(&value) {
+                                Ok(record) => Stored::Record(revision, Box::new(record)),
+                                Err(_) => Stored::Invalid(revision),
+                            },
+                        };
+                        member.read(now, result.map(stored));
                     }
                     Answer::Written(result) => member.written(now, result),
                 });
@@ -758,8 +774,28 @@ impl Simulation {
                 let back = self.milliseconds(100, 20_000);
                 self.after(back, 0, Event::ServerBack);
             }
+            7 => self.overwrite(),
             _ => {}
         }
+    }
+
+    /// Somebody else writes over the record, once.
+    fn overwrite(&mut self) {
+        let Some(Entry { revision, value }) = self.server.get(KEY) else { return };
+        let Ok(mut record) = serde_json::from_slice::<Record>(&value) else { return };
+        let number = [u64::MAX, u64::MAX - 1, MAX_NUMBER][self.random.usize(..3)];
+        record.holder = record.holder.filter(|_| self.random.bool());
+        match self.random.u32(..5) {
+            0 => record.round.seq = number,
+            1 => record.epoch = number,
+            2 => record.covers.values_mut().for_each(|version| *version = number),
+            3 => (record.round.seq, record.epoch, record.renewals) = (number, number, number),
+            _ => {}
+        }
+        let is_record = self.bug.is_some() || self.random.u32(..5) > 0;
+        let bytes = if is_record { serde_json::to_vec(&record).unwrap() } else { b"{}".to_vec() };
+        self.note(99, || format!("the record is overwritten: {}", String::from_utf8_lossy(&bytes)));
+        self.server.write(KEY, &bytes, Some(revision)).unwrap();
     }
 }
 
@@ -831,6 +867,7 @@ fn each_planted_bug_is_found() {
         (Bug::PartsNotCounted, Weather::Storm),
         (Bug::CoverIgnored, Weather::Storm),
         (Bug::NoLastOwnPoll, Weather::Calm),
+        (Bug::NumbersNotBounded, Weather::Storm),
     ];
     for (bug, weather) in bugs {
         let found = (0..3000).find_map(|seed| Some((seed, fault_of(weather, &run(seed, weather, Some(bug)))?)));

@@ -1,18 +1,32 @@
 //! The paths that other replicas want to be polled, as the holder knows them.
+//!
+//! # Bounds
+//!
+//! What is kept of one replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and of all replicas [`MAX_TOTAL`] paths and
+//! [`MAX_TOTAL_BYTES`]: parts of a version that is not complete count like the others. A replica that goes beyond is *refused* for
+//! [`REFUSAL`] leases: nothing is kept of it, it is not covered, and polls for itself. A version must be complete within a lease, or its
+//! parts are dropped. A replica of which no version is known after a lease is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::message::Want;
 use crate::record::{Covers, MAX_REPLICAS};
 use crate::replica::ReplicaId;
 
-use super::{MAX_PATHS, Time};
+use super::{MAX_PATHS, Time, part};
 
 /// The maximum number of paths of all replicas together, equal ones counted each time.
 const MAX_TOTAL: usize = 32 * MAX_PATHS;
-/// The maximum length of a path in bytes. No URI is longer.
-const MAX_PATH_BYTES: usize = 8 * 1024;
+/// The maximum size of what one replica wants, in bytes.
+const MAX_REPLICA_BYTES: usize = 16 * 1024 * 1024;
+/// The maximum size of what all replicas want, in bytes.
+const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
+/// What a path costs beside its text, in bytes: its place in a set, and the counts of its references.
+const PATH_OVERHEAD: usize = 64;
+/// The number of leases for which a replica is refused that wants too much.
+const REFUSAL: u32 = 10;
 
 /// What each replica wants.
 #[derive(Debug, Default)]
@@ -27,9 +41,26 @@ struct Wanted {
     /// None while no version is complete.
     version: Option<u64>,
     paths: BTreeSet<Arc<str>>,
+    /// The size of `paths`.
+    bytes: usize,
     heard: Time,
+    /// When it was heard first.
+    since: Time,
     /// A version of which the last part has not come.
-    partial: Option<Want>,
+    partial: Option<Partial>,
+    /// When it was asked last what it wants.
+    asked: Option<Time>,
+    /// Until when nothing is kept of it.
+    refused_until: Option<Time>,
+}
+
+/// Parts of a version.
+#[derive(Debug)]
+struct Partial {
+    want: Want,
+    bytes: usize,
+    /// When the first part came.
+    since: Time,
 }
 
 /// What came of a message.
@@ -39,50 +70,53 @@ pub(super) enum Heard {
     Nothing,
     /// There is a new version.
     New,
-    /// The version that it builds on is not known.
+    /// The version that it builds on is not known: the replica has to be asked.
     Unknown,
 }
 
 impl Wants {
     /// Handles what a replica wants.
-    pub(super) fn hear(&mut self, now: Time, want: Want) -> Heard {
-        let has_long_path = want.add.iter().any(|path| path.len() > MAX_PATH_BYTES);
-        let is_full = self.by_replica.len() >= MAX_REPLICAS && !self.by_replica.contains_key(&want.replica);
-        if has_long_path || is_full {
+    pub(super) fn hear(&mut self, now: Time, lease: Duration, want: Want) -> Heard {
+        self.drop_late_parts(now, lease);
+        let replica = want.replica;
+        if self.by_replica.len() >= MAX_REPLICAS && !self.by_replica.contains_key(&replica) {
             return Heard::Nothing;
         }
-        let total = self.total();
-        let wanted = self.by_replica.entry(want.replica).or_insert_with(|| Wanted {
-            version: None,
-            paths: BTreeSet::new(),
-            heard: now,
-            partial: None,
-        });
+        let wanted = self.by_replica.entry(replica).or_insert_with(|| Wanted::new(now));
         wanted.heard = now;
+        if wanted.refused_until.is_some_and(|until| now < until) {
+            return Heard::Nothing;
+        }
+        wanted.refused_until = None;
         if wanted.version.is_some_and(|version| version >= want.version) {
             // Said before, or too late. A replica that repeats everything is not sure that it was heard.
             return if want.base.is_none() && want.is_last { Heard::New } else { Heard::Nothing };
         }
         if want.base.is_some() && want.base != wanted.version {
             wanted.partial = None;
-            return Heard::Unknown;
+            return wanted.ask(now, lease);
         }
-        let Some(want) = wanted.add_part(want) else { return Heard::Nothing };
-        let Some(want) = want else { return Heard::Unknown };
-        if want.base.is_none() {
-            wanted.paths.clear();
-        }
-        want.remove.iter().for_each(|path| {
-            wanted.paths.remove(path);
-        });
-        wanted.paths.extend(want.add);
-        wanted.version = Some(want.version);
+        let Some(want) = wanted.add_part(now, want) else { return self.bound(now, lease, replica, Heard::Nothing) };
+        let Some(want) = want else { return wanted.ask(now, lease) };
+        wanted.complete(want);
         self.union = None;
-        if wanted.paths.len() > MAX_PATHS || total.saturating_add(wanted.paths.len()) > MAX_TOTAL {
-            self.by_replica.remove(&want.replica);
-            return Heard::Nothing;
+        self.bound(now, lease, replica, Heard::New)
+    }
+
+    /// Refuses the replica if that is too much which is kept of it now.
+    fn bound(&mut self, now: Time, lease: Duration, replica: ReplicaId, heard: Heard) -> Heard {
+        let sum =
+            |of: fn(&Wanted) -> usize| self.by_replica.values().fold(0, |sum: usize, one| sum.saturating_add(of(one)));
+        let (paths, bytes) = (sum(Wanted::paths), sum(Wanted::bytes));
+        let Some(wanted) = self.by_replica.get_mut(&replica) else { return Heard::Nothing };
+        let is_too_much = wanted.paths() > MAX_PATHS || wanted.bytes() > MAX_REPLICA_BYTES;
+        if !is_too_much && paths <= MAX_TOTAL && bytes <= MAX_TOTAL_BYTES {
+            return heard;
         }
-        Heard::New
+        *wanted = Wanted { since: wanted.since, ..Wanted::new(now) };
+        wanted.refused_until = Some(now.saturating_add(lease.saturating_mul(REFUSAL)));
+        self.union = None;
+        Heard::Nothing
     }
 
     /// A replica wants nothing any more.
@@ -99,6 +133,19 @@ impl Wants {
         if self.by_replica.len() != before {
             self.union = None;
         }
+    }
+
+    /// Drops parts of versions that are not complete in time, and replicas of which nothing else is known.
+    pub(super) fn drop_late_parts(&mut self, now: Time, lease: Duration) {
+        let is_late = |since: Time| since.saturating_add(lease) <= now;
+        for wanted in self.by_replica.values_mut() {
+            wanted.partial.take_if(|partial| is_late(partial.since));
+        }
+        // None of them is in the union. Whoever is refused is remembered, as the next message would else be kept.
+        self.by_replica.retain(|_, wanted| {
+            let is_refused = wanted.refused_until.is_some_and(|until| now < until);
+            wanted.version.is_some() || wanted.partial.is_some() || is_refused || !is_late(wanted.since)
+        });
     }
 
     /// Something that this replica wants has changed.
@@ -141,33 +188,82 @@ impl Wants {
         covers.insert(me, version);
         (paths.clone(), covers)
     }
-
-    fn total(&self) -> usize {
-        self.by_replica.values().fold(0, |sum: usize, wanted| sum.saturating_add(wanted.paths.len()))
-    }
 }
 
 impl Wanted {
+    fn new(now: Time) -> Self {
+        Self {
+            version: None,
+            paths: BTreeSet::new(),
+            bytes: 0,
+            heard: now,
+            since: now,
+            partial: None,
+            asked: None,
+            refused_until: None,
+        }
+    }
+
+    /// The number of paths that are kept.
+    fn paths(&self) -> usize {
+        let partial = self.partial.as_ref().map_or(0, |partial| partial.want.add.len().max(partial.want.remove.len()));
+        self.paths.len().saturating_add(partial)
+    }
+
+    /// The size of what is kept.
+    fn bytes(&self) -> usize {
+        self.bytes.saturating_add(self.partial.as_ref().map_or(0, |partial| partial.bytes))
+    }
+
+    /// Asks what it wants, unless it was asked a moment ago: each part of a version of which one was missed would be a reason.
+    fn ask(&mut self, now: Time, lease: Duration) -> Heard {
+        if self.asked.is_some_and(|asked| now < asked.saturating_add(part(lease, 20))) {
+            return Heard::Nothing;
+        }
+        self.asked = Some(now);
+        Heard::Unknown
+    }
+
     /// Adds a part of a version. Returns none if more must come, and `Some(None)` if one is missing.
-    fn add_part(&mut self, want: Want) -> Option<Option<Want>> {
-        let want = match self.partial.take() {
-            _ if want.part == 0 => want,
-            Some(mut partial)
+    fn add_part(&mut self, now: Time, want: Want) -> Option<Option<Want>> {
+        let added = size(&want.add).saturating_add(size(&want.remove));
+        let partial = match self.partial.take() {
+            _ if want.part == 0 => Partial { want, bytes: added, since: now },
+            Some(Partial { want: mut partial, bytes, since })
                 if (partial.base, partial.version) == (want.base, want.version)
-                    && partial.part.checked_add(1) == Some(want.part)
-                    && partial.add.len() <= MAX_PATHS =>
+                    && partial.part.checked_add(1) == Some(want.part) =>
             {
                 partial.add.extend(want.add);
-                Want { part: want.part, is_last: want.is_last, ..partial }
+                partial.remove.extend(want.remove);
+                let want = Want { part: want.part, is_last: want.is_last, ..partial };
+                Partial { want, bytes: bytes.saturating_add(added), since }
             }
             _ => return Some(None),
         };
-        if want.is_last {
-            return Some(Some(want));
+        if partial.want.is_last {
+            return Some(Some(partial.want));
         }
-        self.partial = Some(want);
+        self.partial = Some(partial);
         None
     }
+
+    /// All parts of a version have come.
+    fn complete(&mut self, want: Want) {
+        if want.base.is_none() {
+            self.paths.clear();
+        }
+        want.remove.iter().for_each(|path| {
+            self.paths.remove(path);
+        });
+        self.paths.extend(want.add);
+        self.bytes = size(&self.paths);
+        (self.version, self.asked) = (Some(want.version), None);
+    }
+}
+
+/// What paths cost, in bytes.
+fn size<'a>(paths: impl IntoIterator<Item = &'a Arc<str>>) -> usize {
+    paths.into_iter().fold(0, |sum: usize, path| sum.saturating_add(path.len()).saturating_add(PATH_OVERHEAD))
 }
 
 #[cfg(test)]
@@ -175,6 +271,7 @@ mod tests {
     use super::*;
 
     const ME: ReplicaId = ReplicaId::new(9);
+    const LEASE: Duration = Duration::from_secs(10);
 
     fn want(replica: u128, base: Option<u64>, version: u64, add: &[&str], remove: &[&str]) -> Want {
         let paths = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
@@ -198,12 +295,12 @@ mod tests {
     #[test]
     fn differences_apply_to_the_version_that_they_build_on_only() {
         let (mut wants, now) = (Wants::default(), Time::ZERO);
-        assert_eq!(wants.hear(now, want(1, Some(1), 2, &["b"], &[])), Heard::Unknown);
+        assert_eq!(wants.hear(now, LEASE, want(1, Some(1), 2, &["b"], &[])), Heard::Unknown);
         assert!(!wants.knows(ReplicaId::new(1)));
-        assert_eq!(wants.hear(now, want(1, None, 2, &["a", "b"], &[])), Heard::New);
-        assert_eq!(wants.hear(now, want(1, Some(2), 3, &["c"], &["a"])), Heard::New);
-        assert_eq!(wants.hear(now, want(1, Some(2), 3, &["c"], &["a"])), Heard::Nothing);
-        assert_eq!(wants.hear(now, want(1, Some(7), 8, &["x"], &[])), Heard::Unknown);
+        assert_eq!(wants.hear(now, LEASE, want(1, None, 2, &["a", "b"], &[])), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, want(1, Some(2), 3, &["c"], &["a"])), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, want(1, Some(2), 3, &["c"], &["a"])), Heard::Nothing);
+        assert_eq!(wants.hear(now, LEASE, want(1, Some(7), 8, &["x"], &[])), Heard::Unknown);
         assert_eq!(union(&mut wants), (vec!["b".into(), "c".into(), "own".into()], vec![3, 1]));
         wants.forget(ReplicaId::new(1));
         assert_eq!(union(&mut wants), (vec!["own".into()], vec![1]));
@@ -213,11 +310,11 @@ mod tests {
     fn a_version_counts_when_its_last_part_has_come_and_none_was_missed() {
         let (mut wants, now) = (Wants::default(), Time::ZERO);
         let part = |number, is_last, add| Want { part: number, is_last, ..want(1, None, 5, &[add], &[]) };
-        assert_eq!(wants.hear(now, part(0, false, "a")), Heard::Nothing);
+        assert_eq!(wants.hear(now, LEASE, part(0, false, "a")), Heard::Nothing);
         assert!(!wants.knows(ReplicaId::new(1)));
-        assert_eq!(wants.hear(now, part(2, true, "c")), Heard::Unknown);
-        assert_eq!(wants.hear(now, part(0, false, "a")), Heard::Nothing);
-        assert_eq!(wants.hear(now, part(1, true, "b")), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, part(2, true, "c")), Heard::Unknown);
+        assert_eq!(wants.hear(now, LEASE, part(0, false, "a")), Heard::Nothing);
+        assert_eq!(wants.hear(now, LEASE, part(1, true, "b")), Heard::New);
         assert_eq!(union(&mut wants).0, ["a", "b", "own"]);
     }
 
@@ -228,9 +325,9 @@ mod tests {
             let add = (0..count).map(|number| format!("{prefix}{number}").into()).collect();
             Want { add, ..want(u128::from(prefix.as_bytes()[0]), None, 1, &[], &[]) }
         };
-        assert_eq!(wants.hear(now, many("a", MAX_PATHS - 1)), Heard::New);
-        assert_eq!(wants.hear(now, many("b", 1)), Heard::New);
-        assert_eq!(wants.hear(now, many("c", MAX_PATHS + 1)), Heard::Nothing);
+        assert_eq!(wants.hear(now, LEASE, many("a", MAX_PATHS - 1)), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, many("b", 1)), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, many("c", MAX_PATHS + 1)), Heard::Nothing);
         let (paths, covers) = wants.union(ME, 1, &BTreeSet::from(["own".into()]));
         assert_eq!((paths.len(), covers.len()), (MAX_PATHS, 2));
         assert!(!covers.contains_key(&ReplicaId::new(u128::from(b'b'))));
@@ -238,5 +335,77 @@ mod tests {
         assert_eq!(wants.union(ME, 1, &BTreeSet::new()).1.len(), 1);
     }
 
-    use std::time::Duration;
+    /// Parts of a version that never ends, each of some paths that are as long as a path may be.
+    fn endless(replica: u128, part: u32) -> Want {
+        let add = (0..60).map(|number| format!("{part}.{number:0>8000}").into()).collect();
+        Want { part, is_last: false, add, ..want(replica, None, 1, &[], &[]) }
+    }
+
+    fn bytes(wants: &Wants) -> usize {
+        wants.by_replica.values().map(Wanted::bytes).sum()
+    }
+
+    #[test]
+    fn parts_that_never_end_are_bounded_in_bytes_for_each_replica_and_for_all() {
+        let mut wants = Wants::default();
+        // Within the time in which a version must be complete.
+        let now = Time::ZERO;
+        for part in 0..100 {
+            wants.hear(now, LEASE, endless(1, part));
+            assert!(bytes(&wants) <= MAX_REPLICA_BYTES, "{}", bytes(&wants));
+        }
+        assert_eq!(bytes(&wants), 0, "it is refused, and nothing is kept of it");
+        for part in 0..30 {
+            for replica in 2..12 {
+                wants.hear(now, LEASE, endless(replica, part));
+                assert!(bytes(&wants) <= MAX_TOTAL_BYTES, "{}", bytes(&wants));
+            }
+        }
+        // Another one still fits, and a refused one is heard again later.
+        assert_eq!(wants.hear(now, LEASE, want(20, None, 1, &["a"], &[])), Heard::New);
+        assert_eq!(wants.hear(now, LEASE, want(1, None, 2, &["b"], &[])), Heard::Nothing);
+        let later = LEASE * REFUSAL;
+        assert_eq!(wants.hear(later, LEASE, want(1, None, 2, &["b"], &[])), Heard::New);
+    }
+
+    #[test]
+    fn paths_that_are_removed_count_and_so_do_parts_beside_a_version() {
+        let mut wants = Wants::default();
+        let removed = |part| {
+            let remove = std::mem::take(&mut endless(1, part).add);
+            Want { remove, ..Want { part, is_last: false, ..want(1, Some(1), 2, &[], &[]) } }
+        };
+        assert_eq!(wants.hear(Time::ZERO, LEASE, want(1, None, 1, &["a"], &[])), Heard::New);
+        for part in 0..100 {
+            wants.hear(Time::ZERO, LEASE, removed(part));
+            assert!(bytes(&wants) <= MAX_REPLICA_BYTES, "{}", bytes(&wants));
+        }
+        assert!(!wants.knows(ReplicaId::new(1)));
+    }
+
+    #[test]
+    fn parts_and_replicas_that_are_not_complete_in_time_are_dropped() {
+        let mut wants = Wants::default();
+        assert_eq!(wants.hear(Time::ZERO, LEASE, want(1, None, 1, &["a"], &[])), Heard::New);
+        let part = |replica, part, version| Want { part, is_last: false, ..want(replica, None, version, &["b"], &[]) };
+        for replica in 1..=3 {
+            assert_eq!(wants.hear(Time::ZERO, LEASE, part(replica, 0, 2)), Heard::Nothing);
+        }
+        // Each further part keeps a replica from being silent, and does not give it more time.
+        assert_eq!(wants.hear(LEASE / 2, LEASE, part(2, 1, 2)), Heard::Nothing);
+        wants.drop_late_parts(LEASE, LEASE);
+        assert_eq!(wants.by_replica.keys().copied().collect::<Vec<_>>(), [ReplicaId::new(1)]);
+        assert!(wants.by_replica.values().all(|wanted| wanted.partial.is_none()));
+        assert_eq!(union(&mut wants).0, ["a", "own"]);
+    }
+
+    #[test]
+    fn a_missed_part_is_asked_for_once_and_not_for_each_part_that_follows() {
+        let mut wants = Wants::default();
+        let part = |part| Want { part, is_last: part == 9, ..want(1, None, 1, &["a"], &[]) };
+        assert_eq!(wants.hear(Time::ZERO, LEASE, part(0)), Heard::Nothing);
+        let heard: Vec<_> = (2..10).map(|number| wants.hear(Time::ZERO, LEASE, part(number))).collect();
+        assert_eq!(heard.iter().filter(|heard| **heard == Heard::Unknown).count(), 1);
+        assert_eq!(wants.hear(LEASE / 3, LEASE, part(3)), Heard::Unknown, "the question may be lost");
+    }
 }

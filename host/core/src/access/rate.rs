@@ -7,10 +7,14 @@
 //! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
 //! of a new one is forgotten; no other is, so a client cannot evade its limit by making the host forget it. While there are
 //! more, further ones share a fixed number of states ([`keyed_rate`](mcp_host_base::keyed_rate)).
+//!
+//! The limits are those of all live replicas of a cluster together: where there are N, each request takes what N requests take. So the
+//! states outlast a change of that number, which gives nobody a new burst.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -27,6 +31,8 @@ const MAX_CLIENTS: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct RequestRates {
     current: ArcSwapOption<Rates>,
+    /// The number of live replicas that share the limits; 0 before it is known, and without a cluster.
+    replicas: AtomicU32,
 }
 
 /// A client, as rate limits tell clients apart.
@@ -130,7 +136,7 @@ impl RequestRates {
         client: RateClient<'_>,
         requests: NonZeroU32,
     ) -> Result<(), RateExceeded> {
-        let rates = self.rates(limits);
+        let (rates, requests) = (self.rates(limits), self.cost(requests));
         match client {
             RateClient::Principal(principal) => rates.principals.take(&principal.identity(), requests),
             RateClient::Address(address) => rates.addresses.take(&address, requests),
@@ -143,7 +149,8 @@ impl RequestRates {
 
     /// Takes one failed authentication of that address.
     pub fn take_failed_authentication(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
-        let taken = self.rates(limits).failed_authentications.take(&address, NonZeroU32::MIN);
+        let cost = self.cost(NonZeroU32::MIN);
+        let taken = self.rates(limits).failed_authentications.take(&address, cost);
         taken.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
     }
 
@@ -151,6 +158,16 @@ impl RequestRates {
     pub fn check_failed_authentications(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
         let checked = self.rates(limits).failed_authentications.peek(&address);
         checked.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
+    }
+
+    /// Divides the limits by a number of replicas, from now on.
+    pub(crate) fn set_replicas(&self, replicas: NonZeroU32) {
+        self.replicas.store(replicas.get(), Ordering::Relaxed);
+    }
+
+    /// What requests take of the limits of all replicas.
+    fn cost(&self, requests: NonZeroU32) -> NonZeroU32 {
+        NonZeroU32::new(self.replicas.load(Ordering::Relaxed)).map_or(requests, |count| requests.saturating_mul(count))
     }
 
     /// The limiters for those limits. They begin anew when a reload has changed the limits.
@@ -228,6 +245,23 @@ mod tests {
         assert_eq!(burst(&rates, &other, address(1)), 0);
         let higher = HttpServerLimits { client_rate: "3/h".parse().unwrap(), ..limits };
         assert_eq!(burst(&rates, &higher, address(1)), 3);
+    }
+
+    #[test]
+    fn replicas_divide_the_limits_and_a_change_of_their_number_gives_nobody_a_new_burst() {
+        let (one, other, limits) = (RequestRates::default(), RequestRates::default(), limits("1000/h", "12/h"));
+        let replicas = |rates: &RequestRates, number| rates.set_replicas(NonZeroU32::new(number).unwrap());
+        replicas(&one, 2);
+        replicas(&other, 2);
+        assert_eq!([&one, &other].map(|rates| burst(rates, &limits, address(1))), [6, 6]);
+        assert_eq!(burst(&one, &limits, address(2)), 6);
+        // One of them ends. What was taken stays taken.
+        replicas(&one, 1);
+        assert_eq!(burst(&one, &limits, address(1)), 0);
+        assert_eq!(burst(&one, &limits, address(3)), 12);
+        // There are more than the limit allows requests: each still has one.
+        replicas(&one, 100);
+        assert_eq!(burst(&one, &limits, address(4)), 1);
     }
 
     #[test]

@@ -37,6 +37,7 @@ use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
+use super::replica;
 use super::transport_state::TransportState;
 use crate::access::Access;
 use crate::access::rate::RequestRates;
@@ -249,6 +250,8 @@ impl HostBuilder {
         let replicas = None;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation, replicas));
+        let rates = Arc::new(RequestRates::default());
+        replica::join(&generation_store, &rates);
         built_ins.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -262,7 +265,7 @@ impl HostBuilder {
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
             audit,
-            rates: RequestRates::default(),
+            rates,
             sessions: Arc::default(),
             counters: HostCounters::new(),
             transport_state: TransportState::default(),

@@ -324,7 +324,7 @@ impl Poller {
 
     /// Notifies subscribers of what another replica has found. Returns whether there may be something to poll here.
     async fn tell_news(&self, news: News) -> bool {
-        let News { changed, all_changed, listing, completed, wake } = news;
+        let News { changed, all_changed, listing, completed, wake, .. } = news;
         if listing || all_changed || !changed.is_empty() || completed.is_some() {
             self.state.plugin.clear_cached_responses();
         }
@@ -401,6 +401,9 @@ impl Poller {
             if watches_more || changes.listing_changed || !changes.changed.is_empty() {
                 // What is watched from now on is compared with the state of this answer.
                 self.state.plugin.clear_cached_responses();
+                if let Some(replicas) = &self.state.context.replicas {
+                    replicas.invalidate(&self.state.plugin);
+                }
             }
             let changed = self.changed_resources(group_index, &changes).await;
             if !changed.is_empty() {

@@ -1,12 +1,16 @@
-//! Sharing polls with other replicas of a cluster (`[cluster]`): the connection, and what a plugin is known by to all replicas.
+//! The other replicas of a cluster (`[cluster]`): the connection, shared polls, what a plugin is known by to all replicas, and what replicas
+//! tell each other of stale responses.
 //!
 //! Who polls is decided in `mcp_host_cluster`; what is polled, and who is told, is decided here, in [`poller`](super::poller). Nothing that
 //! another replica says is a permission: it is that a path below a mount may have changed, and subscribers are notified under the
 //! same rules as of this replica's own polls.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use mcp_host_cluster::member::{MemberStats, RoleName};
+use mcp_host_cluster::presence::{ClusterView, Observer, Presence};
+use mcp_host_cluster::roster::About;
 use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
 use mcp_host_engine::plugin::Plugin;
 
@@ -14,8 +18,16 @@ use mcp_host_engine::plugin::Plugin;
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "without the feature there is none"))]
 pub(crate) struct Replicas {
     name: String,
+    /// Begins to share the polls of a plugin.
     start: Box<dyn Fn(ShardName) -> SharedPolls + Send + Sync>,
+    /// Joins the cluster.
+    join: Box<dyn Fn(HostObserver) -> Presence + Send + Sync>,
+    /// The presence of this replica, once it has joined.
+    presence: OnceLock<Presence>,
 }
+
+/// What the host does about what other replicas say.
+pub(crate) type HostObserver = Box<dyn Observer>;
 
 impl fmt::Debug for Replicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,12 +36,6 @@ impl fmt::Debug for Replicas {
 }
 
 impl Replicas {
-    /// A cluster of that name. `start` begins to share the polls of a plugin, on the current runtime.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn new(name: String, start: impl Fn(ShardName) -> SharedPolls + Send + Sync + 'static) -> Self {
-        Self { name, start: Box::new(start) }
-    }
-
     /// The cluster of a config; none without one. Connects with the first plugin that is watched.
     ///
     /// # Errors
@@ -59,13 +65,59 @@ impl Replicas {
         })?;
         let me = ReplicaId::random();
         tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
-        Ok(Some(Self::new(name, move |shard| SharedPolls::start(engine.clone(), me, shard, lease))))
+        let joined = (engine.clone(), name.clone());
+        Ok(Some(Self {
+            name,
+            start: Box::new(move |shard| SharedPolls::start(engine.clone(), me, shard, lease)),
+            join: Box::new(move |observer| {
+                let (engine, name) = &joined;
+                Presence::start(engine.clone(), me, name, lease, observer)
+            }),
+            presence: OnceLock::new(),
+        }))
     }
 
     /// Shares the polls of a plugin, if one replica may poll for all.
     pub(super) fn share(&self, plugin: &Plugin) -> Option<SharedPolls> {
-        let identity = plugin.poll_identity()?;
-        Some((self.start)(ShardName::new(&self.name, [identity], 0)))
+        Some((self.start)(self.shard(plugin)?))
+    }
+
+    /// Joins the cluster, on the current runtime.
+    pub(crate) fn join(&self, observer: HostObserver) {
+        self.presence.get_or_init(|| (self.join)(observer));
+    }
+
+    /// Tells the other replicas that their cached responses of a plugin are stale, if what it answers is the same for all.
+    pub(super) fn invalidate(&self, plugin: &Plugin) {
+        if let (Some(presence), Some(shard)) = (self.presence.get(), self.shard(plugin)) {
+            presence.invalidate(&shard);
+        }
+    }
+
+    /// Whether a plugin is what other replicas know by that key.
+    pub(super) fn is_shard(&self, plugin: &Plugin, key: &str) -> bool {
+        self.shard(plugin).is_some_and(|shard| shard.key() == key)
+    }
+
+    /// The cluster as this replica knows it; none before it has joined.
+    pub(super) fn view(&self) -> Option<ClusterView> {
+        self.presence.get().map(Presence::view)
+    }
+
+    fn shard(&self, plugin: &Plugin) -> Option<ShardName> {
+        Some(ShardName::new(&self.name, [plugin.poll_identity()?], 0))
+    }
+}
+
+/// What this process says about itself beside its config and its leases.
+pub(crate) fn about_process() -> About {
+    let machine =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine.unwrap_or_default().trim().to_owned(),
+        process: std::process::id(),
+        ..About::default()
     }
 }
 

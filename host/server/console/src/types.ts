@@ -102,6 +102,30 @@ export interface Status {
   sessions: number;
   watched: { subscribers: number; resources: number; plugins: number };
   log: LogView;
+  cluster: Cluster | null;
+}
+
+export interface Cluster {
+  name: string;
+  hears: boolean;
+  live: number;
+  differing: number;
+  cache_drops: number;
+  replicas: Page<Replica>;
+}
+
+export interface Replica {
+  id: string;
+  this: boolean;
+  alive: boolean;
+  silent_ms: number;
+  version: string;
+  machine: string;
+  pid: number;
+  config: string;
+  differs: boolean;
+  leases: number;
+  leased_plugins: string[];
 }
 
 export interface Rule {

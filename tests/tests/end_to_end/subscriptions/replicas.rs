@@ -5,11 +5,12 @@ use std::fs;
 
 use mcp_host_tests::{ConfigFile, Folder, NatsServer, Plugin, RawStdio, Revision, TIMEOUT, WrittenConfig};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::next_updated;
 
 const SHARED: &str = "files://f/shared.txt";
+const TOKEN: &str = "a-token-of-an-administrator-for-tests";
 
 /// A replica with a subscriber.
 struct Replica {
@@ -23,16 +24,21 @@ impl Replica {
     async fn start(nats: &NatsServer, folder: &Folder, own: &str) -> Self {
         let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
         let cluster = format!(
-            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
             nats.url()
         );
         let config = ConfigFile::new().plugin(plugin).append(&cluster).write();
         fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
+        fs::write(config.dir().join("token"), TOKEN).unwrap();
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-        let line = wire.log_line("administration at ").await;
         for uri in [SHARED, own] {
             wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
         }
+        Self::of(wire, config).await
+    }
+
+    async fn of(wire: RawStdio, config: WrittenConfig) -> Self {
+        let line = wire.log_line("administration at ").await;
         Self { wire, admin: line.split_whitespace().last().unwrap().to_owned(), _config: config }
     }
 
@@ -51,6 +57,26 @@ impl Replica {
     async fn value(&self, series: &str) -> u64 {
         let metrics = self.metrics().await;
         metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
+    }
+
+    /// The answer of the administration API.
+    async fn cluster(&self) -> Value {
+        let request = reqwest::Client::new().get(format!("{}/api/v1/cluster", self.admin)).bearer_auth(TOKEN);
+        request.send().await.unwrap().json().await.unwrap()
+    }
+
+    /// Waits until it knows so many live replicas, so many of them with another config.
+    async fn knows(&self, live: u64, differing: u64) -> Value {
+        let looking = async {
+            loop {
+                let cluster = self.cluster().await;
+                if (&cluster["live"], &cluster["differing"]) == (&json!(live), &json!(differing)) {
+                    return cluster;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, looking).await.expect("the replicas are known")
     }
 
     /// Reads updates until there is one of the URI.
@@ -100,6 +126,15 @@ async fn one_replica_polls_for_all_and_every_change_is_told_though_replicas_and_
     }
     let first = holder(&replicas).await;
     edit_and_check(&folder, &mut replicas, "xx").await;
+    for (index, replica) in &replicas {
+        let cluster = replica.knows(3, 0).await;
+        assert_eq!((&cluster["name"], &cluster["hears"]), (&json!("test"), &json!(true)), "{cluster}");
+        let known = cluster["replicas"]["items"].as_array().unwrap();
+        let leases: Vec<_> = known.iter().map(|known| known["leased_plugins"].clone()).collect();
+        assert_eq!(leases.iter().filter(|leases| **leases == json!(["f"])).count(), 1, "{cluster}");
+        let this = known.iter().find(|known| known["this"] == true).unwrap();
+        assert_eq!(this["leases"] == 1, *index == first, "{cluster}");
+    }
     assert!(replicas[&first].value("mcp_host_plugin_shared_polls_total{plugin=\"f\",scope=\"all\"}").await > 0);
 
     // The holder dies: the next one goes on with its tokens.
@@ -144,4 +179,33 @@ async fn without_the_engine_a_replica_serves_and_polls_for_itself() {
     for (_, replica) in replicas {
         replica.wire.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_replica_with_another_config_is_told_of_in_the_log_the_metrics_and_the_api() {
+    let nats = NatsServer::start().await;
+    let folder = Folder::with_files([("shared.txt", "a"), ("0.txt", "a")]);
+    let one = Replica::start(&nats, &folder, "files://f/0.txt").await;
+    one.knows(1, 0).await;
+    let differing = |more: &str| {
+        let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
+        let cluster = format!(
+            "{more}\n[server.cursor-key]\nfile = \"key\"\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
+            nats.url()
+        );
+        ConfigFile::new().plugin(plugin).append(&cluster)
+    };
+    let config = differing("\n[[rule]]\nprincipals = [\"local\"]\nallow = [\"files://f/**\"]\n").write();
+    fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
+    fs::write(config.dir().join("token"), TOKEN).unwrap();
+    let other = Replica::of(RawStdio::start(&config, Revision::V_2025_11_25).await, config).await;
+    let cluster = one.knows(2, 1).await;
+    assert_eq!(other.knows(2, 1).await["differing"], 1);
+    let known = cluster["replicas"]["items"].as_array().unwrap();
+    assert_eq!(known.iter().filter(|known| known["differs"] == true).count(), 1, "{cluster}");
+    assert_eq!(one.value("mcp_host_cluster_differing_configs{}").await, 1);
+    one.wire.log_line("has another config than this one").await;
+    other.wire.end().await;
+    one.knows(1, 0).await;
+    one.wire.end().await;
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+
 use super::*;
 use crate::engine::conformance;
 
@@ -44,9 +46,14 @@ impl Server {
     }
 
     fn connect(&self, login: Login) -> Nats {
-        let servers = vec![self.url.clone()];
+        self.connect_with(login, &[])
+    }
+
+    /// Connects with those authorities; over TLS, if there are some.
+    fn connect_with(&self, login: Login, ca: &[CertificateDer<'static>]) -> Nats {
+        let url = if ca.is_empty() { self.url.clone() } else { self.url.replace("nats://", "tls://") };
         let (bucket, timeout) = ("mcp-host-test".to_owned(), Duration::from_secs(10));
-        Nats::new(NatsOptions { servers, login, ca: Vec::new(), bucket, timeout }).unwrap()
+        Nats::new(NatsOptions { servers: vec![url], login, ca: ca.to_vec(), bucket, timeout }).unwrap()
     }
 }
 
@@ -117,4 +124,69 @@ async fn without_a_server_requests_fail_and_nothing_waits_for_one() {
     assert!(matches!(engine.get("key").await, Err(EngineError::NoAnswer(_))));
     assert!(matches!(engine.publish("mcp.test", Vec::new()).await, Err(EngineError::NoAnswer(_))));
     assert!(matches!(Nats::new(options(vec!["nats://a b".to_owned()])), Err(NatsError::Url(_))));
+}
+
+/// A certificate authority.
+struct Authority {
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        Self { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    /// Starts a server with a certificate for that name, which has expired if `is_expired`.
+    async fn server(&self, name: &str, is_expired: bool) -> Server {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        if is_expired {
+            (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let [pem, key_pem] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
+        std::fs::write(&pem, certificate.pem()).unwrap();
+        std::fs::write(&key_pem, key.serialize_pem()).unwrap();
+        let [pem, key_pem] = [&pem, &key_pem].map(|file| file.to_str().unwrap());
+        // Its log says that it listens after it has read them.
+        Server::start(&["--tls", "--tlscert", pem, "--tlskey", key_pem]).await
+    }
+}
+
+#[tokio::test]
+async fn over_tls_a_server_is_an_engine_if_the_authority_is_trusted() {
+    let authority = Authority::new();
+    let server = authority.server("127.0.0.1", false).await;
+    let ca = [authority.certificate.clone()];
+    let engines = [server.connect_with(Login::None, &ca), server.connect_with(Login::None, &ca)];
+    for engine in &engines {
+        connected(engine).await;
+    }
+    let [one, other] = engines;
+    conformance::check(one, other).await;
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_or_name_or_whose_certificate_has_expired_is_no_engine() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let trusted = [authority.certificate.clone()];
+    for server in [
+        other.server("127.0.0.1", false).await,
+        authority.server("n1.example", false).await,
+        authority.server("127.0.0.1", true).await,
+    ] {
+        let engine = server.connect_with(Login::None, &trusted);
+        // The first request begins to connect; by the time of a second attempt, the first has failed.
+        for _ in 0..2 {
+            assert!(matches!(engine.get("nothing").await, Err(EngineError::NoAnswer(_))));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        assert!(!engine.is_connected());
+    }
 }

@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
-//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
+//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
 //! | `POST browse/…` | what a principal sees ([`browse`]) |
 //! | `GET session` | the name of the administrator |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
@@ -270,6 +270,10 @@ impl AdminServer {
                 resources: views::watched_resources(host, page),
             }),
             ["search"] => ok(&views::search(host, page)),
+            ["cluster"] => ok(&views::cluster(host, page).ok_or_else(|| {
+                let help = "add `[cluster]` to the config, see docs/cluster.md";
+                Refusal::new(StatusCode::NOT_FOUND, "this host is no replica of a cluster", Some(help))
+            })?),
             _ => return Err(Refusal::no_path()),
         })
     }
@@ -291,6 +295,7 @@ impl AdminServer {
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
             log: views::log(self.log.as_ref()),
+            cluster: views::cluster(&self.host, page),
         }
     }
 }

@@ -23,8 +23,8 @@ pub use self::lists::{
     CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
 };
 pub use self::status::{
-    CacheStatus, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus, RecentCalls,
-    RequirementView, Status,
+    CacheStatus, ClusterView, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus,
+    RecentCalls, ReplicaView, RequirementView, Status,
 };
 pub use super::browse_types as browse;
 
@@ -57,6 +57,8 @@ struct Api {
     config: Option<ConfigView>,
     #[schemars(rename = "GET /api/v1/cache")]
     cache: Option<CacheView>,
+    #[schemars(rename = "GET /api/v1/cluster")]
+    cluster: Option<ClusterView>,
     #[schemars(rename = "GET /api/v1/sessions")]
     sessions: Option<Page<SessionView>>,
     #[schemars(rename = "GET /api/v1/subscriptions")]

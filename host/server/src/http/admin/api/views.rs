@@ -16,10 +16,10 @@ use mcp_resource_host::watch::WatchStats;
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
 use super::types::{
-    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView, GroupView,
-    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
-    PluginState, PluginStatus, Reload, RequirementView, RuleView, SearchView, ServerView, SessionView, WatchedCounts,
-    WatchedResource,
+    CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView,
+    GroupView, IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
+    PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView, SessionView,
+    WatchedCounts, WatchedResource,
 };
 
 /// The part of a list that a request is for.
@@ -122,6 +122,31 @@ pub(super) fn cache(host: &Host, request: &PageRequest) -> CacheView {
         bytes: plugins.iter().map(|plugin| plugin.cache.bytes).fold(0, u64::saturating_add),
         plugins: page(plugins.into_iter(), request, |plugin| plugin.plugin.as_str()),
     }
+}
+
+/// The cluster that the host is a replica of; none without one.
+pub(super) fn cluster(host: &Host, request: &PageRequest) -> Option<ClusterView> {
+    let host::ClusterView { name, hears, live, differing, replicas, stats, .. } = host.cluster()?;
+    let mine = replicas.iter().find(|replica| replica.is_me).map(|me| me.about.config.clone());
+    let replicas = replicas.into_iter().map(|host::ReplicaView { replica, is_me, silent, is_missing, about }| {
+        let host::About { config, version, machine, process, leases, named_leases } = about;
+        let differs = mine.as_ref() != Some(&config);
+        ReplicaView {
+            id: replica.to_string(),
+            this: is_me,
+            alive: !is_missing,
+            silent_ms: saturating_millis(silent),
+            version,
+            machine,
+            pid: process,
+            config,
+            differs,
+            leases,
+            leased_plugins: named_leases,
+        }
+    });
+    let replicas = page(replicas, request, |replica| replica.id.as_str());
+    Some(ClusterView { name, hears, live: live.get(), differing, cache_drops: stats.dropped_all, replicas })
 }
 
 pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {

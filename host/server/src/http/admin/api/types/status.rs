@@ -66,6 +66,51 @@ api_types! {
         pub watched: WatchedCounts,
         /// The filter of the log.
         pub log: LogView,
+        /// The cluster that the host is a replica of; null without one.
+        pub cluster: Option<ClusterView>,
+    }
+
+    /// A cluster, as this replica knows it.
+    struct ClusterView {
+        /// Its name.
+        pub name: String,
+        /// Whether this replica hears what is said to all. Otherwise it polls for itself, keeps no cached responses of shared plugins,
+        /// and the rest of this answer is what it heard last.
+        pub hears: bool,
+        /// The number of live replicas, this one included: rates are divided by it.
+        pub live: u32,
+        /// The number of live replicas with another config than this one.
+        pub differing: usize,
+        /// How often this replica has dropped all cached responses of shared plugins, as it may have missed a notice.
+        pub cache_drops: u64,
+        /// The replicas that are known, by id.
+        pub replicas: Page<ReplicaView>,
+    }
+
+    /// A replica of a cluster, as another one knows it.
+    struct ReplicaView {
+        /// Its id, which is new with each start.
+        pub id: String,
+        /// Whether it is the one that answers.
+        pub this: bool,
+        /// Whether it was heard within half of the lease.
+        pub alive: bool,
+        /// The time since it was heard last.
+        pub silent_ms: u64,
+        /// The version of the program.
+        pub version: String,
+        /// The name of its machine.
+        pub machine: String,
+        /// The id of its process.
+        pub pid: u32,
+        /// The digest of its config, without what belongs to a machine.
+        pub config: String,
+        /// Whether that is another one than of the replica that answers.
+        pub differs: bool,
+        /// The number of plugins that it polls for all.
+        pub leases: usize,
+        /// The names of these plugins, the first 64.
+        pub leased_plugins: Vec<String>,
     }
 
     /// A reload that failed.

@@ -1,0 +1,383 @@
+//! The presence of one replica in its cluster: a [`Roster`] with a task that does what it says.
+//!
+//! A host has one. What has to be done about others is done by an [`Observer`], which the task calls and which must not block. What
+//! comes from the engine and is no notice is counted, and otherwise ignored.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::engine::{Engine, EngineError};
+use crate::member::Time;
+use crate::replica::ReplicaId;
+use crate::roster::{About, Dropped, Notice, ReplicaView, Roster, RosterStats, Tick};
+use crate::share::ShardName;
+
+/// The pause after the engine has refused a subscription.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest time in which a replica says that it leaves.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a host does about what other replicas say.
+pub trait Observer: Send + Sync + 'static {
+    /// Returns what this replica says about itself. Called once each period.
+    fn describe(&self) -> About;
+
+    /// Cached responses must not be served any more. Never called with [`Dropped::Nothing`].
+    fn drop_cached(&self, dropped: &Dropped);
+
+    /// The number of live replicas, this one included. Called once each period.
+    fn set_replicas(&self, replicas: NonZeroU32);
+}
+
+impl Observer for Box<dyn Observer> {
+    fn describe(&self) -> About {
+        (**self).describe()
+    }
+
+    fn drop_cached(&self, dropped: &Dropped) {
+        (**self).drop_cached(dropped);
+    }
+
+    fn set_replicas(&self, replicas: NonZeroU32) {
+        (**self).set_replicas(replicas);
+    }
+}
+
+/// A cluster as one replica knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// The name of the cluster.
+    pub name: String,
+    /// Whether this replica hears what is said to all.
+    pub hears: bool,
+    /// The number of live replicas, by which rates are divided.
+    pub live: NonZeroU32,
+    /// The number of live replicas that have another config.
+    pub differing: usize,
+    /// All replicas that are known, in order.
+    pub replicas: Vec<ReplicaView>,
+    /// What is counted of notices and of dropped responses.
+    pub stats: RosterStats,
+    /// What came and was no notice.
+    pub invalid: u64,
+    /// Requests to the engine that failed.
+    pub failed: u64,
+}
+
+/// The presence of this replica while this value exists.
+#[derive(Debug)]
+pub struct Presence {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    start: Instant,
+    cluster: String,
+    roster: Mutex<Roster>,
+    /// The plugins of which the others have to be told that their responses are stale.
+    stale: Mutex<BTreeSet<String>>,
+    has_stale: Notify,
+    closing: Notify,
+    invalid: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl State {
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stale(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        self.start.elapsed()
+    }
+}
+
+impl Presence {
+    /// Joins the cluster of that name. The task runs on the current runtime until this is dropped.
+    pub fn start<E: Engine>(engine: E, me: ReplicaId, cluster: &str, lease: Duration, observer: impl Observer) -> Self {
+        let roster = Roster::new(Duration::ZERO, me, lease, observer.describe());
+        let state = Arc::new(State {
+            start: Instant::now(),
+            cluster: cluster.to_owned(),
+            roster: Mutex::new(roster),
+            stale: Mutex::default(),
+            has_stale: Notify::new(),
+            closing: Notify::new(),
+            invalid: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let subject = format!("mcp-host.1.{cluster}.replicas");
+        let task = Task { engine, subject, state: state.clone(), observer, differing: BTreeSet::new() };
+        tokio::spawn(task.run());
+        Self { state }
+    }
+
+    /// Tells the others that cached responses of a plugin are stale. It does not wait.
+    pub fn invalidate(&self, plugin: &ShardName) {
+        self.state.stale().insert(plugin.key().to_owned());
+        self.state.has_stale.notify_one();
+    }
+
+    /// The cluster as this replica knows it.
+    pub fn view(&self) -> ClusterView {
+        let State { cluster, invalid, failed, .. } = &*self.state;
+        let (roster, now) = (self.state.roster(), self.state.now());
+        ClusterView {
+            name: cluster.clone(),
+            hears: roster.hears(now),
+            live: roster.replicas(),
+            differing: roster.differing(),
+            replicas: roster.view(now),
+            stats: roster.stats(),
+            invalid: invalid.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.state.closing.notify_one();
+    }
+}
+
+struct Task<E, O> {
+    engine: E,
+    subject: String,
+    state: Arc<State>,
+    observer: O,
+    /// The replicas with another config of which the log says so.
+    differing: BTreeSet<ReplicaId>,
+}
+
+/// Why a subscription is not listened to any more.
+enum Ended {
+    Subscription,
+    Closing,
+}
+
+impl<E: Engine, O: Observer> Task<E, O> {
+    async fn run(mut self) {
+        let mut next_tick = Instant::now();
+        loop {
+            // Each period is kept while a subscription is waited for, too: then nothing is heard.
+            let engine = self.engine.clone();
+            let subject = self.subject.clone();
+            let subscribing = engine.subscribe(&subject);
+            tokio::pin!(subscribing);
+            let subscribed = loop {
+                tokio::select! {
+                    subscribed = &mut subscribing => break Some(subscribed),
+                    () = sleep_until(next_tick) => next_tick = self.tick().await,
+                    () = self.state.closing.notified() => break None,
+                }
+            };
+            let ended = match subscribed {
+                None => Ended::Closing,
+                Some(Ok(messages)) => self.listen(messages, &mut next_tick).await,
+                Some(Err(error)) => {
+                    self.failed(&error);
+                    self.pause(&mut next_tick).await
+                }
+            };
+            if matches!(ended, Ended::Closing) {
+                let left = self.state.roster().leave();
+                let _ = timeout(FAREWELL, self.publish(&left)).await;
+                return;
+            }
+        }
+    }
+
+    async fn pause(&mut self, next_tick: &mut Instant) -> Ended {
+        let state = self.state.clone();
+        let pause = sleep(RETRY);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return Ended::Subscription,
+                () = sleep_until(*next_tick) => *next_tick = self.tick().await,
+                () = state.closing.notified() => return Ended::Closing,
+            }
+        }
+    }
+
+    async fn listen(&mut self, mut messages: mpsc::Receiver<Vec<u8>>, next_tick: &mut Instant) -> Ended {
+        let state = self.state.clone();
+        loop {
+            tokio::select! {
+                // What has arrived is heard before a period is over: after a pause of the process both are due.
+                biased;
+                () = state.closing.notified() => return Ended::Closing,
+                message = messages.recv() => match message {
+                    Some(bytes) => self.receive(&bytes),
+                    None => return Ended::Subscription,
+                },
+                () = state.has_stale.notified() => self.tell_stale().await,
+                () = sleep_until(*next_tick) => *next_tick = self.tick().await,
+            }
+        }
+    }
+
+    fn receive(&self, bytes: &[u8]) {
+        match Notice::decode(bytes) {
+            Ok(notice) => {
+                let dropped = self.state.roster().receive(self.state.now(), notice);
+                self.drop_cached(&dropped);
+            }
+            Err(error) => {
+                self.state.invalid.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(target: "mcp_host", subject = self.subject, "a notice of the cluster is ignored: {error}");
+            }
+        }
+    }
+
+    fn drop_cached(&self, dropped: &Dropped) {
+        if *dropped != Dropped::Nothing {
+            self.observer.drop_cached(dropped);
+        }
+    }
+
+    async fn tell_stale(&self) {
+        let plugins = std::mem::take(&mut *self.state.stale());
+        for plugin in plugins {
+            let notice = self.state.roster().invalidate(plugin);
+            self.publish(&notice).await;
+        }
+    }
+
+    /// Does what is due each period. Returns when the next one is over.
+    async fn tick(&mut self) -> Instant {
+        let about = self.observer.describe();
+        let (Tick { alive, dropped }, replicas, period) = {
+            let mut roster = self.state.roster();
+            let tick = roster.tick(self.state.now(), about);
+            (tick, roster.replicas(), roster.period())
+        };
+        self.drop_cached(&dropped);
+        self.observer.set_replicas(replicas);
+        self.log_configs();
+        let next = Instant::now().checked_add(period).unwrap_or_else(Instant::now);
+        self.publish(&alive).await;
+        next
+    }
+
+    /// Logs which replicas have another config, once.
+    fn log_configs(&mut self) {
+        let view = self.state.roster().view(self.state.now());
+        let Some(mine) = view.iter().find(|view| view.is_me).map(|view| view.about.config.clone()) else { return };
+        let differs = |view: &&ReplicaView| !view.is_missing && view.about.config != mine;
+        let differing: BTreeSet<_> = view.iter().filter(differs).map(|view| view.replica).collect();
+        for view in
+            view.iter().filter(|view| differing.contains(&view.replica) && !self.differing.contains(&view.replica))
+        {
+            let ReplicaView { replica, about: About { config, machine, process, .. }, .. } = view;
+            tracing::warn!(
+                target: "mcp_host", %replica, machine, process,
+                "a replica of the cluster has another config than this one: its digest is {config:?}, and here {mine:?}"
+            );
+        }
+        if differing.is_empty() && !self.differing.is_empty() {
+            tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same config");
+        }
+        self.differing = differing;
+    }
+
+    fn failed(&self, error: &EngineError) {
+        self.state.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(target: "mcp_host", subject = self.subject, "a request to the cluster has failed: {error}");
+    }
+
+    /// A notice that cannot be sent is lost, which those who miss it notice.
+    async fn publish(&self, notice: &Notice) {
+        match notice.encode() {
+            Ok(bytes) => {
+                if let Err(error) = self.engine.publish(&self.subject, bytes).await {
+                    self.failed(&error);
+                }
+            }
+            Err(error) => tracing::warn!(target: "mcp_host", "a notice to the cluster cannot be sent: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::model::Model;
+
+    const LEASE: Duration = Duration::from_secs(2);
+
+    /// What an observer was told.
+    #[derive(Debug)]
+    struct Told {
+        config: &'static str,
+        told: mpsc::UnboundedSender<Dropped>,
+    }
+
+    impl Observer for Told {
+        fn describe(&self) -> About {
+            About { config: self.config.to_owned(), ..About::default() }
+        }
+
+        fn drop_cached(&self, dropped: &Dropped) {
+            let _ = self.told.send(dropped.clone());
+        }
+
+        fn set_replicas(&self, _: NonZeroU32) {}
+    }
+
+    fn join(engine: &Model, number: u128, config: &'static str) -> (Presence, mpsc::UnboundedReceiver<Dropped>) {
+        let (told, drops) = mpsc::unbounded_channel();
+        (Presence::start(engine.clone(), ReplicaId::new(number), "test", LEASE, Told { config, told }), drops)
+    }
+
+    async fn until(presence: &Presence, is_so: impl Fn(&ClusterView) -> bool) -> ClusterView {
+        loop {
+            let view = presence.view();
+            if is_so(&view) {
+                return view;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn replicas_know_each_other_and_hear_what_is_stale() {
+        let engine = Model::default();
+        let (one, _drops) = join(&engine, 1, "c");
+        let (other, mut drops) = join(&engine, 2, "d");
+        let view = until(&one, |view| view.live.get() == 2).await;
+        assert_eq!((view.differing, view.replicas.len(), view.hears), (1, 2, true));
+        until(&other, |view| view.live.get() == 2).await;
+        while drops.try_recv().is_ok() {}
+        let shard = ShardName::new("test", [b"x".as_slice()], 0);
+        one.invalidate(&shard);
+        assert_eq!(drops.recv().await, Some(Dropped::Plugin(shard.key().to_owned())));
+        drop(one);
+        let view = until(&other, |view| view.live.get() == 1).await;
+        assert_eq!((view.replicas.len(), view.invalid, view.failed), (1, 0, 0), "it has said that it leaves");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_notice_is_counted_and_ignored() {
+        let engine = Model::default();
+        let (one, _drops) = join(&engine, 1, "c");
+        // Until it has subscribed, nobody hears it.
+        while one.view().invalid == 0 {
+            engine.publish("mcp-host.1.test.replicas", b"{}".to_vec()).await.unwrap();
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(one.view().replicas.len(), 1);
+    }
+}

@@ -1,0 +1,263 @@
+//! The replicas that one replica knows of, as a state machine: who is alive, and which cached responses may not be served any more.
+//!
+//! It does no input and output, and has no clock, as [`member`](crate::member).
+//!
+//! # Who is alive
+//!
+//! Each replica says every [`period`](Roster::period) that it runs, and hears itself as it hears the others. One that has been silent for half of the
+//! lease is *missing*, and forgotten after [`MISSING_TIME`]. The number of replicas, by which rates are divided, is corrected each period
+//! while this replica hears itself, and stays as it is while it does not: without the engine a replica keeps its share.
+//!
+//! # Cached responses
+//!
+//! A replica whose poll has found a change says so to all ([`Notice::Stale`]), with a number, which it repeats each period. The others
+//! drop what they have cached of the plugin. All cached responses are dropped
+//!
+//! - when a number is missing: a notice was lost;
+//! - when a replica appears, or is heard again: what it has said before was not heard;
+//! - when a replica becomes missing, and then each half of the lease until it is heard or forgotten: it may run, and find changes;
+//! - each period while this replica has not heard itself for half of the lease.
+//!
+//! So a response whose invalidation cannot be heard is served for the lease at most, and for a period if only single messages are lost. A
+//! replica that neither runs on nor says that it leaves is believed to be gone after [`MISSING_TIME`].
+
+mod notice;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::member::{Time, part};
+use crate::record::MAX_REPLICAS;
+use crate::replica::ReplicaId;
+
+pub use self::notice::{About, MAX_NAMED_LEASES, MAX_NOTICE_BYTES, Notice, NoticeError};
+
+/// The time after which a replica is forgotten that is not heard of.
+pub const MISSING_TIME: Duration = Duration::from_mins(10);
+/// The longest time between two signs of life.
+const MAX_PERIOD: Duration = Duration::from_secs(1);
+
+/// The cached responses that must not be served any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// None.
+    Nothing,
+    /// Those of the plugin with that shard.
+    Plugin(String),
+    /// All.
+    All,
+}
+
+/// What is to be done each period.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// What to say to all.
+    pub alive: Notice,
+    /// What is not to be served any more.
+    pub dropped: Dropped,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RosterStats {
+    /// Notices that responses are stale, of this replica.
+    pub stale_sent: u64,
+    /// The same of others.
+    pub stale_heard: u64,
+    /// How often all cached responses were dropped.
+    pub dropped_all: u64,
+}
+
+/// A replica as another one knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaView {
+    /// Which.
+    pub replica: ReplicaId,
+    /// Whether it is the one that is asked.
+    pub is_me: bool,
+    /// The time since it was heard last.
+    pub silent: Duration,
+    /// Whether it has been silent for too long to count as alive.
+    pub is_missing: bool,
+    /// What it says about itself.
+    pub about: About,
+}
+
+/// The replicas that one replica knows of.
+#[derive(Debug)]
+pub struct Roster {
+    me: ReplicaId,
+    lease: Duration,
+    about: About,
+    others: BTreeMap<ReplicaId, Other>,
+    /// When it heard itself last; at first, when it began.
+    heard_self: Time,
+    /// When all cached responses were dropped last.
+    dropped: Time,
+    /// The number of live replicas.
+    replicas: NonZeroU32,
+    stats: RosterStats,
+}
+
+#[derive(Debug)]
+struct Other {
+    heard: Time,
+    sent: u64,
+    is_missing: bool,
+    about: About,
+}
+
+impl Roster {
+    /// The roster of a replica that begins.
+    pub fn new(now: Time, me: ReplicaId, lease: Duration, about: About) -> Self {
+        Self {
+            me,
+            lease,
+            about: about.bounded(),
+            others: BTreeMap::new(),
+            heard_self: now,
+            dropped: now,
+            replicas: NonZeroU32::MIN,
+            stats: RosterStats::default(),
+        }
+    }
+
+    /// The time between two [ticks](Self::tick).
+    pub fn period(&self) -> Duration {
+        part(self.lease, 6).min(MAX_PERIOD)
+    }
+
+    /// The number of live replicas, this one included.
+    pub fn replicas(&self) -> NonZeroU32 {
+        self.replicas
+    }
+
+    /// Whether this replica hears what is said to all.
+    pub fn hears(&self, now: Time) -> bool {
+        !self.is_silent(now, self.heard_self)
+    }
+
+    /// The number of live replicas that have another config.
+    pub fn differing(&self) -> usize {
+        let live = self.others.values().filter(|other| !other.is_missing);
+        live.filter(|other| other.about.config != self.about.config).count()
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> RosterStats {
+        self.stats
+    }
+
+    /// All replicas, in order.
+    pub fn view(&self, now: Time) -> Vec<ReplicaView> {
+        let view = |(replica, other): (&ReplicaId, &Other)| ReplicaView {
+            replica: *replica,
+            is_me: false,
+            silent: now.saturating_sub(other.heard),
+            is_missing: other.is_missing,
+            about: other.about.clone(),
+        };
+        let me = ReplicaView {
+            replica: self.me,
+            is_me: true,
+            silent: now.saturating_sub(self.heard_self),
+            is_missing: false,
+            about: self.about.clone(),
+        };
+        let mut all: Vec<_> = self.others.iter().map(view).chain([me]).collect();
+        all.sort_by_key(|view| view.replica);
+        all
+    }
+
+    /// Says that cached responses of a plugin are stale. Returns what to say to all.
+    pub fn invalidate(&mut self, plugin: String) -> Notice {
+        self.stats.stale_sent = self.stats.stale_sent.saturating_add(1);
+        Notice::Stale { replica: self.me, number: self.stats.stale_sent, plugin }
+    }
+
+    /// The last thing to say to all.
+    pub fn leave(&self) -> Notice {
+        Notice::Left { replica: self.me, sent: self.stats.stale_sent }
+    }
+
+    /// A notice was heard.
+    pub fn receive(&mut self, now: Time, notice: Notice) -> Dropped {
+        let dropped = match notice {
+            Notice::Alive { replica, .. } | Notice::Stale { replica, .. } if replica == self.me => {
+                self.heard_self = now;
+                Dropped::Nothing
+            }
+            Notice::Left { replica, .. } if replica == self.me => Dropped::Nothing,
+            Notice::Alive { replica, sent, about } => self.hear_alive(now, replica, sent, about),
+            Notice::Stale { replica, number, plugin } => {
+                self.stats.stale_heard = self.stats.stale_heard.saturating_add(1);
+                self.hear_stale(now, replica, number, plugin)
+            }
+            Notice::Left { replica, sent } => match self.others.remove(&replica) {
+                Some(other) if other.sent == sent && !other.is_missing => Dropped::Nothing,
+                _ => Dropped::All,
+            },
+        };
+        self.count(now, dropped)
+    }
+
+    fn hear_alive(&mut self, now: Time, replica: ReplicaId, sent: u64, about: About) -> Dropped {
+        let is_known = self.others.contains_key(&replica);
+        if !is_known && self.others.len() >= MAX_REPLICAS {
+            // More than there can be: nothing that it says can be kept.
+            return Dropped::All;
+        }
+        let before = self.others.insert(replica, Other { heard: now, sent, is_missing: false, about });
+        match before {
+            Some(before) if before.sent == sent && !before.is_missing => Dropped::Nothing,
+            _ => Dropped::All,
+        }
+    }
+
+    fn hear_stale(&mut self, now: Time, replica: ReplicaId, number: u64, plugin: String) -> Dropped {
+        let Some(other) = self.others.get_mut(&replica) else { return Dropped::All };
+        let is_gap = number > other.sent.saturating_add(1) || other.is_missing;
+        other.sent = other.sent.max(number);
+        (other.heard, other.is_missing) = (now, false);
+        if is_gap { Dropped::All } else { Dropped::Plugin(plugin) }
+    }
+
+    /// A [`period`](Self::period) is over. `about` is what this replica says about itself now.
+    pub fn tick(&mut self, now: Time, about: About) -> Tick {
+        self.about = about.bounded();
+        let mut drops = !self.hears(now);
+        let silence = part(self.lease, 2);
+        self.others.retain(|_, other| now.saturating_sub(other.heard) < MISSING_TIME);
+        for other in self.others.values_mut() {
+            let is_missing = now.saturating_sub(other.heard) > silence;
+            drops |= is_missing && !other.is_missing;
+            other.is_missing = is_missing;
+        }
+        drops |= self.others.values().any(|other| other.is_missing) && now.saturating_sub(self.dropped) >= silence;
+        // Whoever does not hear itself does not know who is alive.
+        if now.saturating_sub(self.heard_self) <= self.period().saturating_mul(2) {
+            let others = self.others.values().filter(|other| !other.is_missing).count();
+            let replicas = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
+            self.replicas = NonZeroU32::new(replicas).unwrap_or(NonZeroU32::MIN);
+        }
+        let dropped = self.count(now, if drops { Dropped::All } else { Dropped::Nothing });
+        let alive = Notice::Alive { replica: self.me, sent: self.stats.stale_sent, about: self.about.clone() };
+        Tick { alive, dropped }
+    }
+
+    fn is_silent(&self, now: Time, heard: Time) -> bool {
+        now.saturating_sub(heard) > part(self.lease, 2)
+    }
+
+    fn count(&mut self, now: Time, dropped: Dropped) -> Dropped {
+        if dropped == Dropped::All {
+            self.dropped = now;
+            self.stats.dropped_all = self.stats.dropped_all.saturating_add(1);
+        }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The roster: single rules, and a simulation of replicas with caches that lose messages, are cut off, pause and end.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn ms(milliseconds: u64) -> Time {
+    Duration::from_millis(milliseconds)
+}
+
+fn about(config: &str) -> About {
+    About { config: config.to_owned(), ..About::default() }
+}
+
+fn roster(number: u128) -> Roster {
+    Roster::new(ms(0), ReplicaId::new(number), LEASE, about("c"))
+}
+
+fn alive(number: u128, sent: u64) -> Notice {
+    Notice::Alive { replica: ReplicaId::new(number), sent, about: about("c") }
+}
+
+fn stale(replica: u128, number: u64) -> Notice {
+    Notice::Stale { replica: ReplicaId::new(replica), number, plugin: "p".to_owned() }
+}
+
+/// The number of live replicas after the ticks from `from` to `to`, each of which is heard if `hears`.
+fn tick(roster: &mut Roster, seconds: std::ops::Range<u64>, hears: bool) -> u32 {
+    for second in seconds {
+        let Tick { alive, .. } = roster.tick(ms(second * 1000), about("c"));
+        if hears {
+            roster.receive(ms(second * 1000), alive);
+        }
+    }
+    roster.replicas().get()
+}
+
+#[test]
+fn a_stale_plugin_is_dropped_and_after_a_lost_notice_everything_is() {
+    let mut me = roster(1);
+    assert_eq!(me.receive(ms(0), alive(2, 0)), Dropped::All, "what it said before is not known");
+    assert_eq!(me.receive(ms(1), stale(2, 1)), Dropped::Plugin("p".to_owned()));
+    assert_eq!(me.receive(ms(2), stale(2, 1)), Dropped::Plugin("p".to_owned()), "a repetition");
+    assert_eq!(me.receive(ms(3), alive(2, 1)), Dropped::Nothing);
+    assert_eq!(me.receive(ms(4), stale(2, 3)), Dropped::All, "the second was lost");
+    assert_eq!(me.receive(ms(5), alive(2, 4)), Dropped::All, "the fourth was lost");
+    assert_eq!(me.receive(ms(6), alive(2, 4)), Dropped::Nothing);
+    assert_eq!(me.receive(ms(7), stale(3, 1)), Dropped::All, "of a replica that is not known");
+    assert_eq!(me.receive(ms(8), Notice::Left { replica: ReplicaId::new(2), sent: 4 }), Dropped::Nothing);
+}
+
+#[test]
+fn the_number_of_replicas_is_corrected_each_period_and_kept_without_the_engine() {
+    let mut me = roster(1);
+    assert_eq!(tick(&mut me, 0..1, true), 1);
+    me.receive(ms(1000), alive(2, 0));
+    me.receive(ms(1000), alive(3, 0));
+    assert_eq!(tick(&mut me, 1..2, true), 3);
+    me.receive(ms(1500), Notice::Left { replica: ReplicaId::new(3), sent: 0 });
+    assert_eq!(tick(&mut me, 2..3, true), 2);
+    // Now nothing is heard, not even itself: it keeps its share.
+    assert_eq!(tick(&mut me, 3..300, false), 2);
+    assert!(!me.hears(ms(299_000)));
+    // It hears itself again, and the other one does not come back.
+    assert_eq!(tick(&mut me, 300..302, true), 1);
+}
+
+#[test]
+fn a_replica_with_another_config_differs_while_it_is_alive() {
+    let mut me = roster(1);
+    me.receive(ms(0), Notice::Alive { replica: ReplicaId::new(2), sent: 0, about: about("d") });
+    me.receive(ms(0), alive(3, 0));
+    assert_eq!(me.differing(), 1);
+    let view = me.view(ms(500));
+    assert_eq!(view.iter().map(|view| view.is_me).collect::<Vec<_>>(), [true, false, false]);
+    assert!(view.iter().all(|view| view.silent == ms(500)));
+    tick(&mut me, 1..9, true);
+    assert_eq!(me.differing(), 0, "it is missing");
+    assert!(me.view(ms(9000)).iter().filter(|view| !view.is_me).all(|view| view.is_missing));
+    tick(&mut me, 9..700, true);
+    assert_eq!(me.view(ms(700_000)).len(), 1, "they are forgotten");
+}
+
+#[test]
+fn more_replicas_than_there_can_be_are_not_kept() {
+    let mut me = roster(0);
+    for number in 1..=MAX_REPLICAS + 10 {
+        me.receive(ms(0), alive(u128::try_from(number).unwrap(), 0));
+    }
+    assert_eq!(me.view(ms(0)).len(), MAX_REPLICAS + 1);
+    assert_eq!(me.receive(ms(1), stale(5000, 1)), Dropped::All);
+}
+
+/// One replica of a simulated world, with a cache of one response.
+struct Replica {
+    roster: Roster,
+    /// The version of the content that is cached, if it is.
+    cached: Option<u64>,
+    next_tick: u64,
+    /// It runs, and its clock stands still for what it does, until then.
+    paused_until: u64,
+    cut_until: u64,
+    /// While it is cut off it hears itself: its server is cut off from the others.
+    is_island: bool,
+    inbox: Vec<(u64, usize, Notice)>,
+    ended: bool,
+}
+
+/// A rule that is left out, so that the simulation must find a response that is served for too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bug {
+    None,
+    /// A lost notice is not noticed.
+    IgnoreNumbers,
+    /// Whoever hears nothing goes on.
+    IgnoreSilence,
+}
+
+/// Runs a world for two minutes. Returns the longest time for which a replica has served a response that another one knew to be stale.
+fn longest_stale(seed: u64, bug: Bug) -> u64 {
+    const END: u64 = 120_000;
+    let mut rng = Rng::with_seed(seed);
+    let count = rng.usize(2..=5);
+    let loss = [0.0, 0.05, 0.3][rng.usize(0..3)];
+    let new = |number: usize| Replica {
+        roster: Roster::new(ms(0), ReplicaId::new(u128::try_from(number).unwrap()), LEASE, about("c")),
+        cached: None,
+        next_tick: 0,
+        paused_until: 0,
+        cut_until: 0,
+        is_island: false,
+        inbox: Vec::new(),
+        ended: false,
+    };
+    let mut world: Vec<Replica> = (0..count).map(new).collect();
+    // When each version of the content was found to be there by some replica: from then on earlier ones are stale.
+    let mut found: Vec<u64> = vec![0];
+    let mut longest = 0;
+    for now in (0..END).step_by(50) {
+        let time = ms(now);
+        let mut said: Vec<(usize, Notice)> = Vec::new();
+        for index in 0..count {
+            let may_end = world.iter().filter(|replica| !replica.ended).count() > 1;
+            let replica = &mut world[index];
+            if replica.ended || now < replica.paused_until {
+                continue;
+            }
+            match rng.u32(0..4000) {
+                0 => (replica.cut_until, replica.is_island) = (now + rng.u64(0..20_000), rng.bool()),
+                1 => replica.paused_until = now + rng.u64(0..20_000),
+                2 if may_end => {
+                    replica.ended = true;
+                    said.push((index, replica.roster.leave()));
+                }
+                _ => {}
+            }
+            let is_cut = now < replica.cut_until;
+            let waiting = std::mem::take(&mut replica.inbox);
+            let (due, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(at, ..)| *at <= now);
+            replica.inbox = later;
+            for (_, from, notice) in due {
+                if is_cut && !(replica.is_island && from == index) {
+                    continue;
+                }
+                let is_alive = matches!(notice, Notice::Alive { .. });
+                match replica.roster.receive(time, notice) {
+                    Dropped::Nothing => {}
+                    Dropped::All if bug == Bug::IgnoreNumbers && is_alive => {}
+                    Dropped::All | Dropped::Plugin(_) => replica.cached = None,
+                }
+            }
+            if now >= replica.next_tick {
+                replica.next_tick = now + 1000;
+                let Tick { alive, dropped } = replica.roster.tick(time, about("c"));
+                if dropped == Dropped::All && bug != Bug::IgnoreSilence {
+                    replica.cached = None;
+                }
+                said.push((index, alive));
+            }
+            if rng.u32(0..300) == 0 {
+                // Its poll finds a change: it drops its own response and tells the others.
+                let version = u64::try_from(found.len()).unwrap();
+                found.push(now);
+                replica.cached = None;
+                said.push((index, replica.roster.invalidate(format!("{version}"))));
+            }
+            // A client reads: from the cache, or what there is now.
+            let newest = u64::try_from(found.len() - 1).unwrap();
+            let served = *replica.cached.get_or_insert(newest);
+            if let Some(stale_since) = found.get(usize::try_from(served + 1).unwrap()) {
+                longest = longest.max(now - stale_since);
+            }
+        }
+        for (from, notice) in said {
+            let (is_cut, is_island) = (now < world[from].cut_until, world[from].is_island);
+            for (to, replica) in world.iter_mut().enumerate() {
+                let arrives = if to == from { !is_cut || is_island } else { !is_cut && rng.f64() >= loss };
+                if arrives {
+                    replica.inbox.push((now + rng.u64(1..50), from, notice.clone()));
+                }
+            }
+        }
+    }
+    longest
+}
+
+/// The lease, and what messages and ticks take.
+const LIMIT: u64 = 10_000 + 1000;
+
+#[test]
+fn no_replica_serves_a_response_for_longer_than_the_lease_that_another_one_knew_to_be_stale() {
+    let mut worlds_with_stale = BTreeSet::new();
+    for seed in 0..1000 {
+        let longest = longest_stale(seed, Bug::None);
+        assert!(longest <= LIMIT, "seed {seed}: a response was served for {longest} ms");
+        if longest > 2000 {
+            worlds_with_stale.insert(seed);
+        }
+    }
+    assert!(worlds_with_stale.len() > 100, "the worlds are too easy: {}", worlds_with_stale.len());
+}
+
+#[test]
+fn the_simulation_finds_a_rule_that_is_left_out() {
+    for bug in [Bug::IgnoreNumbers, Bug::IgnoreSilence] {
+        assert!((0..1000).any(|seed| longest_stale(seed, bug) > LIMIT));
+    }
+}

@@ -1,0 +1,108 @@
+//! The host as a replica of a cluster: what it says about itself, and what it does about what others say.
+
+use std::fmt::Write as _;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Weak};
+
+use mcp_host_cluster::presence::Observer;
+use mcp_host_cluster::roster::Dropped;
+use mcp_host_config::Config;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use super::Host;
+use super::generation::Generation;
+use super::generation_store::GenerationStore;
+use crate::access::rate::RequestRates;
+use crate::watch::replicas::about_process;
+
+pub use mcp_host_cluster::presence::ClusterView;
+pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
+
+impl Host {
+    /// The cluster that this host is a replica of, as it knows it; none without `[cluster]`.
+    pub fn cluster(&self) -> Option<ClusterView> {
+        self.hub.cluster()
+    }
+}
+
+/// Joins the cluster of the config, if there is one. The replica leaves it when the store is dropped.
+pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>) {
+    if let Some(replicas) = store.hub.replicas() {
+        let digest = Mutex::new((0, String::new()));
+        let host = ReplicaHost { store: Arc::downgrade(store), rates: rates.clone(), process: about_process(), digest };
+        replicas.join(Box::new(host));
+    }
+}
+
+/// What a host does about what other replicas say.
+struct ReplicaHost {
+    store: Weak<GenerationStore>,
+    rates: Arc<RequestRates>,
+    process: About,
+    /// The digest of the config of a generation.
+    digest: Mutex<(u64, String)>,
+}
+
+impl ReplicaHost {
+    fn digest(&self, generation: &Generation) -> String {
+        let mut known = self.digest.lock();
+        if known.0 != generation.number {
+            *known = (generation.number, config_digest(&generation.config));
+        }
+        known.1.clone()
+    }
+}
+
+impl Observer for ReplicaHost {
+    fn describe(&self) -> About {
+        let Some(store) = self.store.upgrade() else { return self.process.clone() };
+        let named_leases = store.hub.leases();
+        let config = self.digest(&store.generation.load());
+        About { config, leases: named_leases.len(), named_leases, ..self.process.clone() }
+    }
+
+    fn drop_cached(&self, dropped: &Dropped) {
+        if let Some(store) = self.store.upgrade() {
+            store.hub.drop_cached(dropped);
+        }
+    }
+
+    fn set_replicas(&self, replicas: NonZeroU32) {
+        self.rates.set_replicas(replicas);
+    }
+}
+
+/// The digest of what replicas of a cluster have in common: plugins, principals, issuers, groups, rules, and the limits of clients. What
+/// belongs to a machine is not part of it (addresses, directories, certificates, logs), and neither are secrets.
+fn config_digest(config: &Config) -> String {
+    let Config { http, plugins, principals, issuers, groups, rules, search, .. } = config;
+    let text = format!("{:?} {plugins:?} {principals:?} {issuers:?} {groups:?} {rules:?} {search:?}", http.limits);
+    Sha256::digest(text.as_bytes()).iter().take(16).fold(String::new(), |mut hexadecimal, byte| {
+        let _ = write!(hexadecimal, "{byte:02x}");
+        hexadecimal
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_host_config::Plugin;
+
+    use super::*;
+
+    #[test]
+    fn configs_differ_by_what_is_served_and_not_by_what_belongs_to_a_machine() {
+        let mut config = Config::default();
+        let digest = config_digest(&config);
+        assert_eq!(digest.len(), 32);
+        config.server.http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into());
+        config.server.state = Some("/var/lib/mcp-host".into());
+        assert_eq!(config_digest(&config), digest);
+        config.http.limits.rate = "5/s".parse().unwrap();
+        let with_rate = config_digest(&config);
+        assert_ne!(with_rate, digest);
+        let plugin = Plugin::new("n".parse().unwrap(), "n.wasm", "n:///".parse().unwrap());
+        config.plugins.add(plugin).unwrap();
+        assert_ne!(config_digest(&config), with_rate);
+    }
+}

@@ -1,0 +1,66 @@
+//! The families of the cluster that the host is a replica of. Without `[cluster]` they have no samples.
+
+use std::fmt;
+
+use mcp_host_base::metrics::Family;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::to_u64;
+use crate::host::{ClusterView, Host};
+
+const LIVE: Family = Family::gauge(
+    "mcp_host_cluster_live_replicas",
+    &[],
+    "Live replicas of the cluster, this one included: the number by which rates are divided.",
+);
+const DIFFERING: Family = Family::gauge(
+    "mcp_host_cluster_differing_configs",
+    &[],
+    "Live replicas of the cluster with another config than this one.",
+);
+const HEARS: Family = Family::gauge(
+    "mcp_host_cluster_hears",
+    &[],
+    "1 while this replica hears what is said to all, 0 after it has heard nothing for half of the lease.",
+);
+const LEASES: Family =
+    Family::gauge("mcp_host_cluster_leases", &[], "Plugins that this replica polls for all replicas.");
+const STALE: Family = Family::counter(
+    "mcp_host_cluster_stale_total",
+    &["direction"],
+    "Notices that cached responses of a plugin are stale, by direction: sent, heard.",
+);
+const DROPPED: Family = Family::counter(
+    "mcp_host_cluster_cache_drops_total",
+    &[],
+    "How often all cached responses of shared plugins were dropped, as a notice may have been missed.",
+);
+const FAILURES: Family = Family::counter(
+    "mcp_host_cluster_failures_total",
+    &["kind"],
+    "Requests to NATS about the replicas that failed, and notices that were ignored as they are none: failed, invalid.",
+);
+
+/// The numbers of one family, each with the values of its labels.
+type Numbers = Vec<(&'static [&'static str], u64)>;
+
+/// Writes them.
+pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let cluster = host.cluster();
+    let mut add = |family: Family, numbers: fn(&ClusterView) -> Numbers| {
+        family.encode(encoder, |samples| {
+            let numbers = cluster.as_ref().map(numbers).unwrap_or_default();
+            numbers.into_iter().try_for_each(|(labels, number)| samples.integer(labels, number))
+        })
+    };
+    add(LIVE, |cluster| vec![(&[], u64::from(cluster.live.get()))])?;
+    add(DIFFERING, |cluster| vec![(&[], to_u64(cluster.differing))])?;
+    add(HEARS, |cluster| vec![(&[], u64::from(cluster.hears))])?;
+    add(LEASES, |cluster| {
+        let me = cluster.replicas.iter().find(|replica| replica.is_me);
+        vec![(&[], to_u64(me.map_or(0, |me| me.about.leases)))]
+    })?;
+    add(STALE, |cluster| vec![(&["sent"], cluster.stats.stale_sent), (&["heard"], cluster.stats.stale_heard)])?;
+    add(DROPPED, |cluster| vec![(&[], cluster.stats.dropped_all)])?;
+    add(FAILURES, |cluster| vec![(&["failed"], cluster.failed), (&["invalid"], cluster.invalid)])
+}

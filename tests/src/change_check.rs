@@ -1,0 +1,160 @@
+//! Compares what clients were told with what was changed: nothing lost, nothing foreign.
+//!
+//! A change is an edit of a resource at a moment. A stream is told of it if it hears an update of the resource at that moment or later: one
+//! update may be of several changes. It has to be told if it was subscribed before the edit, and is open until the bound after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// An edit of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What was edited.
+    pub uri: String,
+    /// The moment before the edit.
+    pub at: Instant,
+}
+
+/// What one stream heard while it was open.
+#[derive(Clone, Debug)]
+pub struct StreamLog {
+    /// A name for messages.
+    pub name: String,
+    /// What it is subscribed to.
+    pub subscribed: BTreeSet<String>,
+    /// When its subscription was acknowledged.
+    pub since: Instant,
+    /// When it ended; none while it is open.
+    pub until: Option<Instant>,
+    /// When it heard updates of which resource, in order.
+    pub heard: BTreeMap<String, Vec<Instant>>,
+}
+
+/// A change that a stream was not told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The name of the stream.
+    pub stream: String,
+    /// The change.
+    pub change: Change,
+}
+
+/// What the comparison finds.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// The number of changes.
+    pub changes: usize,
+    /// The number of updates that streams have heard.
+    pub notifications: usize,
+    /// The times from a change to the first update, for each stream that was told, sorted.
+    pub delays: Vec<Duration>,
+    /// Changes of which streams were not told that had to be.
+    pub lost: Vec<Lost>,
+    /// Updates of resources that a stream is not subscribed to: the name of the stream, and the resource.
+    pub foreign: Vec<(String, String)>,
+}
+
+impl StreamLog {
+    /// A stream that was acknowledged now.
+    pub fn new(name: String, subscribed: BTreeSet<String>) -> Self {
+        Self { name, subscribed, since: Instant::now(), until: None, heard: BTreeMap::new() }
+    }
+
+    /// It heard an update now.
+    pub fn hear(&mut self, uri: &str) {
+        self.heard.entry(uri.to_owned()).or_default().push(Instant::now());
+    }
+
+    /// When it was told of a change; none if it was not.
+    fn told(&self, change: &Change) -> Option<Instant> {
+        let heard = self.heard.get(&change.uri)?;
+        heard.get(heard.partition_point(|at| *at < change.at)).copied()
+    }
+}
+
+/// Compares what streams heard until `now` with what was changed.
+pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: Instant) -> Verdict {
+    let mut verdict = Verdict { changes: changes.len(), ..Verdict::default() };
+    for stream in streams {
+        verdict.notifications += stream.heard.values().map(Vec::len).sum::<usize>();
+        let foreign = stream.heard.keys().filter(|uri| !stream.subscribed.contains(*uri));
+        verdict.foreign.extend(foreign.map(|uri| (stream.name.clone(), uri.clone())));
+        let concerned = |change: &&Change| change.at >= stream.since && stream.subscribed.contains(&change.uri);
+        for change in changes.iter().filter(concerned) {
+            match stream.told(change) {
+                Some(at) => verdict.delays.push(at - change.at),
+                None if change.at + bound <= stream.until.unwrap_or(now) => {
+                    verdict.lost.push(Lost { stream: stream.name.clone(), change: change.clone() });
+                }
+                None => {}
+            }
+        }
+    }
+    verdict.delays.sort();
+    verdict
+}
+
+impl Verdict {
+    /// The time within which that part of the changes, from 0 to 1, was told.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index"
+    )]
+    pub fn delay(&self, part: f64) -> Duration {
+        let index = (self.delays.len().saturating_sub(1) as f64 * part) as usize;
+        self.delays.get(index).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(began: Instant, uris: &[&str]) -> StreamLog {
+        let subscribed = uris.iter().map(|uri| (*uri).to_owned()).collect();
+        StreamLog { since: began, ..StreamLog::new("s".to_owned(), subscribed) }
+    }
+
+    #[test]
+    fn a_change_that_no_update_follows_is_lost_and_other_updates_do_not_count() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let change = |uri: &str, seconds: u32| Change { uri: uri.to_owned(), at: began + second * seconds };
+        let changes = [change("a", 1), change("b", 2), change("a", 3)];
+        let mut log = stream(began, &["a", "b"]);
+        log.heard.insert("a".to_owned(), vec![began + second, began + second * 4]);
+        let lost = |log: &StreamLog, end: u32| {
+            let verdict = check(&changes, std::slice::from_ref(log), second * 5, began + second * end);
+            verdict.lost.into_iter().map(|lost| lost.change).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(&log, 10), [change("b", 2)]);
+        assert_eq!(lost(&log, 6), [], "there is still time");
+        // An update before the change is none of it.
+        log.heard.insert("b".to_owned(), vec![began + second]);
+        assert_eq!(lost(&log, 10), [change("b", 2)]);
+        log.heard.insert("b".to_owned(), vec![began + second * 9]);
+        assert_eq!(lost(&log, 10), []);
+        // One update may be of several changes.
+        log.heard.insert("a".to_owned(), vec![began + second * 3]);
+        assert_eq!(lost(&log, 10), []);
+    }
+
+    #[test]
+    fn a_stream_has_to_be_told_while_it_is_subscribed_and_of_nothing_else() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let changes = [Change { uri: "a".to_owned(), at: began + second }];
+        let verdict = |log: StreamLog| check(&changes, &[log], second, began + second * 9);
+        let late = StreamLog { since: began + second * 2, ..stream(began, &["a"]) };
+        assert!(verdict(late).lost.is_empty(), "it was subscribed later");
+        let ended = StreamLog { until: Some(began + second), ..stream(began, &["a"]) };
+        assert!(verdict(ended).lost.is_empty(), "it ended before it had to be told");
+        assert_eq!(verdict(stream(began, &["a"])).lost.len(), 1);
+        let mut told = stream(began, &["a"]);
+        told.heard.insert("a".to_owned(), vec![began + second * 3]);
+        told.heard.insert("secret".to_owned(), vec![began]);
+        let verdict = verdict(told);
+        assert_eq!(verdict.foreign, [("s".to_owned(), "secret".to_owned())]);
+        assert_eq!((verdict.lost.len(), verdict.notifications, verdict.delay(1.0)), (0, 2, second * 2));
+    }
+}

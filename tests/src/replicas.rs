@@ -1,0 +1,298 @@
+//! A cluster to break: three nodes of NATS, three replicas, a balancer without stickiness, clients that listen, and files that change.
+//!
+//! Everything that a client hears is logged, and [compared](crate::change_check) with every change that was made. Streams that end are
+//! opened again by their clients, at whichever replica the balancer chooses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::balancer::Balancer;
+use crate::change_check::{Change, StreamLog, Verdict, check};
+use crate::http::RawHttp;
+use crate::{ConfigFile, Folder, HttpServer, NatsCluster, Plugin, ReservedPort, Revision, Rule, WrittenConfig};
+
+/// The time within which a holder is replaced.
+pub const LEASE: Duration = Duration::from_secs(3);
+/// The file that no client may see.
+const SECRET: &str = "secret.txt";
+/// The pause between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(20);
+/// The time after which a client opens a stream again.
+const RECONNECT: Duration = Duration::from_millis(100);
+
+/// Three replicas on three nodes of NATS, behind a balancer, with clients.
+#[derive(Debug)]
+pub struct ReplicaSet {
+    /// The nodes of NATS.
+    pub nats: NatsCluster,
+    folder: Folder,
+    replicas: Vec<Replica>,
+    balancer: Balancer,
+    logs: Arc<Mutex<Logs>>,
+    files: usize,
+    clients: JoinSet<()>,
+    written: usize,
+}
+
+#[derive(Debug)]
+struct Replica {
+    config: WrittenConfig,
+    port: ReservedPort,
+    /// None while it is killed.
+    server: Option<HttpServer>,
+    /// The address of its administration listener.
+    admin: String,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    changes: Vec<Change>,
+    streams: Vec<StreamLog>,
+}
+
+fn uri(file: &str) -> String {
+    format!("files://f/{file}")
+}
+
+impl Replica {
+    async fn start(&mut self) {
+        let server = HttpServer::start_at(&self.config, &self.port.address().to_string()).await;
+        let line = server.log_line("administration at ").await;
+        self.admin = line.split_whitespace().last().expect("it names its address").to_owned();
+        self.server = Some(server);
+    }
+
+    /// Its metrics; nothing while it does not answer.
+    async fn metrics(&self) -> String {
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(2)).no_proxy().build().expect("a client");
+        match client.get(format!("{}/metrics", self.admin)).send().await {
+            Ok(answer) => answer.text().await.unwrap_or_default(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl ReplicaSet {
+    /// Starts it with so many files, and so many clients, each of which listens for all files and for one that it may not see.
+    pub async fn start(files: usize, clients: usize) -> Self {
+        let nats = NatsCluster::start().await;
+        let names = (0..files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
+        let folder = Folder::with_files(names.map(|name| (name, "0")));
+        let mut replicas = Vec::new();
+        for _ in 0..3 {
+            let config = Self::config(&nats, &folder, "2/s").write();
+            fs::write(config.dir().join("key"), "11".repeat(32)).expect("the key can be written");
+            let mut replica = Replica { config, port: ReservedPort::new(), server: None, admin: String::new() };
+            replica.start().await;
+            replicas.push(replica);
+        }
+        let balancer = Balancer::start(replicas.iter().map(|replica| replica.port.address().to_string())).await;
+        let logs = Arc::default();
+        let mut set = Self { nats, folder, replicas, balancer, logs, files, clients: JoinSet::new(), written: 0 };
+        for number in 0..clients {
+            set.clients.spawn(listen(format!("client {number}"), set.balancer.mcp_url(), set.uris(), set.logs.clone()));
+        }
+        set.wait_until_all_listen().await;
+        set
+    }
+
+    fn config(nats: &NatsCluster, folder: &Folder, failed_authentications: &str) -> ConfigFile {
+        let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
+        let cluster = format!(
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = {:?}\nlease = \"{}s\"\n",
+            nats.urls(),
+            LEASE.as_secs(),
+        );
+        let rule = Rule::for_principal("*").allow(["**"]).deny(["**/secret.txt"]);
+        let shares = ConfigFile::new().http_limit("client-share", "1/1").http_limit("streams", 4096);
+        shares
+            .http_limit("failed-authentications", failed_authentications)
+            .http_limit("connections", 4096)
+            .plugin(plugin)
+            .rule(rule)
+            .append(&cluster)
+    }
+
+    fn uris(&self) -> BTreeSet<String> {
+        (0..self.files).map(|number| uri(&format!("{number}.txt"))).collect()
+    }
+
+    /// Changes the next file, in turn, and the one that nobody may see.
+    pub fn change(&mut self) {
+        let file = format!("{}.txt", self.written % self.files);
+        self.written += 1;
+        let change = Change { uri: uri(&file), at: Instant::now() };
+        self.folder.write(&file, format!("{:0width$}", self.written, width = 1 + self.written % 50));
+        self.folder.write(SECRET, self.written.to_string());
+        self.logs.lock().expect("a log").changes.push(change);
+    }
+
+    /// Waits until as many streams are open as there are clients.
+    pub async fn wait_until_all_listen(&self) {
+        let logs = &self.logs;
+        let open = || logs.lock().expect("a log").streams.iter().filter(|stream| stream.until.is_none()).count();
+        wait("all clients listen", async || open() == self.clients.len()).await;
+    }
+
+    /// Changes every file once, and waits until every stream that stays open was told of all changes so far.
+    pub async fn round(&mut self) {
+        for _ in 0..self.files {
+            self.change();
+        }
+        self.wait_until_told().await;
+    }
+
+    /// Waits until every stream that stays open was told of all changes so far.
+    pub async fn wait_until_told(&self) {
+        wait("all are told", async || self.verdict(Duration::ZERO).lost.iter().all(|lost| !self.is_open(&lost.stream)))
+            .await;
+    }
+
+    fn is_open(&self, stream: &str) -> bool {
+        let logs = self.logs.lock().expect("a log");
+        logs.streams.iter().any(|log| log.name == stream && log.until.is_none())
+    }
+
+    /// Compares what was heard so far with what was changed. A stream has to be told within the bound.
+    pub fn verdict(&self, bound: Duration) -> Verdict {
+        let logs = self.logs.lock().expect("a log");
+        check(&logs.changes, &logs.streams, bound, Instant::now())
+    }
+
+    /// The replica that polls for all, once there is one and the others that answer follow it.
+    pub async fn holder(&self) -> usize {
+        let mut holder = None;
+        wait("one replica polls for all", async || {
+            let mut roles = BTreeMap::new();
+            for (index, replica) in self.replicas.iter().enumerate().filter(|(_, replica)| replica.server.is_some()) {
+                roles.insert(index, role(&replica.metrics().await));
+            }
+            let count = |wanted: &str| roles.values().filter(|role| *role == wanted).count();
+            holder = roles.iter().find(|(_, role)| *role == "holding").map(|(index, _)| *index);
+            holder.is_some() && count("following") + count("idle") + 1 == roles.len()
+        })
+        .await;
+        holder.expect("it was found")
+    }
+
+    /// A metric without labels of a replica; 0 if it does not answer.
+    pub async fn metric(&self, index: usize, name: &str) -> f64 {
+        let metrics = self.replicas[index].metrics().await;
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} ")?.parse().ok()).unwrap_or(0.0)
+    }
+
+    /// Waits until each replica that runs counts so many live ones.
+    pub async fn wait_for_live(&self, live: u32) {
+        self.wait_for_metric("mcp_host_cluster_live_replicas", live).await;
+    }
+
+    /// Waits until a metric without labels has that value at each replica that runs.
+    pub async fn wait_for_metric(&self, name: &str, value: u32) {
+        wait(&format!("{name} is {value}"), async || {
+            for (index, _) in self.replicas.iter().enumerate().filter(|(_, replica)| replica.server.is_some()) {
+                let known = self.metric(index, name).await;
+                if (known - f64::from(value)).abs() > 0.5 {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+    }
+
+    /// Kills a replica (`kill -9`).
+    pub async fn kill(&mut self, index: usize) {
+        let server = self.replicas[index].server.take().expect("it runs");
+        server.signal(Signal::KILL);
+        server.wait_killed().await;
+    }
+
+    /// Starts a replica that does not run.
+    pub async fn restart(&mut self, index: usize) {
+        self.replicas[index].start().await;
+    }
+
+    /// Ends a replica as its service manager does, and starts it with another config.
+    pub async fn replace(&mut self, index: usize, failed_authentications: &str) {
+        let server = self.replicas[index].server.take().expect("it runs");
+        server.end().await;
+        let config = Self::config(&self.nats, &self.folder, failed_authentications);
+        self.replicas[index].config.replace(config);
+        self.restart(index).await;
+    }
+
+    /// Sends a replica a signal.
+    pub fn signal(&self, index: usize, signal: Signal) {
+        self.replicas[index].server.as_ref().expect("it runs").signal(signal);
+    }
+
+    /// Ends everything, in order. Returns what was found, with that bound.
+    pub async fn end(mut self, bound: Duration) -> Verdict {
+        let verdict = self.verdict(bound);
+        self.clients.shutdown().await;
+        for replica in &mut self.replicas {
+            if let Some(server) = replica.server.take() {
+                server.end().await;
+            }
+        }
+        verdict
+    }
+}
+
+/// The role in the polls of the plugin.
+fn role(metrics: &str) -> String {
+    let series = metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
+    series.and_then(|series| series.split('"').next()).unwrap_or_default().to_owned()
+}
+
+async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !holds().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    assert!(tokio::time::timeout(crate::TIMEOUT, looking).await.is_ok(), "it does not come to it that {what}");
+}
+
+/// Listens through the balancer for ever: a stream that ends is opened again.
+async fn listen(client: String, url: String, uris: BTreeSet<String>, logs: Arc<Mutex<Logs>>) {
+    let mut wire = RawHttp::start(&url, Revision::V_2026_07_28).await;
+    let wanted: Vec<_> = uris.iter().cloned().chain([uri(SECRET)]).collect();
+    for number in 0.. {
+        let params = json!({ "notifications": { "resourceSubscriptions": wanted } });
+        if let Ok(mut stream) = wire.request_builder("subscriptions/listen", params).send().await {
+            let name = format!("{client}, stream {number}");
+            let (mut index, mut buffer) = (None, String::new());
+            while let Ok(Some(bytes)) = stream.chunk().await {
+                buffer.push_str(&String::from_utf8_lossy(&bytes));
+                while let Some((event, rest)) = buffer.split_once("\n\n") {
+                    let data = event.lines().filter_map(|line| line.strip_prefix("data:")).collect::<String>();
+                    let message: Value = serde_json::from_str(data.trim()).unwrap_or_default();
+                    buffer = rest.to_owned();
+                    let mut logs = logs.lock().expect("a log");
+                    match (message["method"].as_str(), index) {
+                        (Some("notifications/subscriptions/acknowledged"), None) => {
+                            index = Some(logs.streams.len());
+                            logs.streams.push(StreamLog::new(name.clone(), uris.clone()));
+                        }
+                        (Some("notifications/resources/updated"), Some(index)) => {
+                            let uri = message["params"]["uri"].as_str().unwrap_or_default();
+                            logs.streams[index].hear(uri);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if let Some(index) = index {
+                logs.lock().expect("a log").streams[index].until = Some(Instant::now());
+            }
+        }
+        tokio::time::sleep(RECONNECT).await;
+    }
+}

@@ -1,0 +1,100 @@
+//! Replicas behind a balancer, with three nodes of NATS, while both are killed and paused: what every client hears is compared with every
+//! change.
+
+use std::time::Duration;
+
+use mcp_host_tests::{LEASE, ReplicaSet};
+use rustix::process::Signal;
+
+const FILES: usize = 20;
+const CLIENTS: usize = 30;
+/// The promise: the lease, the interval, and time for a poll, with room for a machine on which other tests run.
+const BOUND: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paused() {
+    let mut set = ReplicaSet::start(FILES, CLIENTS).await;
+    let holder = set.holder().await;
+    set.wait_for_live(3).await;
+    set.round().await;
+
+    // The holder is killed, and comes back.
+    set.kill(holder).await;
+    set.round().await;
+    set.wait_for_live(2).await;
+    set.restart(holder).await;
+    set.wait_for_live(3).await;
+    set.round().await;
+
+    // The holder stands still for longer than the lease: another one takes it, and this one finds that it has lost it.
+    let holder = set.holder().await;
+    set.signal(holder, Signal::STOP);
+    tokio::time::sleep(LEASE * 2).await;
+    set.round().await;
+    set.signal(holder, Signal::CONT);
+    set.wait_until_all_listen().await;
+    set.round().await;
+
+    // A node that follows, then the one that leads, then both of two nodes.
+    let leader = leader(&set).await;
+    set.nats.kill((leader + 1) % 3).await;
+    set.round().await;
+    set.nats.restart((leader + 1) % 3).await;
+    let leader = self::leader(&set).await;
+    set.nats.kill(leader).await;
+    set.round().await;
+    let other = (leader + 1) % 3;
+    set.nats.kill(other).await;
+    set.round().await;
+    set.nats.restart(leader).await;
+    set.nats.restart(other).await;
+    set.holder().await;
+    set.round().await;
+
+    // All replicas are replaced, one after the other, by others with another config.
+    for index in 0..3 {
+        set.replace(index, "3/s").await;
+        set.round().await;
+    }
+    set.wait_for_live(3).await;
+    set.wait_for_metric("mcp_host_cluster_differing_configs", 0).await;
+    set.wait_until_all_listen().await;
+    set.round().await;
+    set.wait_until_told().await;
+
+    let verdict = set.end(BOUND).await;
+    assert_eq!((&verdict.lost[..], &verdict.foreign[..]), (&[][..], &[][..]), "{} changes", verdict.changes);
+    assert!(verdict.delays.len() > FILES * CLIENTS * 5, "{}", verdict.delays.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_check_finds_what_a_replica_that_stands_still_does_not_tell() {
+    let mut set = ReplicaSet::start(3, 6).await;
+    set.holder().await;
+    set.round().await;
+    // Its streams stay open until the balancer ends them, and hear nothing: with no time to tell, that is a loss.
+    for index in 0..3 {
+        set.signal(index, Signal::STOP);
+    }
+    set.change();
+    let verdict = set.verdict(Duration::ZERO);
+    assert_eq!(verdict.lost.len(), 6, "{:?}", verdict.lost);
+    for index in 0..3 {
+        set.signal(index, Signal::CONT);
+    }
+    set.wait_until_all_listen().await;
+    set.round().await;
+    assert!(set.end(BOUND).await.lost.is_empty());
+}
+
+async fn leader(set: &ReplicaSet) -> usize {
+    let looking = async {
+        loop {
+            match set.nats.leader().await {
+                Some(leader) => return leader,
+                None => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    tokio::time::timeout(mcp_host_tests::TIMEOUT, looking).await.expect("the stream has a leader")
+}

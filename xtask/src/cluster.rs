@@ -1,0 +1,38 @@
+//! `cargo xtask cluster`: replicas, nodes of NATS and a balancer on loopback, with a fault each ten seconds.
+//!
+//! The program is `tests/src/bin/mcp-host-cluster.rs`. This task builds it with the command `mcp-host`, installs what it needs, and passes
+//! on its exit code.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::cargo;
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+use crate::{clients, debian};
+
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    /// The duration, in seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
+
+impl Cluster {
+    /// Builds and runs it.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        Plugins::default().run(workspace, progress)?;
+        clients::install_nats(workspace, progress)?;
+        debian::install_balancer(progress)?;
+        // The whole workspace: with other features, everything would be compiled again.
+        let built = cargo::pass_through(workspace.cargo(workspace.root()).args(["build", "--workspace", "--bins"]))?;
+        ensure!(built, "the programs cannot be built; see above");
+        let mut command = Command::new(workspace.target().join("debug/mcp-host-cluster"));
+        let passed = cargo::pass_through(command.arg("--seconds").arg(self.seconds.to_string()))?;
+        ensure!(passed, "the cluster has failed; see above");
+        Ok(())
+    }
+}
