@@ -32,6 +32,7 @@ use crate::guard::Guarded;
 use crate::http::{Credentials, HttpClient};
 use crate::mapping::Mapping;
 use crate::process::{Launcher, log_lines};
+use crate::slots;
 use crate::updates::Updates;
 
 /// The time for one attempt, with the negotiation of the revision.
@@ -313,7 +314,7 @@ impl Inner {
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_concurrent_requests(limits.concurrency.get())
+                    .max_concurrent_requests(limits.concurrency.get().saturating_add(slots::TOTAL))
                     .max_sse_event_size(max_message);
                 config.max_json_response_size = max_message;
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);

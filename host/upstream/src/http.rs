@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +20,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mcp_host_base::informational;
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::common::http_header::{
@@ -54,8 +54,8 @@ pub(crate) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     credentials: Credentials,
     updates: Arc<Updates>,
-    /// Whether the stream of notifications has been open before: when it is opened again, some may be lost.
-    had_stream: Arc<AtomicBool>,
+    /// The session of the last stream of notifications: when one is opened again, some may be lost.
+    had_stream: Arc<Mutex<Option<Arc<str>>>>,
 }
 
 /// What is sent as `Authorization`.
@@ -425,7 +425,11 @@ impl StreamableHttpClient for HttpClient {
             }
             _ => {}
         }
-        if self.had_stream.swap(true, Ordering::Relaxed) {
+        let session = session.unwrap_or_else(|| "".into());
+        if let Some(before) = self.had_stream.lock().replace(session.clone()) {
+            if before != session {
+                self.updates.session_changed();
+            }
             self.updates.gap();
         }
         Ok(events(response.into_body(), max))

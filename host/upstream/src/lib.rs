@@ -13,6 +13,7 @@
 //! | [`http`], [`process`] | streamable HTTP over hyper; a program over pipes |
 //! | [`guard`] | what an upstream may send unasked |
 //! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
+//! | [`slots`] | the host's own requests, beside those of clients |
 //! | [`provider`] | the provider |
 //! | [`tokens`] | access tokens from a token endpoint |
 //! | [`identities`] | one provider for each token of a principal or a group |
@@ -44,6 +45,7 @@ mod mapping;
 mod polling;
 pub mod process;
 mod provider;
+mod slots;
 mod subscriptions;
 mod tokens;
 mod updates;

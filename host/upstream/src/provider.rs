@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
+use futures::FutureExt as _;
 use mcp_host_base::log_target;
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_base::throttle::ThrottlePerReason;
@@ -40,7 +40,7 @@ use crate::cursor::{CursorFault, PageCursor};
 use crate::http;
 use crate::listed::{Listed, Verdict};
 use crate::mapping::Mapping;
-use crate::polling::Readings;
+use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
 
@@ -48,16 +48,12 @@ use crate::updates::Updates;
 const MAX_EMPTY_PAGES: usize = 16;
 /// The pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 1000;
-/// The readings of watched resources that are under way at once.
-const MAX_READINGS: usize = 4;
 /// The shortest time for which a subscription is held that nobody asks for.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 /// The bytes of a message of an upstream that a client may see.
 const MAX_MESSAGE: usize = 512;
-/// The key of the listing among the readings: no path.
-const LISTING: &str = "";
 
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
@@ -79,7 +75,7 @@ struct Shared {
     templates: Mutex<Option<HashMap<String, String>>>,
     traversals: AtomicU64,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
-    readings: Mutex<Readings>,
+    poller: Poller,
     asked_at: Mutex<Instant>,
     log: ThrottlePerReason,
 }
@@ -101,7 +97,9 @@ impl UpstreamProvider {
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
         let (mapping, updates) = (connector.mapping().clone(), connector.updates().clone());
         let runtime = connector.runtime.clone();
-        let subscriptions = Subscriptions::new(name.clone(), mapping.clone(), updates.clone(), runtime.clone(), idle);
+        let (deadline, poll_updates) = (plugin.limits.deadline.duration(), updates.clone());
+        let subscriptions =
+            Subscriptions::new(name.clone(), mapping.clone(), updates.clone(), runtime.clone(), idle, deadline);
         let shared = Arc::new(Shared {
             name,
             connector,
@@ -114,7 +112,7 @@ impl UpstreamProvider {
             templates: Mutex::default(),
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),
             subscriptions: tokio::sync::Mutex::new(subscriptions),
-            readings: Mutex::default(),
+            poller: Poller::new(runtime.clone(), poll_updates, deadline),
             asked_at: Mutex::new(Instant::now()),
             log: ThrottlePerReason::new(LOG_PERIOD),
         });
@@ -136,7 +134,7 @@ async fn release_when_idle(shared: Arc<Shared>) {
         let is_idle = shared.asked_at.lock().elapsed() >= shared.idle;
         if is_idle && !subscriptions.is_empty() {
             let link = shared.connector.open_link();
-            subscriptions.release(link.as_ref()).await;
+            subscriptions.release(link.as_ref());
         }
     }
 }
@@ -369,64 +367,46 @@ impl Shared {
         })
     }
 
-    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+    async fn changes(self: &Arc<Self>, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         *self.asked_at.lock() = Instant::now();
         let link = self.connector.link_for_call().await?;
         let spelled: Vec<_> =
             watched.iter().filter_map(|path| Some((path.clone(), self.spelling(path).ok()?))).collect();
         if self.polls && !link.can_subscribe() {
             self.updates.watch(watched.iter().map(String::as_str));
-            self.poll(&link, &spelled).await?;
+            self.poll(&link, &spelled).await;
         }
-        let held = self.subscriptions.lock().await.hold(&link, spelled).await;
-        held.map_err(|error| self.failure(&link, error, None))?;
+        self.subscriptions.lock().await.hold(&link, spelled).await;
         Ok(self.updates.since(watched, since))
     }
 
     /// Reads what is watched again, and the first page of the listing, unless the upstream notifies of it.
-    async fn poll(&self, link: &Arc<Link>, watched: &[(String, String)]) -> Result<()> {
-        let now = Instant::now();
-        let keys =
-            watched.iter().map(|(path, _)| path.as_str()).chain((!link.notifies_of_listing()).then_some(LISTING));
-        let due = self.readings.lock().due(keys, now, self.idle);
+    async fn poll(self: &Arc<Self>, link: &Arc<Link>, watched: &[(String, String)]) {
+        let keys = watched.iter().map(|(path, _)| Some(path.clone()));
+        let keys = keys.chain((!link.notifies_of_listing()).then_some(LISTING));
         let spellings: HashMap<&str, &str> =
             watched.iter().map(|(path, spelling)| (path.as_str(), spelling.as_str())).collect();
-        let mut readings = futures::stream::iter(due)
-            .map(|key| async {
-                let reading = match spellings.get(key.as_str()) {
-                    Some(spelling) => self.request_reading(link, &key, spelling).await.map(|result| {
-                        (
-                            serde_json::to_vec(&result.contents).unwrap_or_default(),
-                            convert::ttl(result.ttl_ms, result.cache_scope),
-                        )
-                    }),
-                    None => link.peer.list_resources(None).await.map_err(|error| self.failure(link, error, None)).map(
-                        |page| {
-                            (
-                                serde_json::to_vec(&page.resources).unwrap_or_default(),
-                                convert::ttl(page.ttl_ms, page.cache_scope),
-                            )
-                        },
-                    ),
-                };
-                (key, reading)
-            })
-            .buffer_unordered(MAX_READINGS);
-        while let Some((key, reading)) = readings.next().await {
-            let (content, ttl) = match reading {
-                Ok(reading) => reading,
-                // A resource may appear and disappear.
-                Err(Failure::NotFound | Failure::InvalidRequest(_) | Failure::Denied(_)) => (Vec::new(), None),
-                Err(failure) => return Err(failure),
-            };
-            let is_changed = self.readings.lock().record(&key, &content, ttl, now);
-            match (is_changed, key.as_str()) {
-                (false, _) => {}
-                (true, LISTING) => self.updates.listing_changed(),
-                (true, path) => drop(self.updates.changed(path)),
+        let read = |key: &Key| {
+            let (shared, link) = (self.clone(), link.clone());
+            let of = key.as_ref().and_then(|path| Some((path.clone(), (*spellings.get(path.as_str())?).to_owned())));
+            async move {
+                match of {
+                    Some((path, spelling)) => {
+                        let result = shared.request_reading(&link, &path, &spelling).await?;
+                        let bytes = serde_json::to_vec(&result.contents).unwrap_or_default();
+                        Ok(Content::new(&bytes, convert::ttl(result.ttl_ms, result.cache_scope)))
+                    }
+                    None => {
+                        let page = link.peer.list_resources(None).await;
+                        let page = page.map_err(|error| shared.failure(&link, error, None))?;
+                        let bytes = serde_json::to_vec(&page.resources).unwrap_or_default();
+                        Ok(Content::new(&bytes, convert::ttl(page.ttl_ms, page.cache_scope)))
+                    }
+                }
             }
-        }
-        Ok(())
+            .boxed()
+        };
+        self.poller.poll(keys, self.idle, read).await;
     }
 
     /// The path of a URI of the upstream. One that cannot be mapped is logged.
