@@ -6,9 +6,11 @@
 //! | module | subject |
 //! |---|---|
 //! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
+//! | [`canonical`] | spellings of one resource, by scheme |
 //! | [`listed`] | the spellings and the metadata of what it listed |
 //! | [`cursor`] | pages: a repeated cursor, pages without end |
 //! | [`convert`] | its answers, as the answers of a provider |
+//! | [`errors`] | what its errors say to clients |
 //! | [`connection`] | one connection, opened again with back-off |
 //! | [`http`], [`process`] | streamable HTTP over hyper; a program over pipes |
 //! | [`guard`] | what an upstream may send unasked |
@@ -33,9 +35,11 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+mod canonical;
 mod connection;
 mod convert;
 mod cursor;
+mod errors;
 mod exchange;
 mod guard;
 mod http;

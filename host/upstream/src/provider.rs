@@ -9,8 +9,7 @@
 //! | `complete` | `completion/complete` |
 //! | `changes` | subscriptions ([`subscriptions`](crate::subscriptions)), or readings ([`polling`](crate::polling)) |
 //!
-//! An error of the upstream says what a client may see: that a resource does not exist, and that a request is invalid, without a text that
-//! has a URI of the upstream in it. Everything else is logged.
+//! Of an error of the upstream a client sees what [`errors`] lets pass. Everything else is logged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use mcp_host_base::log_target;
-use mcp_host_base::text::{Excerpt, truncate};
+use mcp_host_base::text::Excerpt;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_config::Plugin;
 use mcp_host_model::provider::{
@@ -28,7 +27,7 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, ErrorData, PaginatedRequestParams,
+    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
 };
 use rmcp::service::ServiceError;
@@ -37,8 +36,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
 use crate::cursor::{CursorFault, PageCursor};
+use crate::errors;
 use crate::http;
-use crate::listed::{Listed, Verdict};
+use crate::listed::{Listed, Spelling, Verdict};
 use crate::mapping::Mapping;
 use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
@@ -52,8 +52,6 @@ const MAX_TEMPLATE_PAGES: usize = 1000;
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
-/// The bytes of a message of an upstream that a client may see.
-const MAX_MESSAGE: usize = 512;
 
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
@@ -189,12 +187,13 @@ impl Provider for UpstreamProvider {
 }
 
 impl Shared {
-    /// The upstream's URI of a path: as it was listed, else in normal form.
+    /// The upstream's URI of a path: as it was listed, else in canonical form. What was not listed and is no such form is not found.
     fn spelling(&self, path: &str) -> Result<String> {
         match self.listed.lock().spelling(path) {
-            Ok(Some(spelling)) => Ok(spelling.to_owned()),
-            Ok(None) => Ok(self.mapping.uri(path)),
-            Err(()) => Err(Failure::NotFound),
+            Spelling::Listed(spelling) => Ok(spelling.to_owned()),
+            Spelling::Canonical => Ok(self.mapping.uri(path)),
+            Spelling::Unlisted if self.mapping.is_requestable(path) => Ok(self.mapping.uri(path)),
+            Spelling::Unlisted | Spelling::Ambiguous => Err(Failure::NotFound),
         }
     }
 
@@ -258,7 +257,7 @@ impl Shared {
 
     async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<ReadResourceResult> {
         let answer = link.peer.read_resource_once(ReadResourceRequestParams::new(spelling)).await;
-        match answer.map_err(|error| self.failure(link, error, Some((path, spelling))))? {
+        match answer.map_err(|error| self.failure(link, error, Some(path)))? {
             ReadResourceResponse::Complete(result) => Ok(result),
             _ => Err(Failure::denied("the upstream asks for input of its user, which the host does not give")),
         }
@@ -423,9 +422,9 @@ impl Shared {
     }
 
     /// The failure of a request. A connection that failed is dropped.
-    fn failure(&self, link: &Link, error: ServiceError, requested: Option<(&str, &str)>) -> Failure {
+    fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
-            ServiceError::McpError(error) => self.failure_of_answer(&error, requested),
+            ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),
             ServiceError::UnexpectedResponse => {
                 Failure::internal("the upstream answers with something else than what it is asked")
             }
@@ -446,42 +445,6 @@ impl Shared {
             }
         }
     }
-
-    fn failure_of_answer(&self, error: &ErrorData, requested: Option<(&str, &str)>) -> Failure {
-        let message = error.message.as_ref();
-        let is_missing = error.code == ErrorCode::RESOURCE_NOT_FOUND
-            || error.code == ErrorCode::INVALID_PARAMS
-                && error.data.as_ref().is_some_and(|data| data.get("uri").is_some())
-            || says_missing(message);
-        match requested {
-            Some(_) if is_missing => return Failure::NotFound,
-            _ if error.code != ErrorCode::INVALID_PARAMS && error.code != ErrorCode::INVALID_REQUEST => {
-                return Failure::internal(format!(
-                    "the upstream answers with the error {}: {}",
-                    error.code.0,
-                    Excerpt(message)
-                ));
-            }
-            _ => {}
-        }
-        let message = match requested {
-            Some((path, spelling)) => message.replace(spelling, &self.mapping.host_uri(path)),
-            None => message.to_owned(),
-        };
-        // Another URI of the upstream means nothing to a client, or something else.
-        let own = requested.map(|(path, _)| self.mapping.host_uri(path)).unwrap_or_default();
-        match message.replace(&own, "").contains("://") && !own.is_empty() || own.is_empty() && message.contains("://")
-        {
-            true => Failure::invalid("the upstream rejects the request"),
-            false => Failure::invalid(truncate(message, MAX_MESSAGE)),
-        }
-    }
-}
-
-/// Whether a message says that a resource does not exist, as SDKs word it that have no code for that.
-fn says_missing(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    message.contains("not found") || message.contains("unknown resource") || message.contains("no such resource")
 }
 
 /// The cursor of the page after the one at `at`.
@@ -491,18 +454,5 @@ fn next_cursor(at: Option<&PageCursor>, traversal: u64, upstream: Option<String>
         (_, None) => Ok(None),
         (None, Some(upstream)) => Ok(Some(PageCursor::first(traversal, upstream))),
         (Some(at), Some(upstream)) => at.next(upstream).map(Some).map_err(internal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_sdks_say_of_a_missing_resource_is_understood() {
-        for message in ["Resource x:a not found", "MCP error -32602: Resource x not found", "Unknown resource: x:a"] {
-            assert!(says_missing(message), "{message}");
-        }
-        assert!(!says_missing("the argument is invalid"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -150,4 +151,29 @@ async fn an_answer_that_is_too_long_or_none_fails_its_call_alone() {
     let received = server.received.lock();
     let sessions = received.iter().filter(|(_, _, message)| message["method"] == "initialize").count();
     assert_eq!(sessions, 1, "the connection is kept");
+}
+
+#[tokio::test]
+async fn subscriptions_that_never_answer_leave_room_for_reads() {
+    let server = Server::start(|method, message| match message["method"].as_str() {
+        Some("initialize") => json(
+            message,
+            json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": { "subscribe": true } },
+            "serverInfo": { "name": "old", "version": "1" } }),
+        ),
+        // Its body never ends.
+        Some("resources/subscribe") => Response::builder()
+            .header("content-type", "application/json")
+            .body(Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>()))
+            .unwrap(),
+        _ => with_session(method, message, |uri| json(message, json!({ "contents": [{ "uri": uri, "text": "1" }] }))),
+    })
+    .await;
+    let plugin = server.plugin("limits = { concurrency = 1, deadline = '10m' }");
+    let up = mcp_host_upstream::connect(&plugin).await.unwrap();
+    let watched: Vec<String> = (0..40).map(|number| format!("x:{number}")).collect();
+    up.changes(&watched, None).await.unwrap();
+    // Without a slot of its own, it would wait for ten minutes.
+    let read = tokio::time::timeout(Duration::from_secs(60), up.read("x:1")).await;
+    assert!(read.is_ok_and(|read| read.is_ok()));
 }
