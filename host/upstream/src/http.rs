@@ -34,6 +34,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
 
+use crate::message::{Decoder, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
@@ -54,6 +55,7 @@ pub(crate) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     credentials: Credentials,
     updates: Arc<Updates>,
+    decoder: Decoder,
     /// The session of the last stream of notifications: when one is opened again, some may be lost.
     had_stream: Arc<Mutex<Option<Arc<str>>>>,
 }
@@ -151,12 +153,12 @@ impl HttpClient {
             .http1_max_buf_size(MAX_HEAD)
             .build(connector);
         let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
-        Ok(Self { client, credentials, updates, had_stream: Arc::default() })
+        Ok(Self { client, credentials, updates, decoder: Decoder::new(0), had_stream: Arc::default() })
     }
 
     /// A client of the same connections with other credentials, whose gaps are told there.
-    pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>) -> Self {
-        Self { client: self.client.clone(), credentials, updates, had_stream: Arc::default() }
+    pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
+        Self { client: self.client.clone(), credentials, updates, decoder, had_stream: Arc::default() }
     }
 
     async fn send(
@@ -246,8 +248,13 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
     }
 }
 
-/// The events of a body, each of at most `max` bytes.
-fn events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+/// The events of a body, each of at most `max` bytes. With `is_asked` answers among them are those to requests of [`ask`](crate::ask).
+fn events(
+    body: Incoming,
+    max: usize,
+    decoder: Decoder,
+    is_asked: bool,
+) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
@@ -258,7 +265,15 @@ fn events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stre
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
     });
-    SseStream::from_bytes_stream(pieces).boxed()
+    let events = SseStream::from_bytes_stream(pieces);
+    events
+        .then(move |event| async move {
+            match event {
+                Ok(event) => Ok(decoder.event(event, is_asked).await),
+                Err(error) => Err(error),
+            }
+        })
+        .boxed()
 }
 
 /// Counts the bytes of an event: those since the last empty line.
@@ -290,14 +305,14 @@ impl EventLimit {
 fn legacy_answer(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
-    body: &[u8],
+    answered: Option<&ServerJsonRpcMessage>,
 ) -> Option<StreamableHttpPostResponse> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     if !matches!(request.request, ClientRequest::DiscoverRequest(_)) || !status.is_client_error() {
         return None;
     }
-    let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(JsonRpcMessage::Error(error)) => error.error,
+    let error = match answered {
+        Some(JsonRpcMessage::Error(error)) => error.error.clone(),
         _ => ErrorData::invalid_request(format!("server/discover was answered with {status}"), None),
     };
     let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
@@ -339,23 +354,24 @@ impl StreamableHttpClient for HttpClient {
         }
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let (new_session, retry_after) = (header(HEADER_SESSION_ID), header("retry-after"));
-        let is_json = is_type(&response, JSON_MIME_TYPE);
+        let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
         if !status.is_success() {
             let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
             // A body that is too long, or breaks off, does not hide the status.
             let body = read(response.into_body(), max).await.unwrap_or_default();
-            if let Some(answer) = legacy_answer(&message, status, &body).filter(|_| session.is_none()) {
+            let answered = self.decoder.decode_any(body, is_asked).await.ok();
+            if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
                 return Ok(answer);
             }
-            return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-                Ok(error @ JsonRpcMessage::Error(_)) if is_json => {
+            return match answered {
+                Some(error @ JsonRpcMessage::Error(_)) if is_json => {
                     Ok(StreamableHttpPostResponse::Json(error, new_session))
                 }
                 _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let events = events(response.into_body(), limits.max_sse_event_size);
+            let events = events(response.into_body(), limits.max_sse_event_size, self.decoder, is_asked);
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
         if !matches!(message, ClientJsonRpcMessage::Request(_)) {
@@ -368,12 +384,9 @@ impl StreamableHttpClient for HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(found));
         }
         let body = read(response.into_body(), limits.max_json_response_size).await?;
-        match serde_json::from_slice(&body) {
+        match self.decoder.decode_any(body, is_asked).await {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
-            Err(error) => {
-                let found = format!("what is no message of the protocol: {error}");
-                Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(found)))
-            }
+            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
         }
     }
 
@@ -432,7 +445,8 @@ impl StreamableHttpClient for HttpClient {
             }
             self.updates.gap();
         }
-        Ok(events(response.into_body(), max))
+        // Streams of sessions have no other answers.
+        Ok(events(response.into_body(), max, self.decoder, true))
     }
 }
 

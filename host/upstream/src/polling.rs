@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
+use crate::answer;
+use crate::message::LONG;
 use crate::slots::Slots;
 use crate::updates::Updates;
 
@@ -36,8 +38,21 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    pub(crate) fn new(bytes: &[u8], ttl: Option<Duration>) -> Self {
+    fn new(bytes: &[u8], ttl: Option<Duration>) -> Self {
         Self { digest: Sha256::digest(bytes).into(), ttl }
+    }
+
+    /// What is compared of a result, which is gone through on another thread if it is long.
+    pub(crate) async fn of(result: String) -> Result<Self, Failure> {
+        let compared = |result: String| match answer::compared(&result) {
+            Ok((compared, ttl)) => Ok(Self::new(compared.as_bytes(), ttl)),
+            Err(error) => Err(Failure::internal(format!("the upstream answers with something else: {error}"))),
+        };
+        if result.len() < LONG {
+            return compared(result);
+        }
+        let failed = |_| Failure::unavailable("the host is shutting down");
+        tokio::task::spawn_blocking(move || compared(result)).await.map_err(failed)?
     }
 }
 

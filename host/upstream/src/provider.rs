@@ -27,12 +27,15 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, ErrorCode,
+    ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest,
+    ReadResourceRequestParams, Reference,
 };
 use rmcp::service::ServiceError;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::answer;
+use crate::ask::ask;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
 use crate::cursor::{CursorFault, PageCursor};
@@ -212,21 +215,23 @@ impl Shared {
             return Ok(Page::last([]));
         }
         for _ in 0..MAX_EMPTY_PAGES {
-            let params = at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone())));
-            let page = match link.peer.list_resources(params).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                    return Ok(Page::last([]));
-                }
+            let request = ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                method: Default::default(),
+                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
+                extensions: Default::default(),
+            });
+            let text = match self.ask(&link, request).await {
+                Ok(text) => text,
+                Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
+            let page = answer::list::<answer::Resource<'_>>(&text, self.max_items).map_err(unexpected)?;
             at = next_cursor(at.as_ref(), traversal, page.next_cursor)?;
-            let ttl = convert::ttl(page.ttl_ms, page.cache_scope);
             let mut listed = self.listed.lock();
-            let entries = page.resources.into_iter().filter_map(|resource| {
+            let entries = page.items.unwrap_or_default().into_iter().filter_map(|resource| {
                 let spelling = resource.uri.clone();
                 let path = self.path("listed", &spelling)?;
-                let entry = convert::entry(resource, path, ttl, self.polls || link.can_subscribe());
+                let entry = convert::entry(resource, path, page.ttl, self.polls || link.can_subscribe());
                 match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
                     Verdict::Keep => Some(entry),
                     Verdict::Ambiguous => {
@@ -255,28 +260,32 @@ impl Shared {
         Ok(Page { entries: Vec::new(), next_cursor: at.map(|at| at.encode()) })
     }
 
-    async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<ReadResourceResult> {
-        let answer = link.peer.read_resource_once(ReadResourceRequestParams::new(spelling)).await;
-        match answer.map_err(|error| self.failure(link, error, Some(path)))? {
-            ReadResourceResponse::Complete(result) => Ok(result),
-            _ => Err(Failure::denied("the upstream asks for input of its user, which the host does not give")),
-        }
+    /// The text of the result of a request.
+    async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
+        ask(&link.peer, &self.connector.runtime, request).await
+    }
+
+    async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<String> {
+        let request = ReadResourceRequest::new(ReadResourceRequestParams::new(spelling));
+        let answer = self.ask(link, ClientRequest::ReadResourceRequest(request)).await;
+        answer.map_err(|error| self.failure(link, error, Some(path)))
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let spelling = self.spelling(path)?;
         let link = self.connector.link_for_call().await?;
-        let result = self.request_reading(&link, path, &spelling).await?;
-        let ttl = convert::ttl(result.ttl_ms, result.cache_scope);
-        let mut contents = Vec::with_capacity(result.contents.len());
-        let is_empty = result.contents.is_empty();
-        for one in result.contents {
-            let uri = convert::uri_of(&one);
-            let of = if uri == spelling { Some(path.to_owned()) } else { self.path("read", uri) };
+        let text = self.request_reading(&link, path, &spelling).await?;
+        let result = answer::list::<answer::Contents<'_>>(&text, self.max_items).map_err(unexpected)?;
+        let asks = || Failure::denied("the upstream asks for input of its user, which the host does not give");
+        let items = result.items.ok_or_else(asks)?;
+        let mut contents = Vec::with_capacity(items.len());
+        let is_empty = items.is_empty();
+        for one in items {
+            let of = if one.uri == spelling { Some(path.to_owned()) } else { self.path("read", &one.uri) };
             let Some(of) = of else { continue };
             let known = self.listed.lock().entry(&of).cloned();
             let mut entry = known.unwrap_or_else(|| Entry::new(of, ""));
-            entry.ttl = ttl;
+            entry.ttl = result.ttl;
             entry.subscribable = self.polls || link.can_subscribe();
             contents.push(convert::contents(one, entry).map_err(Failure::internal)?);
         }
@@ -307,16 +316,19 @@ impl Shared {
             return Ok(templates);
         }
         for _ in 0..MAX_TEMPLATE_PAGES {
-            let params = at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone())));
-            let page = match link.peer.list_resource_templates(params).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                    return Ok(templates);
-                }
+            let request = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                method: Default::default(),
+                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
+                extensions: Default::default(),
+            });
+            let text = match self.ask(&link, request).await {
+                Ok(text) => text,
+                Err(error) if is_unknown_method(&error) => return Ok(templates),
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
+            let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
             at = next_cursor(at.as_ref(), 0, page.next_cursor)?;
-            for template in page.resource_templates {
+            for template in page.items.unwrap_or_default() {
                 match self.mapping.template(&template.uri_template) {
                     Ok(path) if !by_path.contains_key(&path) => {
                         by_path.insert(path.clone(), template.uri_template.clone());
@@ -357,8 +369,9 @@ impl Shared {
             let known = context.iter().map(|argument| (argument.name.clone(), argument.value.clone())).collect();
             params = params.with_context(CompletionContext::with_arguments(known));
         }
-        let answer = link.peer.complete(params).await.map_err(|error| self.failure(&link, error, None))?;
-        let completion = answer.completion;
+        let answer = self.ask(&link, ClientRequest::CompleteRequest(CompleteRequest::new(params))).await;
+        let text = answer.map_err(|error| self.failure(&link, error, None))?;
+        let completion = answer::completion(&text).map_err(unexpected)?;
         Ok(Completion {
             values: completion.values,
             total: completion.total,
@@ -390,16 +403,15 @@ impl Shared {
             let of = key.as_ref().and_then(|path| Some((path.clone(), (*spellings.get(path.as_str())?).to_owned())));
             async move {
                 match of {
-                    Some((path, spelling)) => {
-                        let result = shared.request_reading(&link, &path, &spelling).await?;
-                        let bytes = serde_json::to_vec(&result.contents).unwrap_or_default();
-                        Ok(Content::new(&bytes, convert::ttl(result.ttl_ms, result.cache_scope)))
-                    }
+                    Some((path, spelling)) => Content::of(shared.request_reading(&link, &path, &spelling).await?).await,
                     None => {
-                        let page = link.peer.list_resources(None).await;
-                        let page = page.map_err(|error| shared.failure(&link, error, None))?;
-                        let bytes = serde_json::to_vec(&page.resources).unwrap_or_default();
-                        Ok(Content::new(&bytes, convert::ttl(page.ttl_ms, page.cache_scope)))
+                        let request = ListResourcesRequest {
+                            method: Default::default(),
+                            params: None,
+                            extensions: Default::default(),
+                        };
+                        let answer = shared.ask(&link, ClientRequest::ListResourcesRequest(request)).await;
+                        Content::of(answer.map_err(|error| shared.failure(&link, error, None))?).await
                     }
                 }
             }
@@ -425,9 +437,7 @@ impl Shared {
     fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
             ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),
-            ServiceError::UnexpectedResponse => {
-                Failure::internal("the upstream answers with something else than what it is asked")
-            }
+            ServiceError::UnexpectedResponse => unexpected("no result"),
             error => {
                 let refuses = error.auth_challenge().is_some();
                 let is_answered = refuses || http::is_answered(&error);
@@ -445,6 +455,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// What an upstream answered is not what it was asked for.
+fn unexpected(error: impl std::fmt::Display) -> Failure {
+    Failure::internal(format!("the upstream answers with something else than what it is asked: {error}"))
+}
+
+fn is_unknown_method(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND)
 }
 
 /// The cursor of the page after the one at `at`.

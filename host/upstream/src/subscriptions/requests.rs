@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
 use mcp_host_base::text::Excerpt;
-use rmcp::model::{ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
+use rmcp::model::{
+    ClientRequest, Request, ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+};
 use rmcp::service::{ServiceError, Subscription};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::ask::ask;
 use crate::connection::Link;
 use crate::mapping::Mapping;
 use crate::slots::Slots;
@@ -97,8 +100,11 @@ impl Requests {
                 let filter = SubscriptionFilter::builder().resource_subscriptions([spelling]).build();
                 requests.within(link.peer.listen(filter)).await.map(drop)
             } else {
-                #[allow(deprecated, reason = "it is how the revisions with sessions subscribe")]
-                requests.within(link.peer.subscribe(SubscribeRequestParams::new(spelling))).await
+                let request = Request::new(SubscribeRequestParams::new(spelling));
+                requests
+                    .within(ask(&link.peer, &requests.runtime, ClientRequest::SubscribeRequest(request)))
+                    .await
+                    .map(drop)
             };
             if answer.is_ok() {
                 requests.wake_if_late(until);
@@ -112,9 +118,8 @@ impl Requests {
         let (requests, link) = (self.clone(), link.clone());
         let task = async move {
             let _slot = requests.slots.take(true).await;
-            #[allow(deprecated, reason = "it is how the revisions with sessions unsubscribe")]
-            let answer = requests.within(link.peer.unsubscribe(UnsubscribeRequestParams::new(spelling))).await;
-            drop(answer);
+            let request = Request::new(UnsubscribeRequestParams::new(spelling));
+            drop(requests.within(ask(&link.peer, &requests.runtime, ClientRequest::UnsubscribeRequest(request))).await);
             Ended::Unsubscribed { path }
         };
         tasks.spawn_on(task, &self.runtime);
