@@ -47,6 +47,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// The bytes of the body of an error that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
+const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
 
 /// The HTTP client of one upstream.
@@ -170,20 +171,19 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<Response<Incoming>, Failed> {
         let authorization = self.credentials.authorization().await.map_err(failed)?;
-        let (again, repeated) = (headers.clone(), body.clone());
-        let response = self.send_as(authorization.as_ref(), method.clone(), uri, session, headers, body).await?;
-        // The token may have been revoked.
-        let response = match (&self.credentials, &authorization) {
-            (Credentials::Tokens(tokens), Some(rejected)) if response.status() == StatusCode::UNAUTHORIZED => {
-                if tokens.reject(rejected).await {
-                    let authorization = self.credentials.authorization().await.map_err(failed)?;
-                    self.send_as(authorization.as_ref(), method, uri, session, again, repeated).await?
-                } else {
-                    response
-                }
-            }
-            _ => response,
+        let Credentials::Tokens(tokens) = &self.credentials else {
+            let response = self.send_as(authorization.as_ref(), method, uri, session, headers, body).await?;
+            return refused(&response).map_or(Ok(response), Err);
         };
+        let (again, repeated) = (headers.clone(), body.clone());
+        let mut response = self.send_as(authorization.as_ref(), method.clone(), uri, session, headers, body).await?;
+        // The token may have been revoked.
+        if let Some(rejected) = authorization.filter(|_| response.status() == StatusCode::UNAUTHORIZED)
+            && tokens.reject(&rejected).await
+        {
+            let authorization = self.credentials.authorization().await.map_err(failed)?;
+            response = self.send_as(authorization.as_ref(), method, uri, session, again, repeated).await?;
+        }
         refused(&response).map_or(Ok(response), Err)
     }
 
@@ -196,8 +196,7 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         body: Bytes,
     ) -> Result<Response<Incoming>, Failed> {
-        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept).header(USER_AGENT, NAME);
+        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, ACCEPTED).header(USER_AGENT, NAME);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, JSON_MIME_TYPE);
         }
