@@ -51,6 +51,16 @@ impl AuthorizationServer {
 
     /// Starts a server whose access tokens are valid for so many seconds.
     pub async fn start(format: TokenFormat, lifetime: u32) -> Self {
+        Self::start_with(format, lifetime, None).await
+    }
+
+    /// Starts a server with opaque tokens, at which the resource server gets access tokens for an upstream at that URL: for itself by client
+    /// credentials, and for an account by the exchange of the account's own. Those are JWTs.
+    pub async fn start_for_upstream(url: &str) -> Self {
+        Self::start_with(TokenFormat::Opaque, 3600, Some(url)).await
+    }
+
+    async fn start_with(format: TokenFormat, lifetime: u32, upstream: Option<&str>) -> Self {
         let (format, algorithm) = match format {
             TokenFormat::Jwt(algorithm) => ("jwt", algorithm),
             TokenFormat::Opaque => ("opaque", "ES256"),
@@ -62,6 +72,7 @@ impl AuthorizationServer {
             "scopes": Self::SCOPES,
             "accounts": { "alice": ["engineers"], "bob": [] },
             "client": { "id": Self::CLIENT_ID, "secret": Self::CLIENT_SECRET },
+            "upstream": upstream,
         });
         let mut command = Command::new(node());
         command.arg(client_program("authorization-server/server.mjs")).arg(options.to_string());
@@ -78,6 +89,15 @@ impl AuthorizationServer {
     /// Its issuer identifier, which is its URL.
     pub fn issuer(&self) -> &str {
         &self.issuer
+    }
+
+    /// An access token of that account for a resource, without a client that is authorized.
+    pub async fn token(&mut self, account: &str, resource: &str) -> String {
+        let number = self.count("token ") + 1;
+        self.command(&format!("token {account} {resource}"), "token ").await;
+        let printed = self.log.snapshot();
+        let line = printed.lines().filter_map(|line| line.strip_prefix("token ")).nth(number - 1);
+        line.expect("it was printed").to_owned()
     }
 
     /// Waits for the first event whose line contains that text.

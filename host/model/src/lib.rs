@@ -6,6 +6,7 @@
 //! | [`resource`] | the domain types: a provider's answers after validation by the host |
 //! | [`provider`] | the contract in Rust: the trait of native providers, and what components answer |
 //! | [`net`] | network origins, and patterns of them |
+//! | [`json`] | the size of a JSON text as a tree |
 //! | [`digest`] | the SHA-256 digest of a component file |
 //! | [`principal`], [`requester`] | who makes a request, and the client whose share of a plugin the request uses |
 //! | [`caller`] | for whom a native provider is called, if its answers depend on that |
@@ -14,6 +15,7 @@
 
 pub mod caller;
 pub mod digest;
+pub mod json;
 pub mod net;
 pub mod principal;
 pub mod provider;

@@ -22,7 +22,6 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
 use tokio::runtime::Handle;
@@ -31,7 +30,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::guard::Guarded;
 use crate::http::{Credentials, HttpClient};
 use crate::mapping::Mapping;
+use crate::message::Decoder;
+use crate::pipes::Pipes;
 use crate::process::{Launcher, log_lines};
+use crate::slots;
 use crate::updates::Updates;
 
 /// The time for one attempt, with the negotiation of the revision.
@@ -129,6 +131,7 @@ struct Inner {
     launcher: Arc<dyn Launcher>,
     /// The client of a URL.
     http: Option<HttpClient>,
+    decoder: Decoder,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
     next_id: AtomicU64,
@@ -167,11 +170,14 @@ impl Connector {
     ) -> Result<Self, ConnectError> {
         let upstream = plugin.upstream.as_ref().ok_or_else(ConnectError::no_upstream)?;
         let updates = Arc::new(Updates::new());
-        let http = http.map(|client| client.with_credentials(credentials, updates.clone()));
+        let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
+        let decoder = Decoder::new(memory);
+        let http = http.map(|client| client.with_credentials(credentials, updates.clone(), decoder));
         let inner = Inner {
             name: plugin.name.as_str().into(),
             launcher,
             http,
+            decoder,
             mapping: Arc::new(Mapping::new(plugin.mount.clone(), upstream.prefix.clone())),
             updates,
             next_id: AtomicU64::new(1),
@@ -313,7 +319,7 @@ impl Inner {
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_concurrent_requests(limits.concurrency.get())
+                    .max_concurrent_requests(limits.concurrency.get().saturating_add(slots::TOTAL))
                     .max_sse_event_size(max_message);
                 config.max_json_response_size = max_message;
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
@@ -329,8 +335,8 @@ impl Inner {
                 })?;
                 let lines = log_lines(launched.stderr, self.name.clone(), limits.log.bytes_per_minute());
                 let log = AbortOnDropHandle::new(tokio::spawn(lines));
-                let transport =
-                    AsyncRwTransport::new_client(launched.stdout, launched.stdin).with_max_line_length(max_message);
+                let (name, decoder) = (self.name.clone(), self.decoder);
+                let transport = Pipes::new(name, launched.stdout, launched.stdin, max_message, decoder);
                 self.serve(transport, lifecycle, Some((launched.running, log))).await
             }
             _ => Err(ClientInitializeError::ConnectionClosed("there is no URL and no command".to_owned())),

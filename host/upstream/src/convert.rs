@@ -1,7 +1,4 @@
-//! Answers of an upstream as answers of a provider: the same texts, with paths in the place of URIs.
-//!
-//! Metadata passes unchanged. A time to live is that of the answer; one that only the client of a single user may keep (`private`) is not
-//! kept at all, as an answer of the host may be for others.
+//! Answers of an upstream as answers of a provider: the same texts, with paths in the place of URIs. Metadata passes unchanged.
 
 use std::time::Duration;
 
@@ -10,7 +7,9 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcp_host_model::provider::{Body, Contents, Entry, Icon, Template};
 use mcp_host_model::resource::{Role, Theme};
-use rmcp::model::{self, Annotations, CacheScope, IconTheme, MetaObject, ResourceContents};
+use serde_json::value::RawValue;
+
+use crate::answer::{self, Annotations};
 
 /// Base64 with or without padding: both are sent.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -18,16 +17,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The time for which an answer may be kept; none if the upstream does not say.
-pub(crate) fn ttl(ttl_ms: Option<u64>, scope: Option<CacheScope>) -> Option<Duration> {
-    match scope {
-        Some(CacheScope::Private) => ttl_ms.map(|_| Duration::ZERO),
-        _ => ttl_ms.map(Duration::from_millis),
-    }
-}
-
 /// The entry of a listed resource.
-pub(crate) fn entry(resource: model::Resource, path: String, ttl: Option<Duration>, is_subscribable: bool) -> Entry {
+pub(crate) fn entry(
+    resource: answer::Resource<'_>,
+    path: String,
+    ttl: Option<Duration>,
+    is_subscribable: bool,
+) -> Entry {
     let mut entry = Entry::new(path, resource.name);
     entry.title = resource.title;
     entry.description = resource.description;
@@ -42,7 +38,7 @@ pub(crate) fn entry(resource: model::Resource, path: String, ttl: Option<Duratio
 }
 
 /// A template.
-pub(crate) fn template(template: model::ResourceTemplate, path_template: String) -> Template {
+pub(crate) fn template(template: answer::Template<'_>, path_template: String) -> Template {
     let mut converted = Template::new(path_template, template.name);
     converted.title = template.title;
     converted.description = template.description;
@@ -53,62 +49,51 @@ pub(crate) fn template(template: model::ResourceTemplate, path_template: String)
     converted
 }
 
-/// The URI of contents.
-pub(crate) fn uri_of(contents: &ResourceContents) -> &str {
-    match contents {
-        ResourceContents::TextResourceContents { uri, .. } | ResourceContents::BlobResourceContents { uri, .. } => uri,
-        _ => "",
-    }
-}
-
 /// Contents, with the entry that is known of them. An error if they are not Base64, or of a kind that is not known.
-pub(crate) fn contents(contents: ResourceContents, entry: Entry) -> Result<Contents, String> {
-    let (mime_type, body, content_meta) = match contents {
-        ResourceContents::TextResourceContents { mime_type, text, meta, .. } => (mime_type, Body::Text(text), meta),
-        ResourceContents::BlobResourceContents { mime_type, blob, meta, .. } => {
+pub(crate) fn contents(contents: answer::Contents<'_>, entry: Entry) -> Result<Contents, String> {
+    let body = match (contents.text, contents.blob) {
+        (Some(text), _) => Body::Text(text),
+        (None, Some(blob)) => {
             let bytes = BASE64.decode(blob.as_bytes());
-            (mime_type, Body::Blob(bytes.map_err(|error| format!("a blob is not Base64: {error}"))?), meta)
+            Body::Blob(bytes.map_err(|error| format!("a blob is not Base64: {error}"))?)
         }
-        _ => return Err("contents are neither text nor a blob".to_owned()),
+        (None, None) => return Err("contents are neither text nor a blob".to_owned()),
     };
     let mut entry = entry;
-    entry.mime_type = mime_type.or(entry.mime_type);
-    entry.meta = meta(content_meta);
+    entry.mime_type = contents.mime_type.or(entry.mime_type);
+    entry.meta = meta(contents.meta);
     Ok(Contents::new(entry, body))
 }
 
-fn meta(meta: Option<MetaObject>) -> Option<String> {
-    meta.filter(|meta| !meta.0.is_empty()).and_then(|meta| serde_json::to_string(&meta).ok())
+fn meta(meta: Option<&RawValue>) -> Option<String> {
+    let text = meta?.get();
+    let is_empty = text.strip_prefix('{').is_some_and(|rest| rest.trim_ascii_start() == "}");
+    (!is_empty).then(|| text.to_owned())
 }
 
-fn icons(icons: Option<Vec<model::Icon>>) -> Vec<Icon> {
-    let convert = |icon: model::Icon| {
+fn icons(icons: Vec<answer::Icon>) -> Vec<Icon> {
+    let convert = |icon: answer::Icon| {
         let mut converted = Icon::new(icon.src);
         converted.mime_type = icon.mime_type;
-        converted.sizes = icon.sizes.unwrap_or_default();
-        converted.theme = icon.theme.and_then(|theme| match theme {
-            IconTheme::Light => Some(Theme::Light),
-            IconTheme::Dark => Some(Theme::Dark),
-            #[allow(unreachable_patterns, reason = "later versions of rmcp may know more")]
+        converted.sizes = icon.sizes;
+        converted.theme = match icon.theme.as_deref() {
+            Some("light") => Some(Theme::Light),
+            Some("dark") => Some(Theme::Dark),
             _ => None,
-        });
+        };
         converted
     };
-    icons.unwrap_or_default().into_iter().map(convert).collect()
+    icons.into_iter().map(convert).collect()
 }
 
 fn annotations(annotations: Option<Annotations>) -> (Vec<Role>, Option<f64>, Option<String>) {
     let Some(annotations) = annotations else { return Default::default() };
-    let role = |role: model::Role| match role {
-        model::Role::User => Some(Role::User),
-        model::Role::Assistant => Some(Role::Assistant),
-        #[allow(unreachable_patterns, reason = "later versions of rmcp may know more")]
+    let role = |role: String| match role.as_str() {
+        "user" => Some(Role::User),
+        "assistant" => Some(Role::Assistant),
         _ => None,
     };
-    // rmcp has a single precision: 0.7 is to stay 0.7.
-    let priority = annotations.priority.and_then(|priority| priority.to_string().parse().ok());
-    let audience = annotations.audience.unwrap_or_default().into_iter().filter_map(role).collect();
-    (audience, priority, annotations.last_modified)
+    (annotations.audience.into_iter().filter_map(role).collect(), annotations.priority, annotations.last_modified)
 }
 
 #[cfg(test)]
@@ -129,20 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_is_not_kept() {
-        assert_eq!(ttl(Some(5), Some(CacheScope::Public)), Some(Duration::from_millis(5)));
-        assert_eq!(ttl(Some(5), Some(CacheScope::Private)), Some(Duration::ZERO));
-        assert_eq!((ttl(None, Some(CacheScope::Private)), ttl(None, None)), (None, None));
-    }
-
-    #[test]
     fn a_blob_is_decoded_with_and_without_padding() {
-        for blob in ["/wA=", "/wA"] {
-            let blob = ResourceContents::blob(blob, "x:a").with_mime_type("image/png");
-            let contents = contents(blob, Entry::new("x:a", "")).unwrap();
+        let read = |text: &str| {
+            let mut answer = answer::list::<answer::Contents<'_>>(text, 1).unwrap();
+            contents(answer.items.as_mut().unwrap().remove(0), Entry::new("x:a", ""))
+        };
+        for blob in ["/wA=", "/wA", r"\/wA"] {
+            let text =
+                format!(r#"{{"contents":[{{"uri":"x:a","mimeType":"image/png","blob":"{blob}","_meta":{{ }}}}]}}"#);
+            let contents = read(&text).unwrap();
             assert_eq!((contents.body, contents.entry.size), (Body::Blob(vec![0xff, 0]), Some(2)));
-            assert_eq!(contents.entry.mime_type.as_deref(), Some("image/png"));
+            assert_eq!((contents.entry.mime_type.as_deref(), contents.entry.meta), (Some("image/png"), None));
         }
-        assert!(contents(ResourceContents::blob("!", "x:a"), Entry::new("x:a", "")).is_err());
+        assert!(read(r#"{"contents":[{"uri":"x:a","blob":"!"}]}"#).is_err());
+        assert!(read(r#"{"contents":[{"uri":"x:a"}]}"#).is_err());
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! Notifications that the host has no use for (progress, logs, tools, prompts) are dropped before anything is made of them. All messages
 //! that are no answers are counted: [`BURST`] at once, and [`PER_SECOND`] for each second. More of them end the connection, which is opened
-//! again with back-off.
+//! again with back-off. A request whose id has more than [`MAX_ID`] bytes is dropped: its answer, which has the id, may wait for long.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use mcp_host_base::log_target;
 use rmcp::RoleClient;
-use rmcp::model::{JsonRpcMessage, ServerNotification};
+use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
@@ -19,6 +19,9 @@ use crate::updates::Updates;
 const BURST: f64 = 10_000.0;
 /// The messages for each second.
 const PER_SECOND: f64 = 1_000.0;
+
+/// The bytes of the id of a request.
+const MAX_ID: usize = 1024;
 
 /// A transport within those bounds.
 pub(crate) struct Guarded<T> {
@@ -53,7 +56,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             };
             let is_wanted = match &message {
                 JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => return Some(message),
-                JsonRpcMessage::Request(_) => true,
+                JsonRpcMessage::Request(request) => has_short_id(&request.id),
                 JsonRpcMessage::Notification(notification) => is_wanted(&notification.notification),
             };
             if !self.allowance.take(Instant::now()) {
@@ -72,6 +75,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         self.inner.close()
+    }
+}
+
+/// Whether the answer to a request with that id is short.
+fn has_short_id(id: &RequestId) -> bool {
+    match id {
+        RequestId::Number(_) => true,
+        RequestId::String(text) => text.len() <= MAX_ID,
     }
 }
 
@@ -113,6 +124,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_request_with_a_long_id_is_dropped() {
+        assert!(has_short_id(&RequestId::Number(1)) && has_short_id(&RequestId::String("a".repeat(MAX_ID).into())));
+        assert!(!has_short_id(&RequestId::String("a".repeat(MAX_ID + 1).into())));
+    }
 
     #[test]
     fn a_burst_is_allowed_and_a_flood_is_not() {

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +20,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mcp_host_base::informational;
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::common::http_header::{
@@ -34,6 +34,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
 
+use crate::message::{Decoder, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
@@ -46,6 +47,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// The bytes of the body of an error that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
+const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
 
 /// The HTTP client of one upstream.
@@ -54,8 +56,9 @@ pub(crate) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     credentials: Credentials,
     updates: Arc<Updates>,
-    /// Whether the stream of notifications has been open before: when it is opened again, some may be lost.
-    had_stream: Arc<AtomicBool>,
+    decoder: Decoder,
+    /// The session of the last stream of notifications: when one is opened again, some may be lost.
+    had_stream: Arc<Mutex<Option<Arc<str>>>>,
 }
 
 /// What is sent as `Authorization`.
@@ -151,12 +154,12 @@ impl HttpClient {
             .http1_max_buf_size(MAX_HEAD)
             .build(connector);
         let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
-        Ok(Self { client, credentials, updates, had_stream: Arc::default() })
+        Ok(Self { client, credentials, updates, decoder: Decoder::new(0), had_stream: Arc::default() })
     }
 
     /// A client of the same connections with other credentials, whose gaps are told there.
-    pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>) -> Self {
-        Self { client: self.client.clone(), credentials, updates, had_stream: Arc::default() }
+    pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
+        Self { client: self.client.clone(), credentials, updates, decoder, had_stream: Arc::default() }
     }
 
     async fn send(
@@ -168,20 +171,19 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<Response<Incoming>, Failed> {
         let authorization = self.credentials.authorization().await.map_err(failed)?;
-        let (again, repeated) = (headers.clone(), body.clone());
-        let response = self.send_as(authorization.as_ref(), method.clone(), uri, session, headers, body).await?;
-        // The token may have been revoked.
-        let response = match (&self.credentials, &authorization) {
-            (Credentials::Tokens(tokens), Some(rejected)) if response.status() == StatusCode::UNAUTHORIZED => {
-                if tokens.reject(rejected).await {
-                    let authorization = self.credentials.authorization().await.map_err(failed)?;
-                    self.send_as(authorization.as_ref(), method, uri, session, again, repeated).await?
-                } else {
-                    response
-                }
-            }
-            _ => response,
+        let Credentials::Tokens(tokens) = &self.credentials else {
+            let response = self.send_as(authorization.as_ref(), method, uri, session, headers, body).await?;
+            return refused(&response).map_or(Ok(response), Err);
         };
+        let (again, repeated) = (headers.clone(), body.clone());
+        let mut response = self.send_as(authorization.as_ref(), method.clone(), uri, session, headers, body).await?;
+        // The token may have been revoked.
+        if let Some(rejected) = authorization.filter(|_| response.status() == StatusCode::UNAUTHORIZED)
+            && tokens.reject(&rejected).await
+        {
+            let authorization = self.credentials.authorization().await.map_err(failed)?;
+            response = self.send_as(authorization.as_ref(), method, uri, session, again, repeated).await?;
+        }
         refused(&response).map_or(Ok(response), Err)
     }
 
@@ -194,8 +196,7 @@ impl HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         body: Bytes,
     ) -> Result<Response<Incoming>, Failed> {
-        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept).header(USER_AGENT, NAME);
+        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, ACCEPTED).header(USER_AGENT, NAME);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, JSON_MIME_TYPE);
         }
@@ -246,8 +247,13 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
     }
 }
 
-/// The events of a body, each of at most `max` bytes.
-fn events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+/// The events of a body, each of at most `max` bytes. With `is_asked` answers among them are those to requests of [`ask`](crate::ask).
+fn events(
+    body: Incoming,
+    max: usize,
+    decoder: Decoder,
+    is_asked: bool,
+) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
@@ -258,7 +264,15 @@ fn events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stre
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
     });
-    SseStream::from_bytes_stream(pieces).boxed()
+    let events = SseStream::from_bytes_stream(pieces);
+    events
+        .then(move |event| async move {
+            match event {
+                Ok(event) => Ok(decoder.event(event, is_asked).await),
+                Err(error) => Err(error),
+            }
+        })
+        .boxed()
 }
 
 /// Counts the bytes of an event: those since the last empty line.
@@ -290,14 +304,14 @@ impl EventLimit {
 fn legacy_answer(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
-    body: &[u8],
+    answered: Option<&ServerJsonRpcMessage>,
 ) -> Option<StreamableHttpPostResponse> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     if !matches!(request.request, ClientRequest::DiscoverRequest(_)) || !status.is_client_error() {
         return None;
     }
-    let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(JsonRpcMessage::Error(error)) => error.error,
+    let error = match answered {
+        Some(JsonRpcMessage::Error(error)) => error.error.clone(),
         _ => ErrorData::invalid_request(format!("server/discover was answered with {status}"), None),
     };
     let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
@@ -339,23 +353,24 @@ impl StreamableHttpClient for HttpClient {
         }
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let (new_session, retry_after) = (header(HEADER_SESSION_ID), header("retry-after"));
-        let is_json = is_type(&response, JSON_MIME_TYPE);
+        let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
         if !status.is_success() {
             let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
             // A body that is too long, or breaks off, does not hide the status.
             let body = read(response.into_body(), max).await.unwrap_or_default();
-            if let Some(answer) = legacy_answer(&message, status, &body).filter(|_| session.is_none()) {
+            let answered = self.decoder.decode_any(body, is_asked).await.ok();
+            if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
                 return Ok(answer);
             }
-            return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-                Ok(error @ JsonRpcMessage::Error(_)) if is_json => {
+            return match answered {
+                Some(error @ JsonRpcMessage::Error(_)) if is_json => {
                     Ok(StreamableHttpPostResponse::Json(error, new_session))
                 }
                 _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let events = events(response.into_body(), limits.max_sse_event_size);
+            let events = events(response.into_body(), limits.max_sse_event_size, self.decoder, is_asked);
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
         if !matches!(message, ClientJsonRpcMessage::Request(_)) {
@@ -368,12 +383,9 @@ impl StreamableHttpClient for HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(found));
         }
         let body = read(response.into_body(), limits.max_json_response_size).await?;
-        match serde_json::from_slice(&body) {
+        match self.decoder.decode_any(body, is_asked).await {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
-            Err(error) => {
-                let found = format!("what is no message of the protocol: {error}");
-                Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(found)))
-            }
+            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
         }
     }
 
@@ -425,10 +437,15 @@ impl StreamableHttpClient for HttpClient {
             }
             _ => {}
         }
-        if self.had_stream.swap(true, Ordering::Relaxed) {
+        let session = session.unwrap_or_else(|| "".into());
+        if let Some(before) = self.had_stream.lock().replace(session.clone()) {
+            if before != session {
+                self.updates.session_changed();
+            }
             self.updates.gap();
         }
-        Ok(events(response.into_body(), max))
+        // Streams of sessions have no other answers.
+        Ok(events(response.into_body(), max, self.decoder, true))
     }
 }
 

@@ -6,13 +6,18 @@
 //! | module | subject |
 //! |---|---|
 //! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
+//! | [`canonical`] | spellings of one resource, by scheme |
 //! | [`listed`] | the spellings and the metadata of what it listed |
 //! | [`cursor`] | pages: a repeated cursor, pages without end |
+//! | [`ask`], [`answer`] | requests, and their results parsed from text |
 //! | [`convert`] | its answers, as the answers of a provider |
+//! | [`errors`] | what its errors say to clients |
 //! | [`connection`] | one connection, opened again with back-off |
-//! | [`http`], [`process`] | streamable HTTP over hyper; a program over pipes |
+//! | [`http`], [`pipes`], [`process`] | streamable HTTP over hyper; pipes; a program over pipes |
+//! | [`message`] | messages from bytes, and what of them is parsed |
 //! | [`guard`] | what an upstream may send unasked |
 //! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
+//! | [`slots`] | the host's own requests, beside those of clients |
 //! | [`provider`] | the provider |
 //! | [`tokens`] | access tokens from a token endpoint |
 //! | [`identities`] | one provider for each token of a principal or a group |
@@ -21,7 +26,7 @@
 //! # What bounds an upstream
 //!
 //! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. Here, a message has at most
-//! one and a half times `response-size` on the wire; messages that nobody asked for are counted, and too many of them end the connection
+//! one and a half times `response-size` on the wire, and no tree is made of its values unless that was found to be small ([`message`]); messages that nobody asked for are counted, and too many of them end the connection
 //! ([`guard`]); what is remembered of a listing takes at most half of `memory` ([`listed`]). Nothing of an upstream's text is used as a URI
 //! before it is mapped, and a URI that cannot be mapped is dropped and logged.
 //!
@@ -32,18 +37,25 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+mod answer;
+mod ask;
+mod canonical;
 mod connection;
 mod convert;
 mod cursor;
+mod errors;
 mod exchange;
 mod guard;
 mod http;
 mod identities;
 mod listed;
 mod mapping;
+mod message;
+mod pipes;
 mod polling;
 pub mod process;
 mod provider;
+mod slots;
 mod subscriptions;
 mod tokens;
 mod updates;

@@ -1,8 +1,9 @@
 //! What an upstream listed: how it spelled its URIs, and the metadata of its resources, for requests by URI.
 //!
-//! The upstream gets the spelling that it listed. Two spellings of one normal form that are listed in one traversal are both dropped, as
-//! nothing tells which one a request means; they stay dropped until a later traversal has only one. What is remembered takes at most
-//! [`Listed::new`]'s number of bytes; beyond, an entry in normal form is served and not remembered, and one in another spelling is dropped.
+//! The upstream gets the spelling that it listed. Two spellings of one canonical form are both dropped, as nothing tells which one a request
+//! means; they stay dropped until a traversal that began later has reached its end with only one. So traversals may be under way at once,
+//! in any order. What is remembered takes at most [`Listed::new`]'s number of bytes; beyond, an entry in canonical form is served and not
+//! remembered, and one in another spelling is dropped.
 
 use std::collections::HashMap;
 
@@ -21,14 +22,12 @@ pub(crate) struct Listed {
 
 #[derive(Debug)]
 struct Record {
-    /// The upstream's spelling; none if it is the normal form.
+    /// The upstream's spelling; none if it is the canonical form.
     spelling: Option<Box<str>>,
-    /// The last traversal that listed it.
+    /// The last traversal that listed it so.
     traversal: u64,
-    /// Whether two spellings were listed.
-    is_ambiguous: bool,
-    /// Whether the last traversal listed two spellings.
-    was_ambiguous: bool,
+    /// The last traversal that listed it otherwise. Until a later one has reached its end, it is ambiguous.
+    other: Option<u64>,
     entry: Option<Box<Entry>>,
     bytes: usize,
 }
@@ -38,10 +37,23 @@ struct Record {
 pub(crate) enum Verdict {
     /// It is served.
     Keep,
-    /// Another spelling of its normal form is listed.
+    /// Another spelling of its canonical form is listed.
     Ambiguous,
-    /// It is not in normal form, and its spelling cannot be remembered.
+    /// It is not in canonical form, and its spelling cannot be remembered.
     NoRoom,
+}
+
+/// What is known of the spelling of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling<'a> {
+    /// It was listed so.
+    Listed(&'a str),
+    /// It was listed in canonical form.
+    Canonical,
+    /// Two were listed.
+    Ambiguous,
+    /// Nothing.
+    Unlisted,
 }
 
 impl Listed {
@@ -49,50 +61,59 @@ impl Listed {
         Self { by_path: HashMap::new(), used: 0, budget }
     }
 
-    /// Records an entry with its path in normal form. `normal` is the upstream's URI of that path, `spelling` the one that it listed.
-    pub(crate) fn record(&mut self, entry: &Entry, normal: &str, spelling: &str, traversal: u64) -> Verdict {
-        let spelled = (spelling != normal).then(|| Box::<str>::from(spelling));
-        if let Some(record) = self.by_path.get_mut(entry.path.as_str()) {
-            if record.traversal == traversal {
-                record.was_ambiguous |= record.spelling != spelled;
-                record.is_ambiguous |= record.was_ambiguous;
-            } else {
-                record.is_ambiguous &= std::mem::take(&mut record.was_ambiguous);
-                record.traversal = traversal;
-                record.spelling = spelled;
+    /// Records an entry with its canonical path. `canonical` is the upstream's URI of that path, `spelling` the one that it listed. A
+    /// traversal that began later has a greater number.
+    pub(crate) fn record(&mut self, entry: &Entry, canonical: &str, spelling: &str, traversal: u64) -> Verdict {
+        let spelled = (spelling != canonical).then_some(spelling);
+        let Some(record) = self.by_path.get_mut(entry.path.as_str()) else {
+            return self.insert(entry, spelled, traversal);
+        };
+        if record.spelling.as_deref() == spelled {
+            record.traversal = record.traversal.max(traversal);
+        } else if record.traversal >= traversal {
+            record.other = record.other.max(Some(traversal));
+        } else {
+            // The one before is not listed by this traversal so far.
+            let [before, now] = [record.spelling.as_deref(), spelled].map(|text| text.map_or(0, str::len));
+            let used = self.used.saturating_sub(before).saturating_add(now);
+            if now > before && used > self.budget {
+                self.used = self.used.saturating_sub(record.bytes);
+                self.by_path.remove(entry.path.as_str());
+                return Verdict::NoRoom;
             }
-            if record.is_ambiguous {
-                record.entry = None;
-                return Verdict::Ambiguous;
-            }
-            if record.entry.as_deref() != Some(entry) {
-                record.entry = Some(Box::new(entry.clone()));
-            }
-            return Verdict::Keep;
+            self.used = used;
+            record.bytes = record.bytes.saturating_sub(before).saturating_add(now);
+            record.other = record.other.max(Some(record.traversal));
+            (record.spelling, record.traversal) = (spelled.map(Box::from), traversal);
         }
-        let bytes = size_of_entry(entry).saturating_add(spelling.len());
+        if record.other.is_some() {
+            record.entry = None;
+            return Verdict::Ambiguous;
+        }
+        if record.entry.as_deref() != Some(entry) {
+            record.entry = Some(Box::new(entry.clone()));
+        }
+        Verdict::Keep
+    }
+
+    fn insert(&mut self, entry: &Entry, spelled: Option<&str>, traversal: u64) -> Verdict {
+        let bytes = size_of_entry(entry).saturating_add(spelled.map_or(0, str::len));
         if self.used.saturating_add(bytes) > self.budget {
             return if spelled.is_some() { Verdict::NoRoom } else { Verdict::Keep };
         }
         self.used = self.used.saturating_add(bytes);
-        let record = Record {
-            spelling: spelled,
-            traversal,
-            is_ambiguous: false,
-            was_ambiguous: false,
-            entry: Some(Box::new(entry.clone())),
-            bytes,
-        };
+        let (spelling, entry_of) = (spelled.map(Box::from), Some(Box::new(entry.clone())));
+        let record = Record { spelling, traversal, other: None, entry: entry_of, bytes };
         self.by_path.insert(entry.path.as_str().into(), record);
         Verdict::Keep
     }
 
-    /// The spelling of a path; none if it is the normal form. An error if it is ambiguous.
-    pub(crate) fn spelling(&self, path: &str) -> Result<Option<&str>, ()> {
+    /// The spelling of a path.
+    pub(crate) fn spelling(&self, path: &str) -> Spelling<'_> {
         match self.by_path.get(path) {
-            Some(record) if record.is_ambiguous => Err(()),
-            Some(record) => Ok(record.spelling.as_deref()),
-            None => Ok(None),
+            Some(record) if record.other.is_some() => Spelling::Ambiguous,
+            Some(record) => record.spelling.as_deref().map_or(Spelling::Canonical, Spelling::Listed),
+            None => Spelling::Unlisted,
         }
     }
 
@@ -101,11 +122,12 @@ impl Listed {
         self.by_path.get(path)?.entry.as_deref()
     }
 
-    /// Forgets what the traversals before this one listed, once it has reached the end: it is no longer there.
+    /// Forgets what only traversals that began before this one listed, once it has reached the end: it is no longer there.
     pub(crate) fn finish(&mut self, traversal: u64) {
         let mut used = self.used;
         self.by_path.retain(|_, record| {
-            let is_kept = record.traversal >= traversal;
+            record.other = record.other.filter(|other| *other >= traversal);
+            let is_kept = record.traversal >= traversal || record.other.is_some();
             used = if is_kept { used } else { used.saturating_sub(record.bytes) };
             is_kept
         });
@@ -133,26 +155,57 @@ mod tests {
     fn the_spelling_that_was_listed_is_known() {
         let mut listed = Listed::new(1 << 20);
         assert_eq!(record(&mut listed, "x:a%2Cb", 1), Verdict::Keep);
-        assert_eq!(listed.spelling("x:a,b"), Ok(Some("x:a%2Cb")));
-        assert_eq!(listed.spelling("x:other"), Ok(None));
+        assert_eq!(listed.spelling("x:a,b"), Spelling::Listed("x:a%2Cb"));
+        assert_eq!(listed.spelling("x:other"), Spelling::Unlisted);
         assert_eq!(listed.entry("x:a,b").unwrap().name, "a");
-        assert_eq!(record(&mut listed, "x:a,b", 2), Verdict::Keep, "it is spelled otherwise by now");
-        assert_eq!(listed.spelling("x:a,b"), Ok(None));
+        listed.finish(1);
+        assert_eq!(record(&mut listed, "x:a,b", 2), Verdict::Ambiguous, "the other one may follow");
+        listed.finish(2);
+        assert_eq!(listed.spelling("x:a,b"), Spelling::Canonical, "it is spelled otherwise by now");
+        assert_eq!(record(&mut listed, "x:a,b", 3), Verdict::Keep);
     }
 
     #[test]
-    fn two_spellings_of_one_traversal_are_dropped_until_there_is_one() {
+    fn two_spellings_are_dropped_until_a_traversal_has_one() {
         let mut listed = Listed::new(1 << 20);
         assert_eq!(record(&mut listed, "x:a,b", 1), Verdict::Keep, "the other one is not known yet");
         assert_eq!(record(&mut listed, "x:a%2Cb", 1), Verdict::Ambiguous);
-        assert_eq!((listed.spelling("x:a,b"), listed.entry("x:a,b")), (Err(()), None));
+        assert_eq!((listed.spelling("x:a,b"), listed.entry("x:a,b")), (Spelling::Ambiguous, None));
+        listed.finish(1);
         for traversal in [2, 3] {
             assert_eq!(record(&mut listed, "x:a,b", traversal), Verdict::Ambiguous);
             assert_eq!(record(&mut listed, "x:a%2Cb", traversal), Verdict::Ambiguous);
+            listed.finish(traversal);
         }
-        assert_eq!(record(&mut listed, "x:a,b", 4), Verdict::Ambiguous);
-        assert_eq!(record(&mut listed, "x:a,b", 5), Verdict::Keep, "traversal 4 had one");
-        assert_eq!(listed.spelling("x:a,b"), Ok(None));
+        assert_eq!(record(&mut listed, "x:a%2Cb", 4), Verdict::Ambiguous);
+        listed.finish(4);
+        assert_eq!(listed.spelling("x:a,b"), Spelling::Listed("x:a%2Cb"), "traversal 4 had one");
+        assert_eq!(record(&mut listed, "x:a%2Cb", 5), Verdict::Keep);
+    }
+
+    #[test]
+    fn two_listings_at_once_bring_no_ambiguous_spelling_back() {
+        let spellings = ["x:a,b", "x:a%2Cb"];
+        for rounds in 0..4 {
+            let mut listed = Listed::new(1 << 20);
+            for spelling in spellings {
+                record(&mut listed, spelling, 0);
+            }
+            listed.finish(0);
+            // Two traversals of two pages each, one step after the other, in all orders.
+            for order in [[1, 2, 1, 2], [1, 2, 2, 1], [2, 1, 1, 2], [2, 1, 2, 1], [1, 1, 2, 2], [2, 2, 1, 1]] {
+                let mut pages = [0, 0];
+                for step in order {
+                    let (page, traversal) = (pages[step - 1], rounds * 2 + step as u64);
+                    assert_eq!(record(&mut listed, spellings[page], traversal), Verdict::Ambiguous, "{order:?}");
+                    pages[step - 1] += 1;
+                    if page == 1 {
+                        listed.finish(traversal);
+                    }
+                    assert_eq!(listed.spelling("x:a,b"), Spelling::Ambiguous, "{order:?}");
+                }
+            }
+        }
     }
 
     #[test]

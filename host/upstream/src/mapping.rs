@@ -5,10 +5,17 @@
 //! | `NAME+` | the upstream's URI in normal form |
 //! | any other | what is behind the exchanged prefix, in normal form |
 //!
-//! Both directions are total on what they accept, and inverse to each other up to the normal form: the path of a URI leads back to the
-//! normal form of that URI, and nothing else does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
+//! Both directions are total on what they accept, and inverse to each other up to the [canonical form](crate::canonical): the path of a URI
+//! leads back to the canonical form of that URI, and nothing else does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
+
+use std::borrow::Cow;
 
 use mcp_host_model::uri::{Mount, Router};
+
+use crate::canonical::{canonical, file_authority, is_requestable};
+
+/// A mount in front of URIs.
+const FRONT: &str = "u+";
 
 /// Why a text of an upstream has no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,25 +28,47 @@ pub(crate) struct Mapping {
     mount: Mount,
     /// The prefix that the mount replaces; none if the mount is in front of URIs.
     exchanged: Option<Router<()>>,
+    /// A mount in front of URIs, which makes their normal form.
+    front: Option<Mount>,
 }
 
 impl Mapping {
     /// The mapping of a mount, and of the prefix that it replaces.
     pub(crate) fn new(mount: Mount, prefix: Option<Mount>) -> Self {
+        let prefix = prefix.map(|prefix| canonical(prefix.as_str()).parse().unwrap_or(prefix));
         // A single mount overlaps with none.
         let exchanged = prefix.and_then(|prefix| Router::new([(prefix, ())]).ok());
-        Self { mount, exchanged }
+        let front = if exchanged.is_some() { FRONT.parse().ok() } else { Some(mount.clone()) };
+        Self { mount, exchanged, front }
     }
 
-    /// The path of an upstream's URI, in normal form.
+    /// The path of an upstream's URI, in canonical form.
     pub(crate) fn path(&self, uri: &str) -> Result<String, Unmapped> {
-        let path = match &self.exchanged {
-            None => {
-                return self.mount.compose(uri).map(|id| id.path.into()).map_err(|error| Unmapped(error.to_string()));
+        let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
+        let uri = self.canonical(uri)?;
+        let Some(router) = &self.exchanged else { return Ok(uri) };
+        let path = router.route(&uri).map_err(|error| unmapped(&error))?.path;
+        self.mount.compose(path.as_str()).map(|id| id.path.into()).map_err(|error| unmapped(&error))
+    }
+
+    fn canonical(&self, uri: &str) -> Result<String, Unmapped> {
+        let normal = |uri: &str| match &self.front {
+            Some(front) => {
+                front.compose(uri).map(|id| String::from(id.path)).map_err(|error| Unmapped(error.to_string()))
             }
-            Some(router) => router.route(uri).map_err(|error| Unmapped(error.to_string()))?.path,
+            None => Ok(uri.to_owned()),
         };
-        self.mount.compose(path.as_str()).map(|id| id.path.into()).map_err(|error| Unmapped(error.to_string()))
+        let uri = normal(uri)?;
+        match canonical(&uri) {
+            Cow::Borrowed(_) => Ok(uri),
+            Cow::Owned(canonical) => normal(&canonical),
+        }
+    }
+
+    /// Whether a path that the upstream did not list may be asked for.
+    pub(crate) fn is_requestable(&self, path: &str) -> bool {
+        let authority = self.prefix().map_or("", |prefix| file_authority(prefix.as_str()));
+        is_requestable(&self.uri(path), authority)
     }
 
     /// The upstream's URI of a path in normal form.
@@ -59,9 +88,10 @@ impl Mapping {
     pub(crate) fn template(&self, template: &str) -> Result<String, Unmapped> {
         let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
         let path = match &self.exchanged {
-            None => template.to_owned(),
+            None => canonical_template(template).into_owned(),
             Some(router) => {
-                let (_, found) = router.route_template(template).map_err(|error| unmapped(&error))?;
+                let (_, found) =
+                    router.route_template(&canonical_template(template)).map_err(|error| unmapped(&error))?;
                 found.path_template().to_owned()
             }
         };
@@ -71,6 +101,17 @@ impl Mapping {
 
     fn prefix(&self) -> Option<&Mount> {
         self.exchanged.as_ref()?.iter().next().map(|(prefix, ())| prefix)
+    }
+}
+
+/// A template whose text before the first expression is in canonical form.
+fn canonical_template(template: &str) -> Cow<'_, str> {
+    let (start, expressions) = template.split_at(template.find('{').unwrap_or(template.len()));
+    // Whatever the expression expands to stands behind a slash.
+    let marked = [start, "_"].concat();
+    match canonical(&marked).strip_suffix('_') {
+        Some(text) if start.ends_with('/') && text != start => Cow::Owned([text, expressions].concat()),
+        _ => Cow::Borrowed(template),
     }
 }
 
@@ -113,6 +154,9 @@ mod tests {
         assert_eq!(front.template("urn:isbn:{n}").as_deref(), Ok("urn:isbn:{n}"));
         assert_eq!(exchanged.template("file:///srv/{+path}").as_deref(), Ok("{+path}"));
         assert_eq!(exchanged.template("FILE:///srv/%61/{b}").as_deref(), Ok("a/{b}"));
+        assert_eq!(front.template("file:/{+path}").as_deref(), Ok("file:///{+path}"));
+        assert_eq!(front.template("file://localhost/srv/{+path}").as_deref(), Ok("file:///srv/{+path}"));
+        assert_eq!(front.template("http://h/{a}").as_deref(), Ok("http://h/{a}"));
         for template in ["file:///{+path}", "{+uri}", "file:///etc/{a}"] {
             assert!(exchanged.template(template).is_err(), "{template}");
         }

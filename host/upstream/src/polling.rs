@@ -1,53 +1,187 @@
 //! `poll = true`: what an upstream cannot notify of is read again, and compared by its digest.
 //!
 //! A resource is read again when the host asks and its time to live is over. The first reading is the state to compare with.
+//!
+//! Each reading fails alone. It runs beside the call that wants it, within `limits.deadline`, and tells what changed when it ends; a
+//! call waits for the readings that it started no longer than [`Poller::wait`]. What fails is read again with back-off, in slots of its own.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::{BoxFuture, join_all, select};
+use mcp_host_base::backoff::Backoff;
+use mcp_host_model::provider::Failure;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use crate::answer;
+use crate::message::LONG;
+use crate::slots::Slots;
+use crate::updates::Updates;
 
 /// The longest time to live that delays a reading.
 const MAX_TTL: Duration = Duration::from_secs(3600);
+/// The longest time for which a call waits for readings.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The key of the listing among the readings.
+pub(crate) const LISTING: Option<String> = None;
+
+/// A watched path; none is the listing.
+pub(crate) type Key = Option<String>;
+
+/// What was read.
+pub(crate) struct Content {
+    pub(crate) digest: [u8; 32],
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Content {
+    fn new(bytes: &[u8], ttl: Option<Duration>) -> Self {
+        Self { digest: Sha256::digest(bytes).into(), ttl }
+    }
+
+    /// What is compared of a result, which is gone through on another thread if it is long.
+    pub(crate) async fn of(result: String) -> Result<Self, Failure> {
+        let compared = |result: String| match answer::compared(&result) {
+            Ok((compared, ttl)) => Ok(Self::new(compared.as_bytes(), ttl)),
+            Err(error) => Err(Failure::internal(format!("the upstream answers with something else: {error}"))),
+        };
+        if result.len() < LONG {
+            return compared(result);
+        }
+        let failed = |_| Failure::unavailable("the host is shutting down");
+        tokio::task::spawn_blocking(move || compared(result)).await.map_err(failed)?
+    }
+}
+
+/// Reads what is watched.
+pub(crate) struct Poller {
+    runtime: Handle,
+    updates: Arc<Updates>,
+    readings: Arc<Mutex<Readings>>,
+    slots: Slots,
+    deadline: Duration,
+    wait: Duration,
+}
+
+impl Poller {
+    pub(crate) fn new(runtime: Handle, updates: Arc<Updates>, deadline: Duration) -> Self {
+        let wait = deadline.div_f64(4.0).min(MAX_WAIT);
+        Self { runtime, updates, readings: Arc::default(), slots: Slots::for_readings(), deadline, wait }
+    }
+
+    /// Reads those of the keys that are due, and forgets what was not asked for during `idle`.
+    pub(crate) async fn poll(
+        &self,
+        keys: impl Iterator<Item = Key>,
+        idle: Duration,
+        read: impl Fn(&Key) -> BoxFuture<'static, Result<Content, Failure>>,
+    ) {
+        let now = Instant::now();
+        let until = now.checked_add(self.wait).unwrap_or(now);
+        let due = self.readings.lock().due(keys, now, idle);
+        let mut first = Vec::new();
+        for (key, is_again) in due {
+            let reading = self.read(read(&key), key, is_again, until);
+            let task = self.runtime.spawn(reading);
+            if !is_again {
+                first.push(task);
+            }
+        }
+        if first.is_empty() {
+            return;
+        }
+        let timer = {
+            let _context = self.runtime.enter();
+            tokio::time::sleep_until(until.into())
+        };
+        select(join_all(first), std::pin::pin!(timer)).await;
+    }
+
+    /// One reading, whose end is recorded. A call waits for it until that time.
+    fn read(
+        &self,
+        reading: BoxFuture<'static, Result<Content, Failure>>,
+        key: Key,
+        is_again: bool,
+        until: Instant,
+    ) -> impl Future<Output = ()> + 'static {
+        let (slots, deadline) = (self.slots.clone(), self.deadline);
+        let (readings, updates) = (self.readings.clone(), self.updates.clone());
+        async move {
+            let _slot = slots.take(is_again).await;
+            let content = match tokio::time::timeout(deadline, reading).await {
+                Ok(Ok(content)) => Some(content),
+                // A resource may appear and disappear.
+                Ok(Err(Failure::NotFound | Failure::InvalidRequest(_) | Failure::Denied(_))) => {
+                    Some(Content::new(&[], None))
+                }
+                Ok(Err(_)) | Err(_) => None,
+            };
+            let now = Instant::now();
+            if !readings.lock().record(&key, content, now) {
+                return;
+            }
+            match &key {
+                None => updates.listing_changed(),
+                Some(path) => drop(updates.changed(path)),
+            }
+            if is_again || now >= until {
+                updates.wake();
+            }
+        }
+    }
+}
 
 /// What was read of each watched resource.
 #[derive(Debug, Default)]
-pub(crate) struct Readings {
-    by_key: HashMap<String, Reading>,
+struct Readings {
+    by_key: HashMap<Key, Reading>,
 }
 
 #[derive(Debug)]
 struct Reading {
-    digest: [u8; 32],
+    /// Of what was read last.
+    digest: Option<[u8; 32]>,
     due: Instant,
     asked_at: Instant,
+    is_under_way: bool,
+    /// The delays after failures; none after a success.
+    backoff: Option<Backoff>,
 }
 
 impl Readings {
-    /// Returns those of the keys that are to be read, and forgets what was not asked for during `idle`.
-    pub(crate) fn due<'a>(&mut self, keys: impl Iterator<Item = &'a str>, now: Instant, idle: Duration) -> Vec<String> {
+    /// Returns those of the keys that are to be read now, each with whether the last attempt failed, and forgets what was not asked for
+    /// during `idle`.
+    fn due(&mut self, keys: impl Iterator<Item = Key>, now: Instant, idle: Duration) -> Vec<(Key, bool)> {
         let mut due = Vec::new();
         for key in keys {
-            match self.by_key.get_mut(key) {
-                Some(reading) => {
-                    reading.asked_at = now;
-                    if reading.due <= now {
-                        due.push(key.to_owned());
-                    }
-                }
-                None => due.push(key.to_owned()),
+            let new = Reading { digest: None, due: now, asked_at: now, is_under_way: false, backoff: None };
+            let reading = self.by_key.entry(key.clone()).or_insert(new);
+            reading.asked_at = now;
+            if reading.due <= now && !reading.is_under_way {
+                reading.is_under_way = true;
+                due.push((key, reading.backoff.is_some()));
             }
         }
-        self.by_key.retain(|_, reading| now.saturating_duration_since(reading.asked_at) < idle);
+        self.by_key.retain(|_, reading| reading.is_under_way || now.saturating_duration_since(reading.asked_at) < idle);
         due
     }
 
-    /// Records what was read. Returns whether it is something else than before.
-    pub(crate) fn record(&mut self, key: &str, content: &[u8], ttl: Option<Duration>, now: Instant) -> bool {
-        let digest = Sha256::digest(content).into();
-        let due = now.checked_add(ttl.unwrap_or_default().min(MAX_TTL)).unwrap_or(now);
-        let reading = Reading { digest, due, asked_at: now };
-        self.by_key.insert(key.to_owned(), reading).is_some_and(|before| before.digest != digest)
+    /// Records what was read; nothing if that failed. Returns whether it is something else than before.
+    fn record(&mut self, key: &Key, content: Option<Content>, now: Instant) -> bool {
+        let Some(reading) = self.by_key.get_mut(key) else { return false };
+        reading.is_under_way = false;
+        let Some(Content { digest, ttl }) = content else {
+            let delay = reading.backoff.get_or_insert_default().next_delay();
+            reading.due = now.checked_add(delay).unwrap_or(now);
+            return false;
+        };
+        reading.backoff = None;
+        reading.due = now.checked_add(ttl.unwrap_or_default().min(MAX_TTL)).unwrap_or(now);
+        reading.digest.replace(digest).is_some_and(|before| before != digest)
     }
 }
 
@@ -57,26 +191,48 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(60);
 
+    fn key(name: &str) -> Key {
+        Some(name.to_owned())
+    }
+
+    fn due(readings: &mut Readings, name: &str, now: Instant) -> Vec<bool> {
+        readings.due([key(name)].into_iter(), now, IDLE).into_iter().map(|(_, is_again)| is_again).collect()
+    }
+
     #[test]
     fn a_resource_is_read_again_when_its_time_to_live_is_over() {
         let (mut readings, start) = (Readings::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(readings.due(["a"].into_iter(), start, IDLE), ["a"]);
-        assert!(
-            !readings.record("a", b"1", Some(Duration::from_secs(10)), start),
-            "the first is compared with nothing"
-        );
-        assert!(readings.due(["a"].into_iter(), after(9), IDLE).is_empty());
-        assert_eq!(readings.due(["a"].into_iter(), after(10), IDLE), ["a"]);
-        assert!(!readings.record("a", b"1", None, after(10)));
-        assert!(readings.record("a", b"2", None, after(11)));
+        let content = |text: &str, seconds| Some(Content::new(text.as_bytes(), Some(Duration::from_secs(seconds))));
+        assert_eq!(due(&mut readings, "a", start), [false]);
+        assert!(due(&mut readings, "a", start).is_empty(), "it is under way");
+        assert!(!readings.record(&key("a"), content("1", 10), start), "the first is compared with nothing");
+        assert!(due(&mut readings, "a", after(9)).is_empty());
+        assert_eq!(due(&mut readings, "a", after(10)), [false]);
+        assert!(!readings.record(&key("a"), content("1", 0), after(10)));
+        assert_eq!(due(&mut readings, "a", after(10)), [false]);
+        assert!(readings.record(&key("a"), content("2", 0), after(11)));
+    }
+
+    #[test]
+    fn what_fails_is_read_again_with_back_off_and_compared_with_what_was_before() {
+        let (mut readings, start) = (Readings::default(), Instant::now());
+        let content = |text: &str| Some(Content::new(text.as_bytes(), None));
+        due(&mut readings, "a", start);
+        readings.record(&key("a"), content("1"), start);
+        due(&mut readings, "a", start);
+        assert!(!readings.record(&key("a"), None, start));
+        assert!(due(&mut readings, "a", start).is_empty());
+        assert_eq!(due(&mut readings, "a", start + Duration::from_secs(2)), [true]);
+        assert!(readings.record(&key("a"), content("2"), start + Duration::from_secs(2)));
     }
 
     #[test]
     fn what_nobody_asks_for_is_forgotten() {
         let (mut readings, start) = (Readings::default(), Instant::now());
-        readings.record("a", b"1", None, start);
-        readings.due(["b"].into_iter(), start + IDLE, IDLE);
-        assert!(!readings.record("a", b"2", None, start + IDLE));
+        due(&mut readings, "a", start);
+        readings.record(&key("a"), Some(Content::new(b"1", None)), start);
+        due(&mut readings, "b", start + IDLE);
+        assert!(!readings.by_key.contains_key(&key("a")));
     }
 }

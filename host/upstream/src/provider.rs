@@ -9,17 +9,16 @@
 //! | `complete` | `completion/complete` |
 //! | `changes` | subscriptions ([`subscriptions`](crate::subscriptions)), or readings ([`polling`](crate::polling)) |
 //!
-//! An error of the upstream says what a client may see: that a resource does not exist, and that a request is invalid, without a text that
-//! has a URI of the upstream in it. Everything else is logged.
+//! Of an error of the upstream a client sees what [`errors`] lets pass. Everything else is logged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
+use futures::FutureExt as _;
 use mcp_host_base::log_target;
-use mcp_host_base::text::{Excerpt, truncate};
+use mcp_host_base::text::Excerpt;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_config::Plugin;
 use mcp_host_model::provider::{
@@ -28,19 +27,23 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ErrorCode, ErrorData, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, ErrorCode,
+    ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest,
+    ReadResourceRequestParams, Reference,
 };
 use rmcp::service::ServiceError;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::answer;
+use crate::ask::ask;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
 use crate::cursor::{CursorFault, PageCursor};
+use crate::errors;
 use crate::http;
-use crate::listed::{Listed, Verdict};
+use crate::listed::{Listed, Spelling, Verdict};
 use crate::mapping::Mapping;
-use crate::polling::Readings;
+use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
 
@@ -48,16 +51,10 @@ use crate::updates::Updates;
 const MAX_EMPTY_PAGES: usize = 16;
 /// The pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 1000;
-/// The readings of watched resources that are under way at once.
-const MAX_READINGS: usize = 4;
 /// The shortest time for which a subscription is held that nobody asks for.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
-/// The bytes of a message of an upstream that a client may see.
-const MAX_MESSAGE: usize = 512;
-/// The key of the listing among the readings: no path.
-const LISTING: &str = "";
 
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
@@ -79,7 +76,7 @@ struct Shared {
     templates: Mutex<Option<HashMap<String, String>>>,
     traversals: AtomicU64,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
-    readings: Mutex<Readings>,
+    poller: Poller,
     asked_at: Mutex<Instant>,
     log: ThrottlePerReason,
 }
@@ -101,7 +98,9 @@ impl UpstreamProvider {
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
         let (mapping, updates) = (connector.mapping().clone(), connector.updates().clone());
         let runtime = connector.runtime.clone();
-        let subscriptions = Subscriptions::new(name.clone(), mapping.clone(), updates.clone(), runtime.clone(), idle);
+        let (deadline, poll_updates) = (plugin.limits.deadline.duration(), updates.clone());
+        let subscriptions =
+            Subscriptions::new(name.clone(), mapping.clone(), updates.clone(), runtime.clone(), idle, deadline);
         let shared = Arc::new(Shared {
             name,
             connector,
@@ -114,7 +113,7 @@ impl UpstreamProvider {
             templates: Mutex::default(),
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),
             subscriptions: tokio::sync::Mutex::new(subscriptions),
-            readings: Mutex::default(),
+            poller: Poller::new(runtime.clone(), poll_updates, deadline),
             asked_at: Mutex::new(Instant::now()),
             log: ThrottlePerReason::new(LOG_PERIOD),
         });
@@ -136,7 +135,7 @@ async fn release_when_idle(shared: Arc<Shared>) {
         let is_idle = shared.asked_at.lock().elapsed() >= shared.idle;
         if is_idle && !subscriptions.is_empty() {
             let link = shared.connector.open_link();
-            subscriptions.release(link.as_ref()).await;
+            subscriptions.release(link.as_ref());
         }
     }
 }
@@ -191,12 +190,13 @@ impl Provider for UpstreamProvider {
 }
 
 impl Shared {
-    /// The upstream's URI of a path: as it was listed, else in normal form.
+    /// The upstream's URI of a path: as it was listed, else in canonical form. What was not listed and is no such form is not found.
     fn spelling(&self, path: &str) -> Result<String> {
         match self.listed.lock().spelling(path) {
-            Ok(Some(spelling)) => Ok(spelling.to_owned()),
-            Ok(None) => Ok(self.mapping.uri(path)),
-            Err(()) => Err(Failure::NotFound),
+            Spelling::Listed(spelling) => Ok(spelling.to_owned()),
+            Spelling::Canonical => Ok(self.mapping.uri(path)),
+            Spelling::Unlisted if self.mapping.is_requestable(path) => Ok(self.mapping.uri(path)),
+            Spelling::Unlisted | Spelling::Ambiguous => Err(Failure::NotFound),
         }
     }
 
@@ -215,21 +215,23 @@ impl Shared {
             return Ok(Page::last([]));
         }
         for _ in 0..MAX_EMPTY_PAGES {
-            let params = at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone())));
-            let page = match link.peer.list_resources(params).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                    return Ok(Page::last([]));
-                }
+            let request = ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                method: Default::default(),
+                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
+                extensions: Default::default(),
+            });
+            let text = match self.ask(&link, request).await {
+                Ok(text) => text,
+                Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
+            let page = answer::list::<answer::Resource<'_>>(&text, self.max_items).map_err(unexpected)?;
             at = next_cursor(at.as_ref(), traversal, page.next_cursor)?;
-            let ttl = convert::ttl(page.ttl_ms, page.cache_scope);
             let mut listed = self.listed.lock();
-            let entries = page.resources.into_iter().filter_map(|resource| {
+            let entries = page.items.unwrap_or_default().into_iter().filter_map(|resource| {
                 let spelling = resource.uri.clone();
                 let path = self.path("listed", &spelling)?;
-                let entry = convert::entry(resource, path, ttl, self.polls || link.can_subscribe());
+                let entry = convert::entry(resource, path, page.ttl, self.polls || link.can_subscribe());
                 match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
                     Verdict::Keep => Some(entry),
                     Verdict::Ambiguous => {
@@ -258,28 +260,32 @@ impl Shared {
         Ok(Page { entries: Vec::new(), next_cursor: at.map(|at| at.encode()) })
     }
 
-    async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<ReadResourceResult> {
-        let answer = link.peer.read_resource_once(ReadResourceRequestParams::new(spelling)).await;
-        match answer.map_err(|error| self.failure(link, error, Some((path, spelling))))? {
-            ReadResourceResponse::Complete(result) => Ok(result),
-            _ => Err(Failure::denied("the upstream asks for input of its user, which the host does not give")),
-        }
+    /// The text of the result of a request.
+    async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
+        ask(&link.peer, &self.connector.runtime, request).await
+    }
+
+    async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<String> {
+        let request = ReadResourceRequest::new(ReadResourceRequestParams::new(spelling));
+        let answer = self.ask(link, ClientRequest::ReadResourceRequest(request)).await;
+        answer.map_err(|error| self.failure(link, error, Some(path)))
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let spelling = self.spelling(path)?;
         let link = self.connector.link_for_call().await?;
-        let result = self.request_reading(&link, path, &spelling).await?;
-        let ttl = convert::ttl(result.ttl_ms, result.cache_scope);
-        let mut contents = Vec::with_capacity(result.contents.len());
-        let is_empty = result.contents.is_empty();
-        for one in result.contents {
-            let uri = convert::uri_of(&one);
-            let of = if uri == spelling { Some(path.to_owned()) } else { self.path("read", uri) };
+        let text = self.request_reading(&link, path, &spelling).await?;
+        let result = answer::list::<answer::Contents<'_>>(&text, self.max_items).map_err(unexpected)?;
+        let asks = || Failure::denied("the upstream asks for input of its user, which the host does not give");
+        let items = result.items.ok_or_else(asks)?;
+        let mut contents = Vec::with_capacity(items.len());
+        let is_empty = items.is_empty();
+        for one in items {
+            let of = if one.uri == spelling { Some(path.to_owned()) } else { self.path("read", &one.uri) };
             let Some(of) = of else { continue };
             let known = self.listed.lock().entry(&of).cloned();
             let mut entry = known.unwrap_or_else(|| Entry::new(of, ""));
-            entry.ttl = ttl;
+            entry.ttl = result.ttl;
             entry.subscribable = self.polls || link.can_subscribe();
             contents.push(convert::contents(one, entry).map_err(Failure::internal)?);
         }
@@ -310,16 +316,19 @@ impl Shared {
             return Ok(templates);
         }
         for _ in 0..MAX_TEMPLATE_PAGES {
-            let params = at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone())));
-            let page = match link.peer.list_resource_templates(params).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                    return Ok(templates);
-                }
+            let request = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                method: Default::default(),
+                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
+                extensions: Default::default(),
+            });
+            let text = match self.ask(&link, request).await {
+                Ok(text) => text,
+                Err(error) if is_unknown_method(&error) => return Ok(templates),
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
+            let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
             at = next_cursor(at.as_ref(), 0, page.next_cursor)?;
-            for template in page.resource_templates {
+            for template in page.items.unwrap_or_default() {
                 match self.mapping.template(&template.uri_template) {
                     Ok(path) if !by_path.contains_key(&path) => {
                         by_path.insert(path.clone(), template.uri_template.clone());
@@ -360,8 +369,9 @@ impl Shared {
             let known = context.iter().map(|argument| (argument.name.clone(), argument.value.clone())).collect();
             params = params.with_context(CompletionContext::with_arguments(known));
         }
-        let answer = link.peer.complete(params).await.map_err(|error| self.failure(&link, error, None))?;
-        let completion = answer.completion;
+        let answer = self.ask(&link, ClientRequest::CompleteRequest(CompleteRequest::new(params))).await;
+        let text = answer.map_err(|error| self.failure(&link, error, None))?;
+        let completion = answer::completion(&text).map_err(unexpected)?;
         Ok(Completion {
             values: completion.values,
             total: completion.total,
@@ -369,64 +379,45 @@ impl Shared {
         })
     }
 
-    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+    async fn changes(self: &Arc<Self>, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         *self.asked_at.lock() = Instant::now();
         let link = self.connector.link_for_call().await?;
         let spelled: Vec<_> =
             watched.iter().filter_map(|path| Some((path.clone(), self.spelling(path).ok()?))).collect();
         if self.polls && !link.can_subscribe() {
             self.updates.watch(watched.iter().map(String::as_str));
-            self.poll(&link, &spelled).await?;
+            self.poll(&link, &spelled).await;
         }
-        let held = self.subscriptions.lock().await.hold(&link, spelled).await;
-        held.map_err(|error| self.failure(&link, error, None))?;
+        self.subscriptions.lock().await.hold(&link, spelled).await;
         Ok(self.updates.since(watched, since))
     }
 
     /// Reads what is watched again, and the first page of the listing, unless the upstream notifies of it.
-    async fn poll(&self, link: &Arc<Link>, watched: &[(String, String)]) -> Result<()> {
-        let now = Instant::now();
-        let keys =
-            watched.iter().map(|(path, _)| path.as_str()).chain((!link.notifies_of_listing()).then_some(LISTING));
-        let due = self.readings.lock().due(keys, now, self.idle);
+    async fn poll(self: &Arc<Self>, link: &Arc<Link>, watched: &[(String, String)]) {
+        let keys = watched.iter().map(|(path, _)| Some(path.clone()));
+        let keys = keys.chain((!link.notifies_of_listing()).then_some(LISTING));
         let spellings: HashMap<&str, &str> =
             watched.iter().map(|(path, spelling)| (path.as_str(), spelling.as_str())).collect();
-        let mut readings = futures::stream::iter(due)
-            .map(|key| async {
-                let reading = match spellings.get(key.as_str()) {
-                    Some(spelling) => self.request_reading(link, &key, spelling).await.map(|result| {
-                        (
-                            serde_json::to_vec(&result.contents).unwrap_or_default(),
-                            convert::ttl(result.ttl_ms, result.cache_scope),
-                        )
-                    }),
-                    None => link.peer.list_resources(None).await.map_err(|error| self.failure(link, error, None)).map(
-                        |page| {
-                            (
-                                serde_json::to_vec(&page.resources).unwrap_or_default(),
-                                convert::ttl(page.ttl_ms, page.cache_scope),
-                            )
-                        },
-                    ),
-                };
-                (key, reading)
-            })
-            .buffer_unordered(MAX_READINGS);
-        while let Some((key, reading)) = readings.next().await {
-            let (content, ttl) = match reading {
-                Ok(reading) => reading,
-                // A resource may appear and disappear.
-                Err(Failure::NotFound | Failure::InvalidRequest(_) | Failure::Denied(_)) => (Vec::new(), None),
-                Err(failure) => return Err(failure),
-            };
-            let is_changed = self.readings.lock().record(&key, &content, ttl, now);
-            match (is_changed, key.as_str()) {
-                (false, _) => {}
-                (true, LISTING) => self.updates.listing_changed(),
-                (true, path) => drop(self.updates.changed(path)),
+        let read = |key: &Key| {
+            let (shared, link) = (self.clone(), link.clone());
+            let of = key.as_ref().and_then(|path| Some((path.clone(), (*spellings.get(path.as_str())?).to_owned())));
+            async move {
+                match of {
+                    Some((path, spelling)) => Content::of(shared.request_reading(&link, &path, &spelling).await?).await,
+                    None => {
+                        let request = ListResourcesRequest {
+                            method: Default::default(),
+                            params: None,
+                            extensions: Default::default(),
+                        };
+                        let answer = shared.ask(&link, ClientRequest::ListResourcesRequest(request)).await;
+                        Content::of(answer.map_err(|error| shared.failure(&link, error, None))?).await
+                    }
+                }
             }
-        }
-        Ok(())
+            .boxed()
+        };
+        self.poller.poll(keys, self.idle, read).await;
     }
 
     /// The path of a URI of the upstream. One that cannot be mapped is logged.
@@ -443,12 +434,10 @@ impl Shared {
     }
 
     /// The failure of a request. A connection that failed is dropped.
-    fn failure(&self, link: &Link, error: ServiceError, requested: Option<(&str, &str)>) -> Failure {
+    fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
-            ServiceError::McpError(error) => self.failure_of_answer(&error, requested),
-            ServiceError::UnexpectedResponse => {
-                Failure::internal("the upstream answers with something else than what it is asked")
-            }
+            ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),
+            ServiceError::UnexpectedResponse => unexpected("no result"),
             error => {
                 let refuses = error.auth_challenge().is_some();
                 let is_answered = refuses || http::is_answered(&error);
@@ -466,42 +455,15 @@ impl Shared {
             }
         }
     }
-
-    fn failure_of_answer(&self, error: &ErrorData, requested: Option<(&str, &str)>) -> Failure {
-        let message = error.message.as_ref();
-        let is_missing = error.code == ErrorCode::RESOURCE_NOT_FOUND
-            || error.code == ErrorCode::INVALID_PARAMS
-                && error.data.as_ref().is_some_and(|data| data.get("uri").is_some())
-            || says_missing(message);
-        match requested {
-            Some(_) if is_missing => return Failure::NotFound,
-            _ if error.code != ErrorCode::INVALID_PARAMS && error.code != ErrorCode::INVALID_REQUEST => {
-                return Failure::internal(format!(
-                    "the upstream answers with the error {}: {}",
-                    error.code.0,
-                    Excerpt(message)
-                ));
-            }
-            _ => {}
-        }
-        let message = match requested {
-            Some((path, spelling)) => message.replace(spelling, &self.mapping.host_uri(path)),
-            None => message.to_owned(),
-        };
-        // Another URI of the upstream means nothing to a client, or something else.
-        let own = requested.map(|(path, _)| self.mapping.host_uri(path)).unwrap_or_default();
-        match message.replace(&own, "").contains("://") && !own.is_empty() || own.is_empty() && message.contains("://")
-        {
-            true => Failure::invalid("the upstream rejects the request"),
-            false => Failure::invalid(truncate(message, MAX_MESSAGE)),
-        }
-    }
 }
 
-/// Whether a message says that a resource does not exist, as SDKs word it that have no code for that.
-fn says_missing(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    message.contains("not found") || message.contains("unknown resource") || message.contains("no such resource")
+/// What an upstream answered is not what it was asked for.
+fn unexpected(error: impl std::fmt::Display) -> Failure {
+    Failure::internal(format!("the upstream answers with something else than what it is asked: {error}"))
+}
+
+fn is_unknown_method(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND)
 }
 
 /// The cursor of the page after the one at `at`.
@@ -511,18 +473,5 @@ fn next_cursor(at: Option<&PageCursor>, traversal: u64, upstream: Option<String>
         (_, None) => Ok(None),
         (None, Some(upstream)) => Ok(Some(PageCursor::first(traversal, upstream))),
         (Some(at), Some(upstream)) => at.next(upstream).map(Some).map_err(internal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_sdks_say_of_a_missing_resource_is_understood() {
-        for message in ["Resource x:a not found", "MCP error -32602: Resource x not found", "Unknown resource: x:a"] {
-            assert!(says_missing(message), "{message}");
-        }
-        assert!(!says_missing("the argument is invalid"));
     }
 }

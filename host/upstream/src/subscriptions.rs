@@ -4,61 +4,90 @@
 //! is watched, a stream for all is opened before the old one is closed. After a stream or a connection was opened again, everything that is
 //! watched has changed once: updates in between are lost.
 //!
+//! Each subscription fails alone. Requests run beside the calls that want them ([`requests`]), each within `limits.deadline`; a call
+//! waits for the first attempts of what is new, and not longer than [`Subscriptions::wait`]. What fails is tried again with back-off, in slots
+//! of its own, and has changed once when it succeeds. If an upstream does not open a stream for all, each resource that no open stream
+//! covers is tried alone, and the stream is for those that it accepts; the old one stays open meanwhile.
+//!
 //! The host asks for groups of its watched resources in turn, so a resource is given up when it was not asked for during [`Subscriptions::idle`].
+
+mod requests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
+use futures::future::{Either, select};
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
 use mcp_host_base::text::Excerpt;
-use rmcp::model::{ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
-use rmcp::service::{ServiceError, Subscription};
+use mcp_host_base::throttle::ThrottlePerReason;
 use tokio::runtime::Handle;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinSet;
 
+use self::requests::{Ended, Requests, Stream, Trouble};
 use crate::connection::Link;
 use crate::mapping::Mapping;
 use crate::updates::Updates;
 
-/// The requests to subscribe that are under way at once.
-const MAX_REQUESTS: usize = 8;
 /// The shortest and the longest time between two streams that the upstream ends.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 /// A stream that lasted so long ended for a reason of its own.
 const LASTING: Duration = Duration::from_secs(30);
+/// The longest time for which a call waits for first attempts.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The time between two lines of the log with the same reason.
+const LOG_PERIOD: Duration = Duration::from_secs(60);
 
 /// What is subscribed to.
 pub(crate) struct Subscriptions {
     name: Arc<str>,
-    mapping: Arc<Mapping>,
     updates: Arc<Updates>,
-    runtime: Handle,
+    requests: Requests,
     idle: Duration,
+    wait: Duration,
     held: HashMap<String, Held>,
-    /// The connection that they are held on.
-    link: Option<u64>,
+    /// What is being unsubscribed from.
+    leaving: HashSet<String>,
+    /// The connection, and the session on it, that they are held on.
+    link: Option<(u64, u64)>,
+    tasks: JoinSet<Ended>,
+    /// The first attempts that the current call waits for: of paths, and (none) of a stream.
+    awaited: HashSet<Option<String>>,
     stream: Option<Stream>,
+    /// Whether a stream is being opened.
+    is_opening: bool,
     backoff: Backoff,
     /// The time before which no stream is opened.
     not_before: Option<Instant>,
+    log: ThrottlePerReason,
 }
 
 struct Held {
     spelling: String,
     asked_at: Instant,
-    /// Whether the upstream has been asked.
-    is_requested: bool,
+    state: State,
+    /// The delays between attempts.
+    backoff: Backoff,
+    /// Whether an update may have been lost since the host began to watch it.
+    is_missed: bool,
 }
 
-/// An open stream.
-struct Stream {
-    began: Instant,
-    has_ended: Arc<AtomicBool>,
-    _task: AbortOnDropHandle<()>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has not been asked for.
+    New,
+    /// A request for it alone is under way.
+    Asking,
+    /// A stream for it and others was refused, which may be its fault.
+    Suspect,
+    /// The upstream opened a stream for it alone, which was closed again.
+    Accepted,
+    /// It is subscribed to.
+    Held,
+    /// It failed, and is tried again at that time.
+    Failed(Instant),
 }
 
 impl Subscriptions {
@@ -68,10 +97,25 @@ impl Subscriptions {
         updates: Arc<Updates>,
         runtime: Handle,
         idle: Duration,
+        deadline: Duration,
     ) -> Self {
-        let backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
-        let (held, link, stream, not_before) = (HashMap::new(), None, None, None);
-        Self { name, mapping, updates, runtime, idle, held, link, stream, backoff, not_before }
+        Self {
+            requests: Requests::new(name.clone(), mapping, updates.clone(), runtime, deadline),
+            name,
+            updates,
+            idle,
+            wait: deadline.div_f64(4.0).min(MAX_WAIT),
+            held: HashMap::new(),
+            leaving: HashSet::new(),
+            link: None,
+            tasks: JoinSet::new(),
+            awaited: HashSet::new(),
+            stream: None,
+            is_opening: false,
+            backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            not_before: None,
+            log: ThrottlePerReason::new(LOG_PERIOD),
+        }
     }
 
     /// Whether anything is subscribed to.
@@ -80,97 +124,148 @@ impl Subscriptions {
     }
 
     /// Subscribes to those paths, each with the spelling of its URI, and gives up what nobody has asked for lately.
-    pub(crate) async fn hold(&mut self, link: &Arc<Link>, watched: Vec<(String, String)>) -> Result<(), ServiceError> {
+    pub(crate) async fn hold(&mut self, link: &Arc<Link>, watched: Vec<(String, String)>) {
         let now = Instant::now();
-        let is_new_link = self.link != Some(link.id);
-        let had_link = self.link.is_some();
-        if is_new_link {
-            self.link = Some(link.id);
-            self.stream = None;
-            self.held.values_mut().for_each(|held| held.is_requested = false);
-        }
+        let has_gap = self.begin(link);
         self.updates.watch(watched.iter().map(|(path, _)| path.as_str()));
         for (path, spelling) in watched {
-            let held = self.held.entry(path).or_insert(Held { spelling, asked_at: now, is_requested: false });
+            let held = self.held.entry(path).or_insert_with(|| Held {
+                spelling,
+                asked_at: now,
+                state: State::New,
+                backoff: Backoff::default(),
+                is_missed: false,
+            });
             held.asked_at = now;
         }
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.ended(ended.ok());
+        }
         let given_up = self.give_up(now);
-        if link.is_stateless() {
-            self.listen(link, is_new_link && had_link).await
-        } else {
-            self.subscribe(link, given_up).await?;
-            if is_new_link && had_link {
-                self.updates.gap();
+        if !link.is_stateless() {
+            self.unsubscribe(link, given_up);
+        }
+        let until = now.checked_add(self.wait).unwrap_or(now);
+        self.awaited.clear();
+        self.start(link, until);
+        let mut timer = std::pin::pin!(self.requests.timer(until));
+        while !self.awaited.is_empty() {
+            let ended = {
+                let next = std::pin::pin!(self.tasks.join_next());
+                match select(next, timer.as_mut()).await {
+                    Either::Left((ended, _)) => ended.and_then(Result::ok),
+                    Either::Right(_) => break,
+                }
+            };
+            self.ended(ended);
+            if link.is_stateless() {
+                self.start(link, until);
             }
-            Ok(())
+        }
+        if link.is_stateless() && !self.awaited.is_empty() {
+            // What was accepted alone does not wait for the others.
+            self.awaited.clear();
+            self.open(link, until);
+        }
+        if has_gap && !link.is_stateless() {
+            // What is subscribed to only later has changed once more then.
+            self.held.values_mut().for_each(|held| held.is_missed |= held.state != State::Held);
+            self.updates.gap();
         }
     }
 
     /// Gives up everything, as nobody watches any more.
-    pub(crate) async fn release(&mut self, link: Option<&Arc<Link>>) {
-        let spellings: Vec<_> = self
+    pub(crate) fn release(&mut self, link: Option<&Arc<Link>>) {
+        let given_up = self
             .held
             .drain()
             .map(|(path, held)| {
                 self.updates.unwatch(&path);
-                held.spelling
+                (path, held.spelling)
             })
             .collect();
         self.stream = None;
-        if let Some(link) = link.filter(|link| !link.is_stateless() && self.link == Some(link.id)) {
-            unsubscribe(link, spellings).await;
+        if let Some(link) = link.filter(|link| !link.is_stateless() && self.link == Some(self.place(link))) {
+            self.unsubscribe(link, given_up);
         }
-        self.link = None;
     }
 
-    /// Forgets the paths that were not asked for during [`Self::idle`], and returns their spellings.
-    fn give_up(&mut self, now: Instant) -> Vec<String> {
+    fn place(&self, link: &Link) -> (u64, u64) {
+        (link.id, self.updates.sessions())
+    }
+
+    /// Begins anew if the connection or its session is another one. Returns whether updates may have been lost.
+    fn begin(&mut self, link: &Link) -> bool {
+        let place = self.place(link);
+        if self.link == Some(place) {
+            return false;
+        }
+        let has_gap = self.link.is_some() && !self.is_empty();
+        self.link = Some(place);
+        (self.stream, self.is_opening) = (None, false);
+        self.tasks = JoinSet::new();
+        self.leaving.clear();
+        self.held.values_mut().for_each(|held| held.state = State::New);
+        if has_gap && link.is_stateless() {
+            self.not_before = Some(Instant::now());
+        }
+        has_gap
+    }
+
+    /// Forgets the paths that were not asked for during [`Self::idle`], and returns them with their spellings.
+    fn give_up(&mut self, now: Instant) -> Vec<(String, String)> {
         let (idle, updates, mut given_up) = (self.idle, &self.updates, Vec::new());
         self.held.retain(|path, held| {
-            let is_asked = now.saturating_duration_since(held.asked_at) < idle;
+            let is_asked = now.saturating_duration_since(held.asked_at) < idle || held.state == State::Asking;
             if !is_asked {
                 updates.unwatch(path);
-                given_up.push(std::mem::take(&mut held.spelling));
+                if held.state != State::New {
+                    given_up.push((path.clone(), std::mem::take(&mut held.spelling)));
+                }
             }
             is_asked
         });
         given_up
     }
 
-    /// Subscribes with a session.
-    async fn subscribe(&mut self, link: &Arc<Link>, given_up: Vec<String>) -> Result<(), ServiceError> {
-        unsubscribe(link, given_up).await;
+    fn unsubscribe(&mut self, link: &Arc<Link>, given_up: Vec<(String, String)>) {
+        for (path, spelling) in given_up {
+            self.leaving.insert(path.clone());
+            self.requests.unsubscribe(&mut self.tasks, link, path, spelling);
+        }
+    }
+
+    /// Starts the requests whose time has come. A call waits for them until that time.
+    fn start(&mut self, link: &Arc<Link>, until: Instant) {
+        if link.is_stateless() {
+            self.open(link, until);
+        }
         if !link.can_subscribe() {
-            return Ok(());
+            return;
         }
-        let wanted = self.held.iter().filter(|(_, held)| !held.is_requested);
-        let wanted: Vec<_> = wanted.map(|(path, held)| (path.clone(), held.spelling.clone())).collect();
-        let mut answers = futures::stream::iter(wanted)
-            .map(|(path, spelling)| async {
-                #[allow(deprecated, reason = "it is how the revisions with sessions subscribe")]
-                let answer = link.peer.subscribe(SubscribeRequestParams::new(spelling)).await;
-                (path, answer)
-            })
-            .buffer_unordered(MAX_REQUESTS);
-        while let Some((path, answer)) = answers.next().await {
-            match answer {
-                Ok(()) => {}
-                // The others are watched without it.
-                Err(ServiceError::McpError(error)) => {
-                    let (path, error) = (Excerpt(&path).to_string(), Excerpt(&error.message).to_string());
-                    tracing::warn!(target: log_target::WATCH, plugin = &*self.name, path, error, "the upstream does not let a resource be subscribed to");
-                }
-                Err(error) => return Err(error),
+        let now = Instant::now();
+        for (path, held) in &mut self.held {
+            let is_again = match held.state {
+                State::New if link.is_stateless() => continue,
+                State::New | State::Suspect => false,
+                State::Failed(at) if at <= now => true,
+                _ => continue,
+            };
+            if self.leaving.contains(path) {
+                held.is_missed = true;
+                continue;
             }
-            if let Some(held) = self.held.get_mut(&path) {
-                held.is_requested = true;
+            held.state = State::Asking;
+            let until = if is_again { None } else { Some(until) };
+            if !is_again {
+                self.awaited.insert(Some(path.clone()));
             }
+            self.requests.subscribe(&mut self.tasks, link, path.clone(), held.spelling.clone(), until);
         }
-        Ok(())
     }
 
     /// Opens a stream for all that is held, unless the open one is for all.
-    async fn listen(&mut self, link: &Arc<Link>, has_gap: bool) -> Result<(), ServiceError> {
+    fn open(&mut self, link: &Arc<Link>, until: Instant) {
         let now = Instant::now();
         let ended = self.stream.take_if(|stream| stream.has_ended.load(Ordering::Acquire));
         if let Some(ended) = &ended {
@@ -179,71 +274,109 @@ impl Subscriptions {
             }
             self.not_before = now.checked_add(self.backoff.next_delay());
         }
-        let is_complete = self.stream.is_some() && self.held.values().all(|held| held.is_requested);
-        let has_use = link.notifies_of_listing() || (link.can_subscribe() && !self.held.is_empty());
-        if is_complete || !has_use {
-            return Ok(());
-        }
-        if self.stream.is_none() && self.not_before.is_some_and(|at| at > now) {
-            return Ok(());
-        }
-        let mut filter = SubscriptionFilter::builder();
-        if link.notifies_of_listing() {
-            filter = filter.resources_list_changed();
-        }
-        if link.can_subscribe() && !self.held.is_empty() {
-            filter = filter.resource_subscriptions(self.held.values().map(|held| held.spelling.clone()));
-        }
-        let subscription = link.peer.listen(filter.build()).await?;
-        self.warn_of_missing(&subscription);
-        // A stream that was open until now has been open all the time.
-        let is_gap = has_gap || (self.stream.is_none() && self.not_before.is_some());
-        self.held.values_mut().for_each(|held| held.is_requested = true);
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let task = follow(subscription, self.mapping.clone(), self.updates.clone(), has_ended.clone());
-        let _task = AbortOnDropHandle::new(self.runtime.spawn(task));
-        self.stream = Some(Stream { began: now, has_ended, _task });
-        if is_gap {
-            self.updates.gap();
-        }
-        Ok(())
-    }
-
-    /// Logs what the upstream does not notify of, though it was asked to.
-    fn warn_of_missing(&self, subscription: &Subscription) {
-        let accepted = subscription.acknowledged().resource_subscriptions.as_deref().unwrap_or_default();
-        let accepted: HashSet<&str> = accepted.iter().map(String::as_str).collect();
-        let missing =
-            self.held.values().filter(|held| !held.is_requested && !accepted.contains(held.spelling.as_str())).count();
-        if missing > 0 {
-            tracing::warn!(target: log_target::WATCH, plugin = &*self.name, missing, "the upstream does not notify of some of the resources that are watched");
-        }
-    }
-}
-
-async fn unsubscribe(link: &Arc<Link>, spellings: Vec<String>) {
-    for spelling in spellings {
-        #[allow(deprecated, reason = "it is how the revisions with sessions unsubscribe")]
-        let answer = link.peer.unsubscribe(UnsubscribeRequestParams::new(spelling)).await;
-        if matches!(answer, Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))) {
+        let is_wanted = |held: &Held| matches!(held.state, State::New | State::Accepted | State::Held);
+        let is_complete =
+            self.stream.is_some() && self.held.values().all(|held| !is_wanted(held) || held.state == State::Held);
+        let paths: Vec<_> = self.held.iter().filter(|(_, held)| link.can_subscribe() && is_wanted(held)).collect();
+        let has_use = link.notifies_of_listing() || !paths.is_empty();
+        // Those that are tried alone are in the same stream if they are accepted.
+        let is_trying = self.held.values().any(|held| matches!(held.state, State::Suspect));
+        if is_complete || !has_use || self.is_opening || is_trying || !self.awaited.is_empty() {
             return;
         }
+        if self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
+        let paths = paths.into_iter().map(|(path, held)| (path.clone(), held.spelling.clone())).collect();
+        self.is_opening = true;
+        self.awaited.insert(None);
+        self.requests.open(&mut self.tasks, link, paths, until);
+    }
+
+    /// Records how a request ended; none if its task was ended.
+    fn ended(&mut self, ended: Option<Ended>) {
+        let now = Instant::now();
+        let Some(ended) = ended else {
+            self.awaited.clear();
+            return;
+        };
+        self.awaited.remove(&ended.key());
+        match ended {
+            Ended::Subscribed { path, answer, is_stream } => {
+                let Some(held) = self.held.get_mut(&path) else { return };
+                match answer {
+                    Ok(()) if is_stream => (held.state, held.backoff) = (State::Accepted, Backoff::default()),
+                    Ok(()) => {
+                        (held.state, held.backoff) = (State::Held, Backoff::default());
+                        if std::mem::take(&mut held.is_missed) {
+                            self.updates.changed(&path);
+                        }
+                    }
+                    Err(trouble) => {
+                        held.fail(now);
+                        self.warn(&path, &trouble);
+                    }
+                }
+            }
+            Ended::Unsubscribed { path } => drop(self.leaving.remove(&path)),
+            Ended::Opened { paths, answer: Ok(stream) } => {
+                self.is_opening = false;
+                // A stream that was open until now has been open all the time.
+                let is_gap = self.stream.is_none() && self.not_before.is_some();
+                self.stream = Some(stream);
+                for path in paths {
+                    let Some(held) = self.held.get_mut(&path) else { continue };
+                    held.state = State::Held;
+                    if std::mem::take(&mut held.is_missed) {
+                        self.updates.changed(&path);
+                    }
+                }
+                if is_gap {
+                    self.updates.gap();
+                }
+            }
+            Ended::Opened { paths, answer: Err(trouble) } => {
+                self.is_opening = false;
+                self.refused(&paths, &trouble, now);
+            }
+        }
+    }
+
+    /// A stream for all was refused.
+    fn refused(&mut self, paths: &[String], trouble: &Trouble, now: Instant) {
+        let is_covered = self.stream.as_ref().is_some_and(|stream| !stream.has_ended.load(Ordering::Acquire));
+        let is_at_fault = |held: &Held| !(is_covered && held.state == State::Held);
+        let at_fault: Vec<_> =
+            paths.iter().filter(|path| self.held.get(path.as_str()).is_some_and(is_at_fault)).collect();
+        // Those that were accepted alone, and not together, are no reason to try again at once.
+        let is_new = |path: &&String| self.held.get(path.as_str()).is_some_and(|held| held.state != State::Accepted);
+        let delay = if at_fault.iter().any(is_new) { Duration::ZERO } else { self.backoff.next_delay() };
+        self.not_before = now.checked_add(delay);
+        let is_alone = at_fault.len() == 1 && paths.len() == 1;
+        for path in at_fault {
+            if let Some(held) = self.held.get_mut(path.as_str()) {
+                if is_alone { held.fail(now) } else { held.state = State::Suspect }
+            }
+        }
+        if is_alone || paths.is_empty() {
+            self.warn(paths.first().map_or("", String::as_str), trouble);
+        }
+    }
+
+    fn warn(&self, path: &str, trouble: &Trouble) {
+        if let Some(more) = self.log.record(trouble.reason) {
+            let path = Excerpt(path).to_string();
+            tracing::warn!(
+                target: log_target::WATCH, plugin = &*self.name, path, error = trouble.text, more,
+                "a resource of the upstream cannot be subscribed to, which is tried again"
+            );
+        }
     }
 }
 
-/// Records what a stream says until it ends.
-async fn follow(mut stream: Subscription, mapping: Arc<Mapping>, updates: Arc<Updates>, has_ended: Arc<AtomicBool>) {
-    while let Ok(Some(notification)) = stream.next().await {
-        match notification {
-            ServerNotification::ResourceUpdatedNotification(update) => {
-                if let Ok(path) = mapping.path(&update.params.uri) {
-                    updates.changed(&path);
-                }
-            }
-            ServerNotification::ResourceListChangedNotification(_) => updates.listing_changed(),
-            _ => {}
-        }
+impl Held {
+    fn fail(&mut self, now: Instant) {
+        let at = now.checked_add(self.backoff.next_delay()).unwrap_or(now);
+        (self.state, self.is_missed) = (State::Failed(at), true);
     }
-    has_ended.store(true, Ordering::Release);
-    updates.wake();
 }

@@ -4,6 +4,7 @@
 //! upstream sends unasked takes no memory. After a gap, in which updates may have been lost, everything that is watched has changed once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_host_model::provider::ChangeSet;
 use parking_lot::Mutex;
@@ -15,6 +16,8 @@ pub(crate) struct Updates {
     /// What tells the tokens of this provider from those of another one.
     epoch: u64,
     state: Mutex<State>,
+    /// The number of sessions that took the place of another one on the same connection.
+    sessions: AtomicU64,
     wake: Notify,
 }
 
@@ -38,7 +41,7 @@ impl State {
 
 impl Updates {
     pub(crate) fn new() -> Self {
-        Self { epoch: fastrand::u64(..), state: Mutex::default(), wake: Notify::new() }
+        Self { epoch: fastrand::u64(..), state: Mutex::default(), sessions: AtomicU64::new(0), wake: Notify::new() }
     }
 
     /// Records changes of those paths from now on.
@@ -81,6 +84,16 @@ impl Updates {
         state.gap = state.next();
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Records that the upstream has begun another session, which has no subscriptions.
+    pub(crate) fn session_changed(&self) {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of the session.
+    pub(crate) fn sessions(&self) -> u64 {
+        self.sessions.load(Ordering::Relaxed)
     }
 
     /// Has the host ask for changes.

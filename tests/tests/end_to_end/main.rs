@@ -27,5 +27,6 @@ mod search;
 mod subscriptions;
 mod support;
 mod upstreams;
+mod upstreams_authorization;
 mod upstreams_identities;
 mod upstreams_programs;

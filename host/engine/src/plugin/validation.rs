@@ -15,7 +15,6 @@ mod dropped;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
-mod json;
 mod measure;
 
 use std::collections::HashSet;

@@ -145,3 +145,32 @@ async fn a_server_without_sessions_is_asked_first_and_says_how_long_answers_last
     let (_, params) = calls.iter().find(|(method, _)| method == "resources/read").unwrap();
     assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
 }
+
+#[tokio::test]
+async fn a_resource_is_asked_for_by_its_canonical_form_or_as_it_was_listed_and_by_nothing_else() {
+    let server = with_session(|method, message| match method {
+        "resources/list" => page(&["file://localhost/pub//a", "file:///pub/d/", "file:///pub/b"], None),
+        "resources/read" => text(uri(message), uri(message)),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    assert_eq!(listed(&*up).await.unwrap(), ["file:///pub/a", "file:///pub/d/", "file:///pub/b"]);
+    let read = async |path: &str| up.read(path).await.map(|mut contents| contents.remove(0).body);
+    for (path, asked) in [
+        ("file:///pub/a", "file://localhost/pub//a"),
+        ("file:///pub/d/", "file:///pub/d/"),
+        ("file:///pub/b", "file:///pub/b"),
+        ("file:///secret/x", "file:///secret/x"),
+        ("repo://s//b", "repo://s//b"),
+    ] {
+        assert_eq!(read(path).await, Ok(Body::Text(asked.to_owned())), "{path}");
+    }
+    let before = server.count("resources/read");
+    let spellings = ["file:/secret/x", "file://localhost/secret/x", "file:////secret/x", "file:secret/x"];
+    let others = ["file:///secret%2Fx", "file:///secret/x/", "file://h/secret/x", "http:h/x", "http://u@h/x"];
+    for path in spellings.into_iter().chain(others) {
+        assert_eq!(read(path).await, Err(Failure::NotFound), "{path}");
+        assert_eq!(up.stat(path).await, Err(Failure::NotFound), "{path}");
+    }
+    assert_eq!(server.count("resources/read"), before);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcp_host_model::provider::{Failure, Provider};
 use serde_json::{Value, json};
 
-use super::scripted::{Reply, page, text, with_session};
+use super::scripted::{Reply, Scripted, page, text, with_session};
 
 fn uri(message: &Value) -> &str {
     message["params"]["uri"].as_str().unwrap_or_default()
@@ -151,4 +151,64 @@ pub(crate) async fn wait_for(condition: impl AsyncFn() -> bool) {
     while !condition().await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// The text of that many objects, whose tree takes a hundred times its bytes.
+fn objects(count: usize) -> String {
+    format!("[{}]", vec![r#"{"":0}"#; count].join(","))
+}
+
+#[tokio::test]
+async fn values_without_end_become_no_tree_and_harm_no_other_call() {
+    let server = with_session(|method, message| {
+        let id = &message["id"];
+        let line = match (method, uri(message)) {
+            ("resources/read", "x:more") => {
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"more":{},"contents":[]}}}}"#, objects(1_000_000))
+            }
+            ("resources/read", "x:error") => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no","data":{{"uri":{}}}}}}}"#,
+                objects(1_000_000)
+            ),
+            ("resources/read", "x:items") => {
+                let items = vec![r#"{"uri":"x:items","text":""}"#; 100_001].join(",");
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"contents":[{items}]}}}}"#)
+            }
+            ("resources/read", "x:notified") => {
+                let update = format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"x:1","_meta":{{"a":{}}}}}}}"#,
+                    objects(1_000_000)
+                );
+                let own = json!({ "jsonrpc": "2.0", "id": id, "result": { "contents": [{ "uri": "x:notified", "text": "" }] } });
+                return Reply::Lines(vec![update, own.to_string()]);
+            }
+            ("resources/read", uri) => return text(uri, "1"),
+            _ => return Reply::Error(-32601, "?"),
+        };
+        Reply::Lines(vec![line])
+    });
+    let up = server.connect("limits = { response-size = '16MiB', response-items = 100_000 }").await;
+    for path in ["x:more", "x:error"] {
+        assert_eq!(up.read(path).await, Err(Failure::NotFound), "{path}");
+    }
+    let items = up.read("x:items").await;
+    assert!(matches!(&items, Err(Failure::Internal(text)) if text.contains("limits.response-items")), "{items:?}");
+    assert!(up.read("x:notified").await.is_ok() && up.read("x:1").await.is_ok());
+    assert_eq!(server.starts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_handshake_with_values_without_end_is_refused_with_the_limit() {
+    let server = Scripted::new(|message| match message["method"].as_str() {
+        Some("server/discover") => Reply::Error(-32601, "?"),
+        _ => {
+            let (id, version) = (&message["id"], &message["params"]["protocolVersion"]);
+            let more = objects(1_000_000);
+            Reply::Lines(vec![format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":{version},"capabilities":{{}},"more":{more}}}}}"#
+            )])
+        }
+    });
+    let error = server.try_connect("limits = { response-size = '16MiB' }").await.err().unwrap();
+    assert!(error.contains("a quarter of `limits.memory`"), "{error}");
 }

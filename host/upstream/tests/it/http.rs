@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,6 +16,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
+
+use super::hostile::wait_for;
 
 /// A request that was received: its method, its headers and its message.
 type Received = (Method, HeaderMap, Value);
@@ -34,6 +38,17 @@ impl Server {
     pub(crate) async fn start_for_users(
         answer: impl Fn(&str, &Method, &Value) -> Response + Send + Sync + Clone + 'static,
     ) -> Self {
+        Self::start_with_headers(move |headers, method, message| {
+            let user = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+            answer(user, method, message)
+        })
+        .await
+    }
+
+    /// A server whose answers depend on the headers of a request.
+    async fn start_with_headers(
+        answer: impl Fn(&HeaderMap, &Method, &Value) -> Response + Send + Sync + Clone + 'static,
+    ) -> Self {
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = received.clone();
         let handler = move |request: Request| {
@@ -42,8 +57,7 @@ impl Server {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
                 let message = serde_json::from_slice(&body).unwrap_or_default();
-                let user = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-                let response = answer(user, &parts.method, &message);
+                let response = answer(&parts.headers, &parts.method, &message);
                 log.lock().push((parts.method, parts.headers, message));
                 response
             }
@@ -150,4 +164,76 @@ async fn an_answer_that_is_too_long_or_none_fails_its_call_alone() {
     let received = server.received.lock();
     let sessions = received.iter().filter(|(_, _, message)| message["method"] == "initialize").count();
     assert_eq!(sessions, 1, "the connection is kept");
+}
+
+#[tokio::test]
+async fn subscriptions_that_never_answer_leave_room_for_reads() {
+    let server = Server::start(|method, message| match message["method"].as_str() {
+        Some("initialize") => json(
+            message,
+            json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": { "subscribe": true } },
+            "serverInfo": { "name": "old", "version": "1" } }),
+        ),
+        // Its body never ends.
+        Some("resources/subscribe") => Response::builder()
+            .header("content-type", "application/json")
+            .body(Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>()))
+            .unwrap(),
+        _ => with_session(method, message, |uri| json(message, json!({ "contents": [{ "uri": uri, "text": "1" }] }))),
+    })
+    .await;
+    let plugin = server.plugin("limits = { concurrency = 1, deadline = '10m' }");
+    let up = mcp_host_upstream::connect(&plugin).await.unwrap();
+    let watched: Vec<String> = (0..40).map(|number| format!("x:{number}")).collect();
+    up.changes(&watched, None).await.unwrap();
+    // Without a slot of its own, it would wait for ten minutes.
+    let read = tokio::time::timeout(Duration::from_secs(60), up.read("x:1")).await;
+    assert!(read.is_ok_and(|read| read.is_ok()));
+}
+
+#[tokio::test]
+async fn a_new_session_is_subscribed_in_again_and_everything_has_changed_once() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let current = sessions.clone();
+    let server = Server::start_with_headers(move |headers, method, message| {
+        let session = format!("s{}", current.load(Ordering::SeqCst));
+        let is_current = headers.get("mcp-session-id").is_none_or(|found| *found == session);
+        let mut response = match (method, message["method"].as_str().unwrap_or_default()) {
+            (_, "initialize") => json(
+                message,
+                json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": { "subscribe": true } },
+                "serverInfo": { "name": "old", "version": "1" } }),
+            ),
+            _ if !is_current => status(404, ""),
+            (&Method::GET, _) => Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>()))
+                .unwrap(),
+            (_, "resources/subscribe") => json(message, json!({})),
+            _ => {
+                with_session(method, message, |uri| json(message, json!({ "contents": [{ "uri": uri, "text": "1" }] })))
+            }
+        };
+        response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+        response
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    let watched = vec!["x:1".to_owned()];
+    let streams = |session: &str| {
+        let is_of = |headers: &HeaderMap| headers.get("mcp-session-id").is_some_and(|found| *found == session);
+        server.received.lock().iter().filter(|(method, headers, _)| *method == Method::GET && is_of(headers)).count()
+    };
+    wait_for(async || streams("s0") > 0).await;
+    let start = up.changes(&watched, None).await.unwrap().token;
+    sessions.store(1, Ordering::SeqCst);
+    wait_for(async || up.read("x:1").await.is_ok()).await;
+    wait_for(async || streams("s1") > 0).await;
+    wait_for(async || up.changes(&watched, Some(&start)).await.is_ok_and(|changes| changes.changed == watched)).await;
+    let subscribed = || {
+        let received = server.received.lock();
+        let subscriptions = received.iter().filter(|(_, _, message)| message["method"] == "resources/subscribe");
+        subscriptions.map(|(_, headers, _)| headers["mcp-session-id"].clone()).collect::<Vec<_>>()
+    };
+    wait_for(async || up.changes(&watched, Some(&start)).await.is_ok() && subscribed() == ["s0", "s1"]).await;
 }

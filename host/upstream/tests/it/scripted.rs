@@ -51,6 +51,11 @@ impl Scripted {
         Self { answer: Arc::new(answer), starts: Arc::default(), calls: Arc::default(), push: Arc::default() }
     }
 
+    /// The answer to a message.
+    pub(crate) fn answer(&self, message: &Value) -> Reply {
+        (self.answer)(message)
+    }
+
     /// Connects with further keys of the config.
     pub(crate) async fn connect(&self, keys: &str) -> Arc<dyn Provider> {
         self.try_connect(keys).await.unwrap_or_else(|error| panic!("{error}"))

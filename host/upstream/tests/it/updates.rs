@@ -128,3 +128,108 @@ async fn what_cannot_be_subscribed_to_is_read_again() {
     assert_eq!(up.changes(&all, Some(&start.token)).await.unwrap().changed, all);
     assert_eq!(server.count("resources/subscribe"), 0);
 }
+
+/// Keys with a short deadline, so that what never answers ends soon.
+const SHORT: &str = "limits = { deadline = '400ms' }";
+
+#[tokio::test]
+async fn a_resource_whose_subscription_never_answers_or_is_refused_leaves_the_others_subscribed() {
+    let server = with_session(|method, message| match (method, message["params"]["uri"].as_str()) {
+        ("resources/subscribe", Some("x:never")) => Reply::Silence,
+        ("resources/subscribe", Some("x:refused")) => Reply::Error(-32603, "no"),
+        ("notifications/cancelled", _) => Reply::Silence,
+        _ => subscribing(method, message),
+    });
+    let up = server.connect(SHORT).await;
+    let all = watched(&["x:1", "x:never", "x:refused", "x:2"]);
+    let start = up.changes(&all, None).await.unwrap().token;
+    for _ in 0..2 {
+        server.notify("notifications/resources/updated", json!({ "uri": "x:1" }));
+        up.changed().await;
+        let changes = async || up.changes(&all, Some(&start)).await.unwrap();
+        wait_for(async || changes().await.changed == ["x:1"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_that_was_refused_is_tried_again_and_its_resource_has_changed_once() {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let made = attempts.clone();
+    let server = with_session(move |method, message| match (method, message["params"]["uri"].as_str()) {
+        ("resources/subscribe", Some("x:later")) if made.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Reply::Error(-32603, "not yet")
+        }
+        _ => subscribing(method, message),
+    });
+    let up = server.connect(SHORT).await;
+    let all = watched(&["x:1", "x:later"]);
+    let start = up.changes(&all, None).await.unwrap().token;
+    wait_for(async || up.changes(&all, Some(&start)).await.unwrap().changed == ["x:later"]).await;
+    let after = up.changes(&all, Some(&start)).await.unwrap().token;
+    assert!(up.changes(&all, Some(&after)).await.unwrap().changed.is_empty());
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_resource_that_no_stream_is_opened_for_leaves_the_others_in_a_stream() {
+    for answers in [true, false] {
+        let (listening, _) = listening();
+        let server = Scripted::new(move |message| {
+            let uris = &message["params"]["notifications"]["resourceSubscriptions"];
+            let is_bad = uris.as_array().is_some_and(|uris| uris.contains(&json!("x:bad")));
+            match (is_bad, answers) {
+                (true, true) => Reply::Error(-32602, "no such resource"),
+                (true, false) => Reply::Silence,
+                _ => listening.answer(message),
+            }
+        });
+        let up = server.connect(SHORT).await;
+        let all = watched(&["x:1", "x:bad", "x:2"]);
+        let start = up.changes(&all, None).await.unwrap().token;
+        let told = async || {
+            // The id of a stream is that of its request, which the client counts.
+            for id in 0..10 {
+                let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+                server.notify("notifications/resources/updated", json!({ "uri": "x:2", "_meta": meta }));
+            }
+            let changed = up.changes(&all, Some(&start)).await.unwrap().changed;
+            changed.contains(&"x:2".to_owned())
+        };
+        wait_for(told).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reading_that_never_ends_or_fails_leaves_the_others_polled() {
+    let version = Arc::new(AtomicUsize::new(0));
+    let now = version.clone();
+    let server = Scripted::new(move |message| {
+        match (message["method"].as_str().unwrap_or_default(), message["params"]["uri"].as_str()) {
+            ("server/discover", _) => Reply::Error(-32601, "?"),
+            ("initialize", _) => {
+                Reply::Result(json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": {} },
+                "serverInfo": { "name": "scripted", "version": "1" } }))
+            }
+            ("notifications/initialized" | "notifications/cancelled", _) => Reply::Silence,
+            ("resources/list", _) => page(&["x:1"], None),
+            ("resources/read", Some("x:never")) => Reply::Silence,
+            ("resources/read", Some("x:broken")) => Reply::Error(-32603, "boom"),
+            ("resources/read", Some(uri)) => text(uri, &now.load(Ordering::SeqCst).to_string()),
+            _ => Reply::Error(-32601, "?"),
+        }
+    });
+    let up = server.connect(&format!("poll = true\n{SHORT}")).await;
+    let all = watched(&["x:1", "x:never", "x:broken", "x:never2", "x:2"]);
+    let mut token = up.changes(&all, None).await.unwrap().token;
+    for edit in 1..4 {
+        version.store(edit, Ordering::SeqCst);
+        let mut changed = Vec::new();
+        while changed.len() < 3 {
+            let changes = up.changes(&all, Some(&token)).await.unwrap();
+            changed.extend(changes.changed);
+            token = changes.token;
+        }
+        changed.sort();
+        assert_eq!(changed, ["x:1", "x:2", "x:never2"]);
+    }
+}

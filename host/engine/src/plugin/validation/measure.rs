@@ -5,12 +5,12 @@
 //! their sizes, the members and elements of its `meta`. The charge to `limits.memory` is an upper bound: the answer as
 //! the provider returned it, and what it will be turned into. Strings and bodies move and are held once.
 
+use mcp_host_model::json::JsonCount;
 use mcp_host_model::provider::{self, Template};
 use mcp_host_model::resource::{Resource, ResourceContents, ResourceIcon, ResourceTemplate, Role};
 use mcp_host_model::uri::MAX_URI_LEN;
 
 use super::Validator;
-use super::json::JsonCount;
 use crate::instance::REPLY_SLACK;
 use crate::plugin::fault::Fault;
 

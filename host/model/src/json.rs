@@ -17,7 +17,7 @@ const MAX_VALUE_SIZE: usize = BTREE_NODE_SIZE / 4 + 32;
 
 /// A counter of the values of a JSON text, fed piece by piece.
 #[derive(Debug, Default)]
-pub(super) struct JsonCount {
+pub struct JsonCount {
     in_string: bool,
     is_escaped: bool,
     /// The bytes of the container of the first value of the object or array that has just begun.
@@ -29,7 +29,7 @@ pub(super) struct JsonCount {
 
 impl JsonCount {
     /// Counts the next piece of the text. A piece may end anywhere.
-    pub(super) fn feed(&mut self, piece: &[u8]) {
+    pub fn feed(&mut self, piece: &[u8]) {
         for byte in piece {
             if self.in_string {
                 match byte {
@@ -60,12 +60,12 @@ impl JsonCount {
     }
 
     /// The number of members of objects and elements of arrays, on all levels.
-    pub(super) fn values(&self) -> usize {
+    pub fn values(&self) -> usize {
         self.values
     }
 
     /// The maximum bytes of a tree of them, beside the bytes of its texts.
-    pub(super) fn tree_bytes(&self) -> usize {
+    pub fn tree_bytes(&self) -> usize {
         self.values.saturating_mul(MAX_VALUE_SIZE).saturating_add(self.containers)
     }
 }

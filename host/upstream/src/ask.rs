@@ -1,0 +1,43 @@
+//! A request to the upstream whose result comes as text ([`message`](crate::message)).
+
+use rmcp::Peer;
+use rmcp::RoleClient;
+use rmcp::model::{CancelledNotificationParam, ClientRequest, CustomResult, RequestId, ServerResult};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+/// Sends a request, and returns the text of its result. It is cancelled if the caller does not wait for the answer.
+pub(crate) async fn ask(
+    peer: &Peer<RoleClient>,
+    runtime: &Handle,
+    request: ClientRequest,
+) -> Result<String, ServiceError> {
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let mut waiting = Waiting { peer, runtime, id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    waiting.id = None;
+    match answer? {
+        ServerResult::CustomResult(CustomResult(Value::String(text))) => Ok(text),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+/// Cancels the request if it is dropped while that has its id.
+struct Waiting<'a> {
+    peer: &'a Peer<RoleClient>,
+    runtime: &'a Handle,
+    id: Option<RequestId>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        self.runtime.spawn(async move {
+            let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
+            // A connection that has ended has no requests.
+            peer.notify_cancelled(params).await.unwrap_or_default();
+        });
+    }
+}

@@ -1,0 +1,247 @@
+//! Messages of an upstream, from their bytes.
+//!
+//! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries an answer as each kind of result that there is. So the
+//! result of a request of [`ask`](crate::ask) is not parsed here: it is passed on as text, in the place of a result, and parsed by the call
+//! that waits for it, as what it asked for ([`answer`](crate::answer)), in its time and without a tree. The error of such a request has its
+//! data if they are small, and else only whether they name a URI.
+//!
+//! Any other message (an answer of the handshake, a notification, a request) is parsed by rmcp if a tree of its values takes at most a quarter
+//! of `limits.memory`, which is counted before. Long messages are gone through off the threads of the transport.
+
+use bytes::Bytes;
+use mcp_host_model::json::JsonCount;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage, ServerResult,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sse_stream::Sse;
+
+/// The bytes of a message that is gone through on another thread.
+pub(crate) const LONG: usize = 256 * 1024;
+/// The bytes of the data of an error that are parsed.
+const MAX_ERROR_DATA: usize = 4096;
+
+/// Why a message is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Undecoded {
+    /// It is no JSON, or no message of the protocol.
+    #[error("what is no message of the protocol: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Its values would take too much memory.
+    #[error(
+        "a message whose {values} values would take more than a quarter of `limits.memory`; raise it if the server is right"
+    )]
+    TooManyValues {
+        /// How many it has.
+        values: usize,
+        /// The request that it answers.
+        answered: Option<RequestId>,
+    },
+    /// The host is shutting down.
+    #[error("nothing that could be read: the host is shutting down")]
+    Ended,
+}
+
+/// What of a message matters before it is parsed.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<IgnoredAny>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<AnsweredError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AnsweredError<'a> {
+    code: i32,
+    message: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ErrorUri {
+    uri: IgnoredAny,
+}
+
+/// Whether a request is one of [`ask`](crate::ask), whose result is passed on as text.
+pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    matches!(
+        request.request,
+        ClientRequest::ReadResourceRequest(_)
+            | ClientRequest::ListResourcesRequest(_)
+            | ClientRequest::ListResourceTemplatesRequest(_)
+            | ClientRequest::CompleteRequest(_)
+            | ClientRequest::SubscribeRequest(_)
+            | ClientRequest::UnsubscribeRequest(_)
+    )
+}
+
+/// Makes messages of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decoder {
+    /// The maximum bytes of a tree.
+    budget: usize,
+}
+
+impl Decoder {
+    /// A decoder for an upstream with that `limits.memory`.
+    pub(crate) fn new(memory: usize) -> Self {
+        Self { budget: memory.div_euclid(4) }
+    }
+
+    /// The message. `is_asked` says of the id of an answer whether that request is one of [`ask`](crate::ask).
+    pub(crate) fn decode(
+        self,
+        bytes: &[u8],
+        is_asked: impl Fn(&RequestId) -> bool,
+    ) -> Result<ServerJsonRpcMessage, Undecoded> {
+        let envelope: Envelope<'_> = serde_json::from_slice(bytes)?;
+        let id = envelope.id.filter(|_| envelope.method.is_none());
+        let id: Option<RequestId> = id.map(|id| serde_json::from_str(id.get())).transpose()?;
+        if let Some(id) = id.as_ref().filter(|id| is_asked(id)) {
+            if let Some(result) = envelope.result {
+                let text = CustomResult(Value::String(result.get().to_owned()));
+                return Ok(ServerJsonRpcMessage::response(ServerResult::CustomResult(text), id.clone()));
+            }
+            if let Some(error) = envelope.error {
+                return Ok(ServerJsonRpcMessage::error(error.reduced(), Some(id.clone())));
+            }
+        }
+        let mut count = JsonCount::default();
+        count.feed(bytes);
+        if count.tree_bytes() > self.budget {
+            return Err(Undecoded::TooManyValues { values: count.values(), answered: id });
+        }
+        Ok(serde_json::from_slice(bytes)?)
+    }
+
+    /// The same, on another thread if the message is long.
+    pub(crate) async fn decode_any(self, bytes: Bytes, is_asked: bool) -> Result<ServerJsonRpcMessage, Undecoded> {
+        if bytes.len() < LONG {
+            return self.decode(&bytes, |_| is_asked);
+        }
+        let decoding = tokio::task::spawn_blocking(move || self.decode(&bytes, |_| is_asked));
+        decoding.await.map_err(|_| Undecoded::Ended)?
+    }
+
+    /// An event with a message that rmcp can parse at little cost; without data if it is none.
+    pub(crate) async fn event(self, mut event: Sse, is_asked: bool) -> Sse {
+        let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+        let Some(data) = event.data.take_if(|data| is_message && !data.is_empty()) else { return event };
+        let data = Bytes::from(data);
+        let encoded = match self.decode_any(data.clone(), is_asked).await {
+            Ok(message @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) if is_asked => {
+                serde_json::to_string(&message).map_err(Undecoded::from)
+            }
+            // It was counted.
+            Ok(_) => Ok(String::from_utf8_lossy(&data).into_owned()),
+            Err(error) => Err(error),
+        };
+        match encoded {
+            Ok(text) => event.data = Some(text),
+            Err(error) => tracing::debug!(%error, "an event of the upstream is passed over"),
+        }
+        event
+    }
+}
+
+impl AnsweredError<'_> {
+    fn reduced(self) -> ErrorData {
+        let data = self.data.and_then(|data| match data.get() {
+            text if text.len() <= MAX_ERROR_DATA => serde_json::from_str(text).ok(),
+            text => {
+                serde_json::from_str(text).ok().map(|ErrorUri { uri: IgnoredAny }| serde_json::json!({ "uri": true }))
+            }
+        });
+        ErrorData::new(ErrorCode(self.code), self.message, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECODER: Decoder = Decoder { budget: 1 << 20 };
+
+    fn decode(text: &str, is_asked: bool) -> Result<ServerJsonRpcMessage, Undecoded> {
+        DECODER.decode(text.as_bytes(), |_| is_asked)
+    }
+
+    /// Text of that many empty objects.
+    fn many(values: usize) -> String {
+        format!("[{}]", vec![r#"{"":0}"#; values].join(","))
+    }
+
+    #[test]
+    fn a_result_that_was_asked_for_is_passed_on_as_its_text() {
+        let result = format!(r#"{{ "contents":[ ],"other":{} }}"#, many(1_000_000));
+        let text = format!(r#"{{"result":{result},"id":7,"jsonrpc":"2.0"}}"#);
+        let Ok(JsonRpcMessage::Response(response)) = decode(&text, true) else { panic!("it is a response") };
+        assert_eq!(response.id, RequestId::Number(7));
+        assert!(
+            matches!(response.result, ServerResult::CustomResult(CustomResult(Value::String(text))) if text == result)
+        );
+    }
+
+    #[test]
+    fn the_data_of_an_error_that_was_asked_for_have_no_tree_if_they_are_long() {
+        let text = |data: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32602,"message":"m","data":{data}}}}}"#)
+        };
+        let data = |data: &str| match decode(&text(data), true) {
+            Ok(JsonRpcMessage::Error(error)) => error.error.data,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(data(r#"{"uri":"x:a","more":[1]}"#), Some(serde_json::json!({ "uri": "x:a", "more": [1] })));
+        let long = many(1000);
+        assert_eq!(data(&format!(r#"{{"more":{long},"uri":"x:a"}}"#)), Some(serde_json::json!({ "uri": true })));
+        assert_eq!((data(&long), data("null")), (None, None));
+    }
+
+    #[test]
+    fn other_messages_have_as_many_values_as_the_memory_has_room_for() {
+        let update = |meta: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"x:a","_meta":{meta}}}}}"#
+            )
+        };
+        assert!(matches!(decode(&update("{}"), true), Ok(JsonRpcMessage::Notification(_))));
+        let too_many = format!(r#"{{"a":{}}}"#, many(100_000));
+        assert!(matches!(
+            decode(&update(&too_many), true),
+            Err(Undecoded::TooManyValues { values: 200_000.., answered: None })
+        ));
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{too_many}}}"#);
+        assert!(matches!(decode(&answer, false), Err(Undecoded::TooManyValues { .. })));
+        assert!(matches!(decode("{}", true), Err(Undecoded::Json(_))));
+        assert!(matches!(decode("[", true), Err(Undecoded::Json(_))));
+    }
+
+    #[tokio::test]
+    async fn an_event_has_what_rmcp_parses() {
+        let event = |data: &str| Sse { data: Some(data.to_owned()), ..Sse::default() };
+        let text = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"x:\"a"}]}}"#;
+        let passed = DECODER.event(event(text), true).await.data.unwrap();
+        let Ok(JsonRpcMessage::Response(response)) = serde_json::from_str::<ServerJsonRpcMessage>(&passed) else {
+            panic!("{passed}");
+        };
+        let expected = r#"{"contents":[{"uri":"x:\"a"}]}"#;
+        assert!(
+            matches!(response.result, ServerResult::CustomResult(CustomResult(Value::String(text))) if text == expected)
+        );
+        let update = r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#;
+        assert_eq!(DECODER.event(event(update), true).await.data.as_deref(), Some(update));
+        assert_eq!(DECODER.event(event("["), true).await.data, None);
+        let ping = Sse { event: Some("ping".to_owned()), data: Some("[".to_owned()), ..Sse::default() };
+        assert_eq!(DECODER.event(ping, true).await.data.as_deref(), Some("["));
+    }
+}
