@@ -84,6 +84,9 @@ struct Api {
     browse_list: Option<Exchange<browse::BrowseList, browse::ResourceList>>,
     #[schemars(rename = "POST /api/v1/browse/read")]
     browse_read: Option<Exchange<browse::BrowseRead, browse::Contents>>,
+    /// The answer is server-sent events: the name of an event, and its data.
+    #[schemars(rename = "POST /api/v1/browse/watch")]
+    browse_watch: Option<Exchange<browse::BrowseWatch, WatchEvents>>,
     #[schemars(rename = "POST /api/v1/browse/templates")]
     browse_templates: Option<Exchange<browse::BrowseTemplates, browse::TemplateList>>,
     #[schemars(rename = "POST /api/v1/browse/complete")]
@@ -104,6 +107,15 @@ struct AuditEvents {
     /// A line of the audit log.
     audit: serde_json::Map<String, Value>,
     missed: MissedLines,
+}
+
+/// The events of a view: each has one of these members.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct WatchEvents {
+    updated: Option<UpdatedResource>,
+    listing: Option<ListingChanged>,
 }
 
 /// The body of a request, and its answer.
@@ -159,6 +171,15 @@ api_types! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub key: Option<String>,
     }
+
+    /// A resource that has changed, or may have.
+    struct UpdatedResource {
+        /// Its URI, as it was requested.
+        pub uri: String,
+    }
+
+    /// The catalog has changed.
+    struct ListingChanged {}
 
     /// Lines of the audit log that came faster than the client read.
     struct MissedLines {
