@@ -83,7 +83,7 @@ export function Live() {
     const follow = async () => {
       while (!ending.signal.aborted) {
         try {
-          await events(`audit?${query}`, opened, received, ending.signal);
+          await events("GET", `audit?${query}`, undefined, opened, received, ending.signal);
         } catch (problem) {
           if (ending.signal.aborted) {
             return;
