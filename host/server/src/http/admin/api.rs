@@ -227,12 +227,7 @@ impl AdminServer {
         answer.unwrap_or_else(Refusal::into_response)
     }
 
-    async fn route(
-        &self,
-        request: Request,
-        administrator: &Principal,
-        from: Connection,
-    ) -> Result<Response, Refusal> {
+    async fn route(&self, request: Request, administrator: &Principal, from: Connection) -> Result<Response, Refusal> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let path = uri.path().strip_prefix(PREFIX).ok_or_else(Refusal::no_path)?;
         let segments: Vec<_> = path.split('/').collect();

@@ -26,11 +26,11 @@ use serde::Serialize;
 use super::super::AdminServer;
 use super::super::authority::StreamCredentials;
 use super::super::users::bearer_token;
+use super::Refusal;
 use super::browse::Asker;
 use super::browse_types::{BrowseWatch, MAX_WATCHED};
 use super::follow::event_stream;
 use super::types::{ListingChanged, UpdatedResource};
-use super::Refusal;
 use crate::http::authentication::Authenticated;
 use crate::listen::Subscriptions;
 
@@ -49,7 +49,10 @@ impl AdminServer {
     ) -> Result<Response, Refusal> {
         let BrowseWatch { viewer, uris, listing } = request;
         if uris.len() > MAX_WATCHED {
-            return Err(Refusal::bad_request(format!("`uris` has {} URIs; at most {MAX_WATCHED} are watched", uris.len())));
+            return Err(Refusal::bad_request(format!(
+                "`uris` has {} URIs; at most {MAX_WATCHED} are watched",
+                uris.len()
+            )));
         }
         let viewer = self.viewer(asker, viewer)?;
         let watches_nothing = uris.is_empty() && !listing;
@@ -101,7 +104,8 @@ impl AdminServer {
         let (host, authority) = (self.host.clone(), self.authority.clone());
         let session_ended = Box::pin(async move {
             let StreamCredentials { method, headers, .. } = &credentials;
-            let has_session = || bearer_token(headers).is_some() || authority.console.user_token(method, headers).is_some();
+            let has_session =
+                || bearer_token(headers).is_some() || authority.console.user_token(method, headers).is_some();
             let has_users = |config: &Config| config.admin.as_ref().is_some_and(|admin| admin.users);
             authority.until(&host, |config| has_users(config) && has_session()).await;
         });
