@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use serde_json::Value;
@@ -49,6 +51,22 @@ pub async fn run_on_terminal_of<A: AsRef<OsStr>>(columns: u16, arguments: impl I
     let (ours, theirs) = open_terminal(columns);
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(Stdio::piped());
+    on_terminal(command, ours).await
+}
+
+/// Runs `mcp-host` in a directory with both outputs on a terminal of 100 columns, as a user does, without what it logs; and returns what
+/// the terminal received, whatever the exit code.
+pub async fn type_on_terminal<A: AsRef<OsStr>>(directory: &Path, arguments: impl IntoIterator<Item = A>) -> String {
+    let (ours, theirs) = open_terminal(100);
+    let mut command = host_command();
+    let errors = theirs.try_clone().expect("it can be duplicated");
+    command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(errors);
+    command.current_dir(directory).env("MCP_HOST_LOG", "off").env("TERM", "xterm-256color");
+    on_terminal(command, ours).await.text()
+}
+
+/// Runs a command that writes to a terminal, whose end is ours.
+async fn on_terminal(mut command: Command, ours: OwnedFd) -> Output {
     let child = command.spawn().expect("`mcp-host` starts");
     // The terminal hangs up when the last handle to its other end is closed, so ours must be closed too.
     drop(command);

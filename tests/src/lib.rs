@@ -64,7 +64,9 @@ pub use artifacts::{client_program, component, debian_file, fixture, host_binary
 pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use client::{Client, content_bytes};
 pub use collector::{CollectedSpan, CollectedTrace, Collector};
-pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal, run_on_terminal_of};
+pub use command::{
+    Output, has_user_namespaces, host_command, run, run_on_terminal, run_on_terminal_of, type_on_terminal,
+};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use dev::{DevOnTerminal, DevProject, DevServer};

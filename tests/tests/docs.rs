@@ -29,8 +29,18 @@ fn root() -> PathBuf {
 
 /// The README, and all of `docs/`.
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    docs.filter(|file| file.extension().is_some_and(|kind| kind == "md")).chain([root().join("README.md")]).collect()
+    let (mut pages, mut folders) = (vec![root().join("README.md")], vec![root().join("docs")]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
 }
 
 /// An undefined label is resolved to a file of its name, which does not exist either.
@@ -114,6 +124,20 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
         }
     }
     assert!(astray.is_empty(), "{astray:#?}");
+}
+
+/// `cargo xtask docs` makes a site of the pages in the table of contents.
+#[test]
+fn the_table_of_contents_names_each_page() {
+    let contents = root().join("docs/SUMMARY.md");
+    let named: Vec<_> = Page::parse(&contents)
+        .links
+        .iter()
+        .filter_map(|link| local_target(&contents, link)?.0.canonicalize().ok())
+        .collect();
+    let is_missing = |page: &PathBuf| *page != contents && !named.contains(&page.canonicalize().unwrap());
+    let missing: Vec<_> = pages().into_iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md has no {missing:#?}");
 }
 
 /// Pages name sources by the end of their path: `plugin/call.rs`, and those at the root of a crate of the host by the crate:

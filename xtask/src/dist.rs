@@ -99,7 +99,7 @@ impl Dist {
             let sources = sources::copy(workspace, &work.join(directory))?;
             let programs = match &self.binary {
                 Some(program) => Programs::given(workspace, program)?,
-                None if self.profile == programs::RELEASE => Programs::release(&sources, progress)?,
+                None if self.profile == programs::RELEASE => Programs::release(&sources, &version.target, progress)?,
                 None => Programs::of_working_tree(workspace, &self.profile, progress)?,
             };
             let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);

@@ -38,7 +38,7 @@ impl Fuzz {
         ensure!(unknown.is_empty(), "there is no fuzz target {unknown:?}; there are {}", known.join(", "));
         let chosen = if self.targets.is_empty() { &known } else { &self.targets };
 
-        let fuzzer = install::cargo_install("cargo-fuzz", CARGO_FUZZ, workspace, progress)?;
+        let fuzzer = install::cargo_install("cargo-fuzz", CARGO_FUZZ, &[], workspace, progress)?;
         let mut failed = Vec::new();
         for target in chosen {
             progress.print(&format!("fuzzing {target} for {} s", self.seconds));

@@ -77,15 +77,24 @@ pub(crate) fn pip_install(
     Ok(())
 }
 
-/// Returns the path of a cargo subcommand of crates.io, and installs it if needed.
-pub(crate) fn cargo_install(name: &str, version: &str, workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+/// Returns the path of a program of crates.io, and installs it if needed, with these options of `cargo install`.
+pub(crate) fn cargo_install(
+    name: &str,
+    version: &str,
+    options: &[&str],
+    workspace: &Workspace,
+    progress: &Progress,
+) -> Result<PathBuf> {
     let root = workspace.target().join("tools").join(format!("{name}-{version}"));
     let program = root.join("bin").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     if !program.is_file() {
         let step = progress.step(format!("installing {name}"));
         let mut command = workspace.cargo(workspace.root());
         command.args(["install", name, "--locked", "--version", version, "--root"]).arg(&root);
-        cargo::capture(command.arg("--target-dir").arg(root.join("build")))?;
+        let build = root.join("build");
+        cargo::capture(command.args(options).arg("--target-dir").arg(&build))?;
+        // What is left of the build is larger than the program by far.
+        let _ = fs::remove_dir_all(&build);
         step.done(&format!("installed {name} {version} into target/tools"));
     }
     Ok(program)

@@ -14,6 +14,7 @@ mod console;
 mod debian;
 mod demo;
 mod dist;
+mod docs;
 mod features;
 mod fuzz;
 mod install;
@@ -34,6 +35,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::demo::Demo;
 use crate::dist::Dist;
+use crate::docs::Docs;
 use crate::features::Features;
 use crate::fuzz::Fuzz;
 use crate::map::Map;
@@ -80,6 +82,8 @@ enum Task {
     Demo(Demo),
     /// Build the packages of a version: for Debian, rpm, npm, pip, desktop clients and containers, and a tarball
     Dist(Dist),
+    /// Build the documentation as a site with search, and check its links
+    Docs(Docs),
     /// Run all tests, or one part of them
     Test(Test),
     /// Lint the libraries with each of their features alone, and without any
@@ -126,6 +130,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Plugins(task) => task.run(&workspace, progress).map(drop),
         Task::Demo(task) => task.run(&workspace, progress),
         Task::Dist(task) => task.run(&workspace, progress),
+        Task::Docs(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use mcp_host_base::text::quote;
+use mcp_host_config::FetchedProgram;
 use mcp_host_model::net::OriginPattern;
 use serde::{Deserialize, Serialize};
 
@@ -14,20 +15,6 @@ use crate::kernel::Lack;
 const MAX_SIZE: usize = 256 << 10;
 /// The maximum number of directories.
 const MAX_DIRECTORIES: usize = 64;
-/// What fetches a program when it starts it, by the name of the program and its first argument, and what installs it instead.
-const FETCHERS: [(&str, Option<&str>, &str); 11] = [
-    ("npx", None, "npm install --prefix DIRECTORY"),
-    ("npm", Some("exec"), "npm install --prefix DIRECTORY"),
-    ("npm", Some("x"), "npm install --prefix DIRECTORY"),
-    ("bunx", None, "bun add --cwd DIRECTORY"),
-    ("pnpx", None, "pnpm add --dir DIRECTORY"),
-    ("pnpm", Some("dlx"), "pnpm add --dir DIRECTORY"),
-    ("yarn", Some("dlx"), "yarn --cwd DIRECTORY add"),
-    ("uvx", None, "uv tool install"),
-    ("uv", Some("tool"), "uv tool install"),
-    ("uv", Some("run"), "uv tool install"),
-    ("pipx", Some("run"), "pipx install"),
-];
 /// Where nothing of the host is put in place of the sandbox's own.
 const RESERVED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -130,13 +117,8 @@ pub enum SpecError {
     #[error("`command` is empty: name an installed program")]
     NoCommand,
     /// The program would be fetched when it starts.
-    #[error("{} fetches a program when it starts it; install it before ({install} PACKAGE), and let `command` name what that installs", quote(.program))]
-    Fetcher {
-        /// What is first in the command.
-        program: String,
-        /// What installs the program instead.
-        install: &'static str,
-    },
+    #[error("{0}: {help}", help = .0.help())]
+    Fetcher(FetchedProgram),
     /// A text has a zero byte, or a variable no name.
     #[error("{} cannot be given to a program", quote(.0))]
     Text(String),
@@ -195,17 +177,12 @@ impl Spec {
     ///
     /// Some of it is invalid.
     pub fn validate(&self) -> Result<(), SpecError> {
-        let [program, arguments @ ..] = self.command.as_slice() else { return Err(SpecError::NoCommand) };
-        if program.is_empty() {
+        if self.command.first().is_none_or(String::is_empty) {
             return Err(SpecError::NoCommand);
         }
-        let name = program.rsplit('/').next().unwrap_or(program);
-        let first = arguments.first().map(String::as_str);
-        let fetcher = FETCHERS
-            .iter()
-            .find(|(fetcher, argument, _)| *fetcher == name && argument.is_none_or(|argument| first == Some(argument)));
-        if let Some((_, _, install)) = fetcher {
-            return Err(SpecError::Fetcher { program: program.clone(), install });
+        let words: Vec<_> = self.command.iter().map(String::as_str).collect();
+        if let Some(fetched) = FetchedProgram::of(&words) {
+            return Err(SpecError::Fetcher(fetched));
         }
         let texts = self.command.iter().chain(self.environment.iter().flat_map(|(name, value)| [name, value]));
         if let Some(text) = texts.clone().find(|text| text.contains('\0')) {
@@ -302,8 +279,8 @@ mod tests {
     #[test]
     fn a_program_that_would_be_fetched_is_refused_with_what_installs_it() {
         let error = |command: &[&str]| Spec::new(command.iter().copied()).validate().unwrap_err().to_string();
-        assert!(error(&["npx", "-y", "server"]).contains("npm install --prefix DIRECTORY PACKAGE"));
-        assert!(error(&["/usr/bin/uvx", "server"]).contains("uv tool install PACKAGE"));
+        assert!(error(&["npx", "-y", "server"]).contains("npm install --global server"));
+        assert!(error(&["/usr/bin/uvx", "server"]).contains("uv tool install server"));
         assert!(error(&["npm", "exec", "server"]).contains("npm install"));
         assert_eq!(Spec::new(["npm", "start"]).validate(), Ok(()));
         assert_eq!(Spec::new(["/opt/npx-server"]).validate(), Ok(()));

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::ColorChoice;
 use mcp_host_config::diagnostics::Diagnostic;
-use mcp_host_config::{Config, Environment, find_component};
+use mcp_host_config::{Config, ConfigError, Environment, find_component};
 use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
 use mcp_resource_host::telemetry::Telemetry;
+use parking_lot::Mutex;
 
 use super::error::CliError;
 use super::journal::Journal;
@@ -17,6 +18,7 @@ use super::logging::{self, LogSettings, ReloadableFilter};
 use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
+use super::programs::Programs;
 use super::progress;
 
 /// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
@@ -29,6 +31,9 @@ pub(super) struct Context {
     pub(super) messages: Messages,
     log_filter: Arc<ReloadableFilter>,
     telemetry: Option<Arc<Telemetry>>,
+    /// The config, if it was read before this process was confined.
+    loaded: Mutex<Option<Result<Config, ConfigError>>>,
+    programs: Programs,
 }
 
 impl Context {
@@ -38,6 +43,8 @@ impl Context {
         log: LogSettings,
         journal: Option<Journal>,
         served: Option<&Config>,
+        loaded: Option<Result<Config, ConfigError>>,
+        programs: Programs,
     ) -> Self {
         let messages = Messages::stderr(global.color);
         if let Some(journal) = journal {
@@ -51,7 +58,8 @@ impl Context {
         });
         let log_filter = Arc::new(logging::start(log, &messages, telemetry.as_ref()));
         let telemetry = telemetry.map(Arc::new);
-        Self { config: global.config.clone(), color: global.color, messages, log_filter, telemetry }
+        let (config, loaded) = (global.config.clone(), Mutex::new(loaded));
+        Self { config, color: global.color, messages, log_filter, telemetry, loaded, programs }
     }
 
     /// The export of traces, if there is a collector.
@@ -71,7 +79,8 @@ impl Context {
 
     /// Reads the config.
     pub(super) fn config(&self) -> Result<Config, CliError> {
-        Ok(Config::load(&self.config)?)
+        let loaded = self.loaded.lock().take();
+        Ok(loaded.unwrap_or_else(|| Config::load(&self.config))?)
     }
 
     /// Reads the config for a command that starts neither a server nor a plugin: files and variables that these need, such as secrets,
@@ -116,7 +125,8 @@ impl Context {
 
     /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
-        Host::builder(config).command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+        let builder = self.programs.of_host(Host::builder(config));
+        builder.command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
     }
 
     /// Returns the file of a component that the command line names by its path or, as in a config, by the name of a provider, which

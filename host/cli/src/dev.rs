@@ -59,6 +59,7 @@ use self::terminal::Terminal;
 use super::context::Context;
 use super::error::CliError;
 use super::logging::{LogSettings, LogTimes};
+use super::programs::Programs;
 use super::serve;
 use super::signals::{self, Hangup};
 
@@ -122,7 +123,8 @@ impl Args {
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
         let compilations = Compilations::new();
-        let builder = context.builder(config).progress(compilations.progress(&context.messages));
+        let programs = Programs::start(&config)?;
+        let builder = programs.of_host(context.builder(config)).progress(compilations.progress(&context.messages));
         let host = Arc::new(builder.start_loading()?);
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");

@@ -58,6 +58,10 @@ pub(super) enum CliError {
     /// This process cannot be confined.
     #[error("`server.confine` cannot be applied: {0}")]
     Confinement(#[from] ConfinementError),
+    /// The programs of upstreams cannot be started.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Programs(#[from] mcp_resource_host::programs::SandboxError),
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),

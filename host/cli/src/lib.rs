@@ -13,6 +13,7 @@
 //! | `registry` | the commands for components from registries |
 //! | `served_paths` | the plugins for files and directories that the command line names |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
+//! | `programs` | the process that starts the programs of upstreams |
 //! | `browser` | the browser of `serve --open` |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
@@ -51,6 +52,7 @@ mod messages;
 mod new;
 mod options;
 mod output;
+mod programs;
 mod progress;
 mod provider;
 mod read;
@@ -77,6 +79,7 @@ use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mcp_host_base::threads::set_short_time_slice;
+use mcp_host_config::Config;
 use mcp_host_engine::confinement::Confinement;
 use tokio::runtime::{Builder, Runtime};
 
@@ -85,6 +88,7 @@ use self::error::CliError;
 use self::journal::Journal;
 use self::logging::LogSettings;
 use self::options::GlobalArgs;
+use self::programs::Programs;
 use self::serve::ServedConfig;
 use self::service_manager::ServiceManager;
 
@@ -152,6 +156,22 @@ enum Command {
     Man(man::Args),
 }
 
+impl Command {
+    /// Whether it loads the plugins of the config, beside `serve` and `dev`.
+    fn loads_plugins(&self) -> bool {
+        matches!(
+            self,
+            Self::Check(_)
+                | Self::List(_)
+                | Self::Read(_)
+                | Self::Search(_)
+                | Self::Context(_)
+                | Self::Index(_)
+                | Self::Watch(_)
+        )
+    }
+}
+
 /// Runs the command that this process was started with.
 ///
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
@@ -180,6 +200,11 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         Command::Serve(args) => Some(args.load_config(&global.config)),
         _ => None,
     };
+    // So do those that load plugins: programs of upstreams are started by a process that is not confined.
+    let loaded = command.loads_plugins().then(|| Config::load(&global.config));
+    let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
+    let programs = served.or(loaded.as_ref().and_then(|loaded| loaded.as_ref().ok())).map(Programs::start);
+    let programs = programs.unwrap_or_else(|| Ok(Programs::default()));
     let journal = match &command {
         Command::Serve(_) => Journal::connect(),
         _ => None,
@@ -187,13 +212,9 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let confinement = match &command {
         // A build may need what no provider does: containers, another user, a debugger.
         Command::Dev(_) => Ok(Confinement::none()),
-        _ => {
-            let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
-            confinement::install(served, &global.config)
-        }
+        _ => confinement::install(served, &global.config),
     };
     start_threads();
-    let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
     let mut log = LogSettings::new(
         &global,
         options::is_log_chosen(&matches),
@@ -203,11 +224,16 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     if let Command::Dev(_) = command {
         dev::adjust_log(&mut log);
     }
-    let context = Context::new(&global, log, journal, served);
+    let (programs, programs_error) = match programs {
+        Ok(programs) => (programs, None),
+        Err(error) => (Programs::default(), Some(error)),
+    };
+    let context = Context::new(&global, log, journal, served, loaded, programs);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement
         .map_err(CliError::from)
+        .and_then(|confinement| programs_error.map_or(Ok(confinement), Err))
         .and_then(|confinement| run(command, config, confinement, manager?, &context));
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,9 +11,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // First of all: a host starts this executable to compile components.
     mcp_host_engine::run_compiler();
-    // The same for the launcher of programs, which no command starts yet.
+    // The same for the process that starts programs of upstreams.
     #[cfg(target_os = "linux")]
-    mcp_host_child::run_launcher();
+    mcp_resource_host::programs::run_launcher();
     mcp_resource_host_cli::main(start_allocator_thread)
 }
 

@@ -154,7 +154,9 @@ pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use upstream::{SandboxMode, Upstream, UpstreamCommand, UpstreamSource};
+pub use upstream::{
+    FetchedProgram, IdentityToken, SandboxMode, TokenExchange, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,
+};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
@@ -439,7 +441,7 @@ impl Config {
         config.report_exposure(table);
         config.report_admin_address(table);
         config.report_cluster(table);
-        config.report_confined_programs(table);
+        config.report_token_holders(table);
         config
     }
 
@@ -448,18 +450,37 @@ impl Config {
         self.plugins.iter().any(|plugin| plugin.search.is_some())
     }
 
-    /// Reports programs of upstreams beside `server.confine`, which confines what the host starts, too.
-    fn report_confined_programs(&self, table: &Table<'_>) {
-        let is_program = |plugin: &&Plugin| {
-            plugin.upstream.as_ref().is_some_and(|upstream| matches!(upstream.source, UpstreamSource::Command(_)))
-        };
-        if let Some(plugin) = self.plugins.iter().find(is_program).filter(|_| self.server.confine) {
-            let message = format!(
-                "`server.confine` confines the program of upstream `{}`, too, which cannot start then",
-                plugin.name
-            );
-            let help = "remove `confine`, or start the server on its own and mount it by its `url`";
-            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "confine")));
+    /// Returns the programs of upstreams, each with its plugin.
+    pub fn programs(&self) -> impl Iterator<Item = (&Plugin, &UpstreamCommand)> {
+        self.plugins.iter().filter_map(|plugin| match plugin.upstream.as_deref()?.source {
+            UpstreamSource::Command(ref command) => Some((plugin, command)),
+            UpstreamSource::Url(_) => None,
+        })
+    }
+
+    /// Reports tokens of an upstream for principals and groups that do not exist.
+    fn report_token_holders(&self, table: &Table<'_>) {
+        for (plugin, identity) in self.plugins.iter().flat_map(|plugin| {
+            let identities = plugin.upstream.iter().flat_map(|upstream| &upstream.identities);
+            identities.map(move |identity| (plugin, identity))
+        }) {
+            let (name, what, is_known) = match &identity.holder {
+                TokenHolder::Principal(name) => (name, "principal", self.has_principal(name)),
+                TokenHolder::Group(name) => {
+                    let is_declared = self.groups.iter().any(|group| group.name.as_str() == name);
+                    (name, "group", is_declared || rule::is_external_name(name))
+                }
+            };
+            if !is_known && !table.has_problems() {
+                let message = format!(
+                    "upstream `{}` has a token for the {what} `{name}`, which this config does not have",
+                    plugin.name
+                );
+                let help = format!(
+                    "declare it with `[[{what}]]`, or write `ISSUER/NAME` for one that an issuer, a client CA or an application names"
+                );
+                table.report(Diagnostic::new(message, help).at(table.entry_span("upstream")));
+            }
         }
     }
 

@@ -84,6 +84,11 @@ impl Plugin {
         self.component.to_str()?.parse().ok()
     }
 
+    /// Whether it is an upstream at which principals have identities of their own, so that no two of them share an answer.
+    pub fn has_identities(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| !upstream.identities.is_empty() || upstream.exchange.is_some())
+    }
+
     /// What it is made of, for people: the file of its component, or the URL or the program of its upstream server.
     pub fn source(&self) -> String {
         match &self.upstream {

@@ -8,7 +8,9 @@
 //! | `nas+` | not set | `nas+file:///srv/a.md`: the mount is in front of every URI |
 //! | `files://nas/` | `file:///srv/` | `files://nas/a.md`: the prefix is exchanged; URIs that do not begin with it are dropped |
 
+mod auth;
 mod command;
+mod fetched;
 
 use std::fmt;
 
@@ -16,17 +18,21 @@ use mcp_host_model::uri::Mount;
 
 use super::declare::{list_type, named_enum, table, written_as};
 use super::endpoint_url::EndpointUrl;
-use super::error::Diagnostic;
+use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
-use super::grants::{CredentialValue, Grants};
-use super::limits::Limits;
+use super::grants::{CredentialValue, Grants, HttpGrant, OAuth};
+use super::limits::{Limits, Memory};
 use super::plugin::{Plugin, PluginName, Title, WatchInterval};
 use super::plugins;
-use super::reader::{FromTable, Schema, Table};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::search::PluginSearch;
-use super::secret::{Secret, SecretSource};
+use super::secret::Secret;
 
+use self::auth::Authentication;
+
+pub use self::auth::{IdentityToken, TokenExchange, TokenHolder};
 pub use self::command::UpstreamCommand;
+pub use self::fetched::FetchedProgram;
 
 /// An existing MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +44,13 @@ pub struct Upstream {
     pub prefix: Option<Mount>,
     /// The value of the header `Authorization`. None unless set.
     pub authorization: Option<Secret<CredentialValue>>,
+    /// The tokens of principals and groups, in the order of the config. If there are some, each of them is an identity of its own at the
+    /// server, whose answers nobody else gets.
+    pub identities: Vec<IdentityToken>,
+    /// Where access tokens for `Authorization` come from.
+    pub oauth: Option<Box<OAuth>>,
+    /// How the access token of a client is exchanged for one of the server. Then each user is an identity of its own, too.
+    pub exchange: Option<Box<TokenExchange>>,
     /// Whether resources are read again to detect changes, where the server cannot notify of them.
     pub poll: bool,
 }
@@ -61,10 +74,12 @@ impl fmt::Display for UpstreamSource {
 }
 
 named_enum! {
-    /// What a program may do beside what it is granted.
+    /// What confines a program.
     #[non_exhaustive]
-    pub enum SandboxMode as "a sandbox", such as "\"none\"" {
-        /// Everything that the user of the host may do.
+    pub enum SandboxMode as "a sandbox", such as "\"none\"", default Full {
+        /// Namespaces as far as the kernel permits them, Landlock and seccomp: it may use what it is granted.
+        Full = "full",
+        /// Nothing: it may do everything that the user of the host may do.
         None = "none",
     }
 }
@@ -89,11 +104,15 @@ table! {
         prefix: Option<Mount>,
         /// How the host authenticates. Not at all unless set.
         auth: Option<Authentication>,
-        /// What a program is granted: `env`, the variables that it gets. It gets no others.
+        /// What a program is granted: `dirs`, `env` and `http`.
         grants: Grants,
-        /// `none`, if a program may do everything that the user of the host may do.
-        sandbox: Option<SandboxMode>,
-        /// Its resource limits, as those of a plugin.
+        /// What confines a program: `full`, or `none` if it may do everything that the user of the host may do. `full` unless set.
+        sandbox: SandboxMode,
+        /// The user of a program, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"` that of the host.
+        #[read(UserName)]
+        user: Option<String>,
+        /// Its resource limits, as those of a plugin. `memory` of a program, which has it beside what its calls take here, is 256 MiB
+        /// unless set.
         limits: Limits,
         /// The interval at which changes are asked for while a client watches and the server does not notify. 2 s unless set; 100 ms to
         /// 1 h.
@@ -113,36 +132,36 @@ table! {
     }
 }
 
-table! {
-    /// How the host authenticates to an upstream: `auth` of an `[[upstream]]`.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Authentication as "a table", such as "{ token = { file = \"token.txt\" } }" {
-        /// A bearer token.
-        #[required]
-        #[read(BearerToken)]
-        token: Option<Secret<CredentialValue>>,
+/// The name or the number of a user.
+struct UserName(Option<String>);
+
+impl FromNode for UserName {
+    const TYPE_NAME: &'static str = "the name of a user";
+
+    fn example() -> String {
+        "\"mcp-servers\"".to_owned()
     }
-}
 
-/// A bearer token: the value of the header that has it.
-struct BearerToken(Option<Secret<CredentialValue>>);
+    fn schema() -> Schema {
+        Schema::string().with("pattern", "^[A-Za-z0-9_.@$-]{1,256}$")
+    }
 
-written_as! {
-    BearerToken as SecretSource, such as "{ file = \"token.txt\" }", |node| {
-        let token = SecretSource::from_node(node)?.0;
-        // RFC 6750, section 2.1: a token has no spaces.
-        let header = format!("Bearer {}", token.trim());
-        match header.parse() {
-            Ok(value) if !token.trim().contains(char::is_whitespace) => Some(Self(Some(Secret::new(value)))),
-            Ok(_) => {
-                node.report_machine_error("the token has a space", "write the token alone, without `Bearer`");
-                None
-            }
-            Err(error) => {
-                node.reject_source(&error);
-                None
-            }
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let name = node.string::<Self>()?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$' | '@');
+        if name.is_empty() || name.len() > MAX_USER_LEN || !name.chars().all(is_plain) {
+            let message = format!("{} is not the name of a user", quote(name));
+            node.report_error(message, "write a name or a number of `/etc/passwd`");
+            return None;
         }
+        if matches!(name, "root" | "0") {
+            node.report_error(
+                "a program is not started as root",
+                "write another user, or remove it: it is `nobody` then",
+            );
+            return None;
+        }
+        Some(Self(Some(name.to_owned())))
     }
 }
 
@@ -161,6 +180,10 @@ written_as! {
     }
 }
 
+/// The memory of a program in bytes: a runtime for JavaScript collects its garbage late.
+const PROGRAM_MEMORY: u64 = 256 << 20;
+/// The maximum length of a user's name in bytes.
+const MAX_USER_LEN: usize = 256;
 /// Limits of a component that an upstream has no use for.
 const LIMITS_OF_COMPONENTS: [&str; 4] = ["handles", "files", "random-bytes", "http"];
 
@@ -190,21 +213,18 @@ impl FromTable for UpstreamPlugin {
         let report = |key: &str, message: &str, help: &str| {
             table.report(Diagnostic::new(message, help).at(table.entry_span(key)));
         };
-        for key in ["sandbox", "grants"].into_iter().filter(|key| table.has("url") && table.has(key)) {
+        for key in ["sandbox", "grants", "user"].into_iter().filter(|key| table.has("url") && table.has(key)) {
             report(key, &format!("`{key}` is for a program, and this upstream is a URL"), "remove it");
         }
         if table.has("command") && table.has("auth") {
             report("auth", "`auth` is for a URL, and this upstream is a program", "give it a variable: `grants.env`");
         }
-        if table.has("command") && !table.has("sandbox") {
-            let help = "write `sandbox = \"none\"` if the program may do everything that the user of the host may do, or mount a server by \
-                        its `url`";
-            report("command", "this version has no sandbox for programs", help);
-        }
-        for key in ["dirs", "http", "keyvalue", "sql"].into_iter().filter(|key| table.has_nested("grants", key)) {
-            let message = format!("`grants.{key}` has no effect on a program without a sandbox");
-            let problem =
-                Diagnostic::new(message, "remove it: such a program may use what the user of the host may use");
+        let of_components = [("keyvalue", "give it a directory: `grants.dirs`"), ("sql", "remove it")];
+        for (key, help) in of_components.into_iter().filter(|(key, _)| table.has_nested("grants", key)) {
+            let problem = Diagnostic::new(
+                format!("`grants.{key}` is for components, and a program has no interface for it"),
+                help,
+            );
             table.report(problem.at(table.nested_span("grants", key)));
         }
         for key in LIMITS_OF_COMPONENTS.into_iter().filter(|key| table.has_nested("limits", key)) {
@@ -239,24 +259,40 @@ impl FromTable for UpstreamPlugin {
             ),
             _ => {}
         }
+        let sandbox = keys.sandbox;
+        if keys.auth.as_ref().is_some_and(|auth| !auth.tokens.is_empty() || auth.exchange.is_some()) {
+            report_shared(table);
+        }
+        let mut limits = keys.limits;
+        if table.has("command") {
+            if !table.has_nested("limits", "memory")
+                && let Ok(memory) = Memory::try_from(PROGRAM_MEMORY)
+            {
+                limits.memory = memory;
+            }
+            report_grants(&keys.grants, sandbox, table);
+        }
         let source = match (keys.url, keys.command) {
             (Some(url), None) => UpstreamSource::Url(url),
-            (None, Some(command)) => {
-                UpstreamSource::Command(UpstreamCommand { sandbox: keys.sandbox.unwrap_or(command.sandbox), ..command })
-            }
+            (None, Some(command)) => UpstreamSource::Command(UpstreamCommand { sandbox, user: keys.user, ..command }),
             _ => return None,
         };
+        let auth = keys.auth.map(|auth| (auth.token, auth.tokens, auth.oauth, auth.exchange));
+        let (authorization, identities, oauth, exchange) = auth.unwrap_or_default();
         let upstream = Upstream {
             source,
             prefix: keys.prefix,
-            authorization: keys.auth.and_then(|auth| auth.token),
+            authorization,
+            identities,
+            oauth: oauth.map(Box::new),
+            exchange: exchange.map(Box::new),
             poll: keys.poll,
         };
         Some(Self(Plugin {
             title: keys.title,
             grants: keys.grants,
             required: keys.required,
-            limits: keys.limits,
+            limits,
             watch_interval: keys.watch_interval,
             response_cache: keys.response_cache,
             search: keys.search,
@@ -264,6 +300,49 @@ impl FromTable for UpstreamPlugin {
             upstream: Some(Box::new(upstream)),
             ..Plugin::new(keys.name, "", keys.mount)
         }))
+    }
+}
+
+/// Reports keys for what principals would share, beside identities of their own.
+fn report_shared(table: &Table<'_>) {
+    for (key, what) in [
+        ("search", "the index is one for all principals"),
+        ("skills", "skills are kept for all principals"),
+        ("poll", "watched resources are read for all principals"),
+    ] {
+        if table.has(key) {
+            let message = format!(
+                "`{key}` cannot be set beside `auth.tokens` or `auth.forward`: {what}, and each sees its own content of this upstream"
+            );
+            table.report(Diagnostic::new(message, "remove it").at(table.entry_span(key)));
+        }
+    }
+}
+
+/// Reports grants that a program with that sandbox cannot be given.
+fn report_grants(grants: &Grants, sandbox: SandboxMode, table: &Table<'_>) {
+    let report = |key: &str, message: String, help: &str| {
+        table.report(Diagnostic::new(message, help).at(table.nested_span("grants", key)));
+    };
+    if sandbox == SandboxMode::None {
+        for key in ["dirs", "http"].into_iter().filter(|key| table.has_nested("grants", key)) {
+            let message = format!("`grants.{key}` has no effect on a program without a sandbox");
+            report(key, message, "remove it: such a program may use what the user of the host may use");
+        }
+        return;
+    }
+    let has_credentials = |grant: &&HttpGrant| !grant.headers.is_empty() || grant.oauth.is_some();
+    if let Some(grant) = grants.http.iter().find(has_credentials) {
+        let message = format!("`headers-from` or `oauth` of `{}` cannot be granted to a program", grant.origin);
+        report(
+            "http",
+            message,
+            "what it sends is encrypted between it and the server; give it a variable: `grants.env`",
+        );
+    }
+    if let Some(grant) = grants.http.iter().find(|grant| grant.ca.is_some()) {
+        let message = format!("`ca` of `{}` cannot be granted to a program", grant.origin);
+        report("http", message, "it verifies certificates itself; give it the file, and a variable that names it");
     }
 }
 

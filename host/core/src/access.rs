@@ -32,7 +32,8 @@ pub mod rate;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation, PrincipalGroup, PrincipalSelector, Rule, UriGlob};
+use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation, Plugin, PrincipalGroup, PrincipalSelector, Rule, UriGlob};
+use mcp_host_model::caller::Caller;
 use mcp_host_model::uri::{Uri, UriTemplate};
 use quick_cache::sync::Cache;
 
@@ -61,6 +62,8 @@ pub struct Access {
     groups_of_principal: HashMap<Box<str>, Vec<Box<str>>>,
     /// The groups of the config that have the members of another group, by its name.
     groups_of_group: HashMap<Box<str>, Vec<Box<str>>>,
+    /// Whether a plugin answers each principal for itself.
+    has_identities: bool,
     /// For each operation, whether every principal gets the same response.
     public: [bool; Operation::ALL.len()],
     policies: Cache<PolicyKey, Arc<Policy>>,
@@ -87,6 +90,7 @@ impl Access {
             by_group: HashMap::new(),
             groups_of_principal: HashMap::new(),
             groups_of_group: HashMap::new(),
+            has_identities: config.plugins.iter().any(Plugin::has_identities),
             public: [false; Operation::ALL.len()],
             policies: Cache::new(MAX_POLICIES),
             by_identity: Cache::new(MAX_POLICIES),
@@ -105,7 +109,8 @@ impl Access {
             principals.iter().for_each(|member| push(&mut access.groups_of_principal, member, name()));
             groups.iter().for_each(|member| push(&mut access.groups_of_group, member, name()));
         }
-        access.public = Operation::ALL.map(|operation| access.has_same_globs_for_all(operation));
+        let has_identities = access.has_identities;
+        access.public = Operation::ALL.map(|operation| !has_identities && access.has_same_globs_for_all(operation));
         access
     }
 
@@ -145,6 +150,11 @@ impl Access {
         let of_groups = principal.groups().filter_map(|group| self.groups_of_group.get(group));
         let configured = of_name.into_iter().chain(of_groups).flatten().map(|name| &**name);
         principal.groups().chain(configured)
+    }
+
+    /// For whom providers are called on behalf of that principal, if one of them answers each for itself.
+    pub(crate) fn caller(&self, principal: &Principal) -> Option<Caller> {
+        self.has_identities.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
     }
 
     /// Returns whether the principal may perform the operation on the resource.

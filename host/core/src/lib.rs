@@ -83,6 +83,8 @@ pub use mcp_host_engine::plugin;
 pub use mcp_host_model::{digest, net, provider, resource, uri};
 #[cfg(feature = "search")]
 pub use mcp_host_search as search;
+#[cfg(feature = "upstream")]
+pub use mcp_host_upstream::process as programs;
 
 pub use audit::AuditError;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -8,9 +8,11 @@
 //! | [`net`] | network origins, and patterns of them |
 //! | [`digest`] | the SHA-256 digest of a component file |
 //! | [`principal`], [`requester`] | who makes a request, and the client whose share of a plugin the request uses |
+//! | [`caller`] | for whom a native provider is called, if its answers depend on that |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+pub mod caller;
 pub mod digest;
 pub mod net;
 pub mod principal;

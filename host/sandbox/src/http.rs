@@ -34,7 +34,7 @@ mod error;
 mod exchange;
 mod head_limit;
 mod headers;
-mod oauth;
+pub mod oauth;
 mod record;
 mod resources;
 #[cfg(test)]

@@ -121,6 +121,7 @@ impl Client for InProcess<'_> {
             session: None,
             audit: audit::RequestContext::new(None, &id, None),
             trace: RequestTrace::none(),
+            issued_token: None,
         };
         let reply = respond(&context, id, Call { method, request, revision }).await;
         Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mcp_host_config::Config;
+use mcp_host_model::caller::AccessToken;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
@@ -90,4 +91,6 @@ pub(super) struct RequestContext {
     /// What the audit log records of it.
     pub(super) audit: audit::RequestContext,
     pub(super) trace: RequestTrace,
+    /// The access token of an issuer that it came with.
+    pub(super) issued_token: Option<AccessToken>,
 }

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use mcp_host_base::log_target;
 use mcp_host_base::text::prefix;
 use mcp_host_config::{AdvertisedCapability, Operation};
+use mcp_host_model::caller::AccessToken;
 use mcp_host_model::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 use mcp_host_model::uri::MAX_URI_LEN;
 use mcp_resource_host::host::CompleteRequest;
@@ -108,6 +109,7 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
             };
             // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
             let executing = context.audit.clone().scope(executing);
+            let executing = AccessToken::scope(context.issued_token.clone(), executing);
             let executing = context.account.client().requester(&context.principal).scope(executing);
             AssertUnwindSafe(executing.instrument(span).instrument(context.trace.span())).catch_unwind().await
         }

@@ -11,7 +11,8 @@ use futures::future::BoxFuture;
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
 use mcp_host_base::text::truncate;
-use mcp_host_config::{Plugin, UpstreamSource};
+use mcp_host_config::grants::CredentialValue;
+use mcp_host_config::{Plugin, Secret, UpstreamSource};
 use mcp_host_model::net::Scheme;
 use mcp_host_model::provider::Failure;
 use parking_lot::Mutex;
@@ -28,7 +29,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::guard::Guarded;
-use crate::http::HttpClient;
+use crate::http::{Credentials, HttpClient};
 use crate::mapping::Mapping;
 use crate::process::{Launcher, log_lines};
 use crate::updates::Updates;
@@ -46,6 +47,32 @@ const MAX_REASON: usize = 1024;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(String);
+
+/// The HTTP client of an upstream that is a URL.
+pub(crate) async fn http_client(plugin: &Plugin) -> Result<Option<HttpClient>, ConnectError> {
+    match plugin.upstream.as_ref().map(|upstream| &upstream.source) {
+        Some(UpstreamSource::Url(url)) => {
+            let is_tls = url.origin().scheme() == Scheme::Https;
+            HttpClient::new(is_tls).await.map(Some).map_err(ConnectError)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A value of the config as credentials.
+pub(crate) fn fixed(value: &Secret<CredentialValue>) -> Result<Credentials, ConnectError> {
+    value.expose().header().map(Credentials::Fixed).map_err(|error| ConnectError(error.to_string()))
+}
+
+impl ConnectError {
+    pub(crate) fn no_token_client() -> Self {
+        Self("this host was built without a client for token endpoints".to_owned())
+    }
+
+    pub(crate) fn no_upstream() -> Self {
+        Self("the plugin is a component, and no upstream".to_owned())
+    }
+}
 
 /// An open connection.
 pub(crate) struct Link {
@@ -120,21 +147,27 @@ struct Attempts {
 }
 
 impl Connector {
-    /// Prepares connections to an upstream. Must be called on a tokio runtime.
-    pub(crate) async fn new(plugin: &Plugin, launcher: Arc<dyn Launcher>) -> Result<Self, ConnectError> {
-        let Some(upstream) = &plugin.upstream else {
-            return Err(ConnectError("the plugin is a component, and no upstream".to_owned()));
-        };
+    /// Prepares connections to an upstream, over that client with those credentials, on the current runtime.
+    pub(crate) fn new(
+        plugin: &Plugin,
+        http: Option<&HttpClient>,
+        credentials: Credentials,
+        launcher: Arc<dyn Launcher>,
+    ) -> Result<Self, ConnectError> {
+        Self::on(Handle::current(), plugin, http, credentials, launcher)
+    }
+
+    /// The same, on another runtime.
+    pub(crate) fn on(
+        runtime: Handle,
+        plugin: &Plugin,
+        http: Option<&HttpClient>,
+        credentials: Credentials,
+        launcher: Arc<dyn Launcher>,
+    ) -> Result<Self, ConnectError> {
+        let upstream = plugin.upstream.as_ref().ok_or_else(ConnectError::no_upstream)?;
         let updates = Arc::new(Updates::new());
-        let authorization = upstream.authorization.as_ref().map(|value| value.expose().header()).transpose();
-        let authorization = authorization.map_err(|error| ConnectError(error.to_string()))?;
-        let http = match &upstream.source {
-            UpstreamSource::Url(url) => {
-                let is_tls = url.origin().scheme() == Scheme::Https;
-                Some(HttpClient::new(authorization, is_tls, updates.clone()).await.map_err(ConnectError)?)
-            }
-            UpstreamSource::Command(_) => None,
-        };
+        let http = http.map(|client| client.with_credentials(credentials, updates.clone()));
         let inner = Inner {
             name: plugin.name.as_str().into(),
             launcher,
@@ -151,7 +184,7 @@ impl Connector {
             }),
             plugin: plugin.clone(),
         };
-        Ok(Self { inner: Arc::new(inner), runtime: Handle::current() })
+        Ok(Self { inner: Arc::new(inner), runtime })
     }
 
     pub(crate) fn mapping(&self) -> &Arc<Mapping> {

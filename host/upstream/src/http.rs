@@ -34,6 +34,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
 
+use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
 /// The time to connect to one address.
@@ -51,10 +52,28 @@ const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CA
 #[derive(Clone)]
 pub(crate) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    authorization: Option<HeaderValue>,
+    credentials: Credentials,
     updates: Arc<Updates>,
     /// Whether the stream of notifications has been open before: when it is opened again, some may be lost.
     had_stream: Arc<AtomicBool>,
+}
+
+/// What is sent as `Authorization`.
+#[derive(Clone, Debug)]
+pub(crate) enum Credentials {
+    None,
+    Fixed(HeaderValue),
+    Tokens(Arc<dyn AccessTokens>),
+}
+
+impl Credentials {
+    async fn authorization(&self) -> Result<Option<HeaderValue>, HttpError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Fixed(value) => Ok(Some(value.clone())),
+            Self::Tokens(tokens) => tokens.authorization().await.map(Some).map_err(HttpError::Token),
+        }
+    }
 }
 
 /// Why an exchange failed.
@@ -72,6 +91,8 @@ pub(crate) enum HttpError {
     Broken(String),
     #[error("an event has more than {0} bytes")]
     EventTooLarge(usize),
+    #[error("there is no access token from {0}")]
+    Token(String),
 }
 
 /// An error with its causes, which the error of a client does not show.
@@ -106,12 +127,8 @@ fn failed(error: impl Into<HttpError>) -> Failed {
 }
 
 impl HttpClient {
-    /// A client that sends that `Authorization`.
-    pub(crate) async fn new(
-        authorization: Option<HeaderValue>,
-        is_tls: bool,
-        updates: Arc<Updates>,
-    ) -> Result<Self, String> {
+    /// A client without credentials.
+    pub(crate) async fn new(is_tls: bool) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         if is_tls {
             let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
@@ -133,11 +150,44 @@ impl HttpClient {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .http1_max_buf_size(MAX_HEAD)
             .build(connector);
-        Ok(Self { client, authorization, updates, had_stream: Arc::default() })
+        let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
+        Ok(Self { client, credentials, updates, had_stream: Arc::default() })
+    }
+
+    /// A client of the same connections with other credentials, whose gaps are told there.
+    pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>) -> Self {
+        Self { client: self.client.clone(), credentials, updates, had_stream: Arc::default() }
     }
 
     async fn send(
         &self,
+        method: Method,
+        uri: &str,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failed> {
+        let authorization = self.credentials.authorization().await.map_err(failed)?;
+        let (again, repeated) = (headers.clone(), body.clone());
+        let response = self.send_as(authorization.as_ref(), method.clone(), uri, session, headers, body).await?;
+        // The token may have been revoked.
+        let response = match (&self.credentials, &authorization) {
+            (Credentials::Tokens(tokens), Some(rejected)) if response.status() == StatusCode::UNAUTHORIZED => {
+                if tokens.reject(rejected).await {
+                    let authorization = self.credentials.authorization().await.map_err(failed)?;
+                    self.send_as(authorization.as_ref(), method, uri, session, again, repeated).await?
+                } else {
+                    response
+                }
+            }
+            _ => response,
+        };
+        refused(&response).map_or(Ok(response), Err)
+    }
+
+    async fn send_as(
+        &self,
+        authorization: Option<&HeaderValue>,
         method: Method,
         uri: &str,
         session: Option<&str>,
@@ -149,7 +199,7 @@ impl HttpClient {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, JSON_MIME_TYPE);
         }
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         for (name, value) in headers {
@@ -160,8 +210,7 @@ impl HttpClient {
         }
         let request = request.body(Full::new(body)).map_err(failed)?;
         let response = informational::limit(request, |request| self.client.request(request)).await;
-        let response = response.map_err(|error| failed(HttpError::Broken(error.to_string())))?.map_err(failed)?;
-        refused(&response).map_or(Ok(response), Err)
+        response.map_err(|error| failed(HttpError::Broken(error.to_string())))?.map_err(failed)
     }
 }
 

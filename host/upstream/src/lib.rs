@@ -14,6 +14,9 @@
 //! | [`guard`] | what an upstream may send unasked |
 //! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
 //! | [`provider`] | the provider |
+//! | [`tokens`] | access tokens from a token endpoint |
+//! | [`identities`] | one provider for each token of a principal or a group |
+//! | [`exchange`] | one provider for each access token of a client, which is exchanged |
 //!
 //! # What bounds an upstream
 //!
@@ -32,14 +35,17 @@
 mod connection;
 mod convert;
 mod cursor;
+mod exchange;
 mod guard;
 mod http;
+mod identities;
 mod listed;
 mod mapping;
 mod polling;
 pub mod process;
 mod provider;
 mod subscriptions;
+mod tokens;
 mod updates;
 
 use std::sync::Arc;
@@ -48,10 +54,15 @@ use mcp_host_config::Plugin;
 use mcp_host_model::provider::Provider;
 
 use self::connection::Connector;
+use self::exchange::ExchangedIdentities;
+use self::http::Credentials;
+use self::identities::Identities;
 use self::process::{Launcher, Unconfined};
 use self::provider::UpstreamProvider;
 
 pub use self::connection::ConnectError;
+pub use self::tokens::{AccessTokens, TokenClient};
+pub use hyper::header::HeaderValue;
 
 /// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox.
 ///
@@ -59,16 +70,34 @@ pub use self::connection::ConnectError;
 ///
 /// There is no connection, or the server is none of a revision that is spoken.
 pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError> {
-    connect_with(plugin, Arc::new(Unconfined)).await
+    connect_with(plugin, Arc::new(Unconfined), None).await
 }
 
-/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`.
+/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`, and access tokens are had by `tokens`.
 ///
 /// # Errors
 ///
 /// Those of [`connect`].
-pub async fn connect_with(plugin: &Plugin, launcher: Arc<dyn Launcher>) -> Result<Arc<dyn Provider>, ConnectError> {
-    let connector = Connector::new(plugin, launcher).await?;
+pub async fn connect_with(
+    plugin: &Plugin,
+    launcher: Arc<dyn Launcher>,
+    tokens: Option<&Arc<TokenClient>>,
+) -> Result<Arc<dyn Provider>, ConnectError> {
+    let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
+    if !upstream.identities.is_empty() {
+        return Ok(Arc::new(Identities::start(plugin, &upstream.identities, launcher).await?));
+    }
+    let tokens = || tokens.ok_or_else(ConnectError::no_token_client);
+    if let Some(exchange) = &upstream.exchange {
+        return Ok(Arc::new(ExchangedIdentities::new(plugin, exchange, tokens()?.clone(), launcher).await?));
+    }
+    let credentials = match (&upstream.authorization, &upstream.oauth) {
+        (Some(value), _) => connection::fixed(value)?,
+        (None, Some(oauth)) => Credentials::Tokens(tokens()?(oauth)),
+        (None, None) => Credentials::None,
+    };
+    let http = connection::http_client(plugin).await?;
+    let connector = Connector::new(plugin, http.as_ref(), credentials, launcher)?;
     let provider = UpstreamProvider::start(plugin, connector).await?;
     Ok(Arc::new(provider))
 }

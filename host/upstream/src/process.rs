@@ -1,10 +1,13 @@
 //! A program as an upstream: its pipes, its standard error, and its end.
 //!
-//! A [`Launcher`] starts it. [`Unconfined`] is the one for `sandbox = "none"`: a process group of its own, an environment of the granted
-//! variables alone, and `/` as its directory. When its connection ends, its standard input is closed, and its group gets `SIGTERM`, and
-//! `SIGKILL` two seconds later.
+//! A [`Launcher`] starts it. `SandboxLauncher` is the one of Linux. [`Unconfined`] starts only what has `sandbox = "none"`, on any system and
+//! without a process for that: in a process group of its own, with an environment of the granted variables alone, and `/` as its directory.
+//! When its connection ends, its standard input is closed, and its group gets `SIGTERM`, and `SIGKILL` two seconds later.
 //!
 //! Lines of standard error go to the log of the plugin, within `limits.log`; what exceeds that is dropped and counted.
+
+#[cfg(target_os = "linux")]
+mod sandbox;
 
 use std::fmt;
 use std::io;
@@ -13,12 +16,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
-use mcp_host_config::{Plugin, UpstreamCommand};
+use mcp_host_config::{Plugin, SandboxMode, UpstreamCommand};
 use mcp_host_model::provider::async_trait;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
+
+#[cfg(target_os = "linux")]
+pub use self::sandbox::{SandboxError, SandboxLauncher};
+#[cfg(target_os = "linux")]
+pub use mcp_host_child::{LauncherProgram, run_launcher};
 
 /// The time that a program has to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -27,13 +35,18 @@ const MAX_LINE: usize = 8 * 1024;
 
 /// Starts the programs of upstreams.
 #[async_trait]
-pub trait Launcher: Send + Sync + 'static {
+pub trait Launcher: fmt::Debug + Send + Sync + 'static {
     /// Starts the program of an upstream, within its grants and limits.
     ///
     /// # Errors
     ///
     /// It cannot be started.
     async fn launch(&self, plugin: &Plugin, command: &UpstreamCommand) -> io::Result<Launched>;
+
+    /// What the sandbox of that program lacks on this machine: each a text for an admin.
+    fn lacks(&self, _command: &UpstreamCommand) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A program that was started.
@@ -54,13 +67,18 @@ impl fmt::Debug for Launched {
     }
 }
 
-/// Starts programs without a sandbox.
+/// Starts programs without a sandbox, if their config says so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unconfined;
 
 #[async_trait]
 impl Launcher for Unconfined {
     async fn launch(&self, plugin: &Plugin, command: &UpstreamCommand) -> io::Result<Launched> {
+        if command.sandbox != SandboxMode::None {
+            let message = "this host was started without what confines programs (Linux only); restart it, or write `sandbox = \"none\"` if the \
+                           program is trusted like the host";
+            return Err(io::Error::other(message));
+        }
         let variables = plugin.grants.env.iter().map(|(name, value)| (name.as_str(), value.expose().as_str()));
         let mut child = Command::new(&command.program)
             .args(&command.arguments)

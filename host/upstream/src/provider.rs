@@ -90,7 +90,12 @@ impl UpstreamProvider {
         let link = connector.link().await?;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let watches = link.can_subscribe() || link.notifies_of_listing() || polls;
-        let info = describe(&link).watches(watches);
+        Ok(Self::new(plugin, connector, describe(&link).watches(watches)))
+    }
+
+    /// A client that has no connection yet, of a server with that description.
+    pub(crate) fn new(plugin: &Plugin, connector: Connector, info: ProviderInfo) -> Self {
+        let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();
         let idle = plugin.watch_interval.duration().saturating_mul(3).max(MIN_IDLE);
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
@@ -114,7 +119,12 @@ impl UpstreamProvider {
             log: ThrottlePerReason::new(LOG_PERIOD),
         });
         let _release = AbortOnDropHandle::new(runtime.spawn(release_when_idle(shared.clone())));
-        Ok(Self { shared, info, _release })
+        Self { shared, info, _release }
+    }
+
+    /// Connects, and returns what the server says of itself.
+    pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
+        Ok(describe(&*self.shared.connector.link().await?))
     }
 }
 

@@ -58,7 +58,7 @@ fn results() -> HashMap<String, String> {
             results.insert(uri, with_hints(json!({ "contents": [contents] })));
         }
     }
-    let page: Vec<Value> = native::resources().take(native::PAGE_SIZE).map(|resource| json!(resource)).collect();
+    let page: Vec<Value> = native::resources(native::PAGE_SIZE).map(|resource| json!(resource)).collect();
     results.insert("resources/list".to_owned(), with_hints(json!({ "resources": page, "nextCursor": "100" })));
     let templates = json!({ "resourceTemplates": [native::template()] });
     results.insert("resources/templates/list".to_owned(), with_hints(templates));

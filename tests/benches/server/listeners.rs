@@ -119,7 +119,8 @@ async fn updated(streams: Vec<Incoming>) -> Vec<Incoming> {
     tasks.join_all().await
 }
 
-async fn next_update(mut stream: Incoming) -> Incoming {
+/// Waits for the next update of a stream.
+pub(crate) async fn next_update(mut stream: Incoming) -> Incoming {
     loop {
         let frame = stream.frame().await.expect("the stream lasts").expect("an event");
         let data = frame.into_data().unwrap_or_default();

@@ -18,6 +18,8 @@
 //! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //! | [`operations`] | CPU time of requests with metrics and traces; scrapes of 100 plugins | the host without |
+//! | [`registry`] | start of 100 locked plugins; from `mcp-host add` to the first read | the start of 100 plugins of files |
+//! | [`upstreams`] | reads, listings and updates of an existing server through the host | the server itself |
 //! | [`soak`], if it is named | a server with everything on, and faults: lost updates, memory, descriptors | its first minutes |
 //!
 //! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
@@ -52,6 +54,7 @@ mod pagination;
 mod plugin_count;
 mod process;
 mod prometheus;
+mod registry;
 mod requests;
 mod setup;
 mod soak;
@@ -59,6 +62,7 @@ mod startup;
 mod stdio_client;
 mod stdio_host;
 mod table;
+mod upstreams;
 
 use self::options::{Options, Part};
 
@@ -86,6 +90,8 @@ fn main() {
                 Part::NoisyNeighbor => noisy_neighbor::run(&options).await,
                 Part::PluginCount => plugin_count::run(&options).await,
                 Part::Operations => operations::run(&options).await,
+                Part::Registry => registry::run(&options).await,
+                Part::Upstreams => upstreams::run(&options).await,
                 Part::Soak => soak::run(&options).await,
             }
         }

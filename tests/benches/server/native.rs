@@ -24,7 +24,8 @@ use tokio::net::TcpListener;
 
 use crate::bare_axum;
 
-/// The argument that makes this program serve over HTTP, on a port that it logs to standard error as the host does.
+/// The argument that makes this program serve over HTTP, on a port that it logs to standard error as the host does. The next one is
+/// the number of listed resources, [`RESOURCE_COUNT`] if it is missing.
 pub(crate) const HTTP: &str = "--native-http";
 /// The argument that makes this program serve over its standard streams.
 pub(crate) const STDIO: &str = "--native-stdio";
@@ -37,7 +38,7 @@ pub(crate) const PAGE_SIZE: usize = 100;
 pub(crate) const TEMPLATE: &str = "sizes:///text/{size}";
 /// The completions of its variable.
 pub(crate) const COMPLETION_PREFIX: &str = "10";
-/// The number of listed resources.
+/// The number of listed resources, unless another is asked for.
 pub(crate) const RESOURCE_COUNT: usize = 1000;
 
 /// Serves and exits the process, if it was started with one of the arguments.
@@ -46,7 +47,10 @@ pub(crate) fn serve_if_requested() {
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
     match asked.as_deref() {
         Some(bare_axum::HTTP) => runtime().block_on(bare_axum::serve()),
-        Some(HTTP) => runtime().block_on(serve_http()),
+        Some(HTTP) => {
+            let count = std::env::args().nth(2).map(|count| count.parse().expect("a number of resources"));
+            runtime().block_on(serve_http(count.unwrap_or(RESOURCE_COUNT)));
+        }
         Some(STDIO) => runtime().block_on(serve_stdio()),
         _ => return,
     }
@@ -54,13 +58,13 @@ pub(crate) fn serve_if_requested() {
 }
 
 async fn serve_stdio() {
-    let service = Arc::new(Native::new()).serve(stdio_pipes()).await.expect("a client");
+    let service = Arc::new(Native::new(RESOURCE_COUNT)).serve(stdio_pipes()).await.expect("a client");
     service.waiting().await.expect("the client goes away");
 }
 
-async fn serve_http() {
+async fn serve_http(count: usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let native = Arc::new(Native::new());
+    let native = Arc::new(Native::new(count));
     let service = StreamableHttpService::new(
         move || Ok::<_, io::Error>(native.clone()),
         Arc::new(LocalSessionManager::default()),
@@ -84,16 +88,16 @@ struct Native {
 }
 
 impl Native {
-    fn new() -> Self {
+    fn new(count: usize) -> Self {
         let texts = SIZES.map(|size| (format!("sizes:///text/{size}"), Body::Text(text(size))));
         let blobs = SIZES.map(|size| (format!("sizes:///blob/{size}"), Body::Blob(blob(size))));
-        Self { bodies: texts.into_iter().chain(blobs).collect(), resources: resources().collect() }
+        Self { bodies: texts.into_iter().chain(blobs).collect(), resources: resources(count).collect() }
     }
 }
 
 /// The listing of the guest `sizes`.
-pub(crate) fn resources() -> impl Iterator<Item = Resource> {
-    (0..RESOURCE_COUNT).map(|size| {
+pub(crate) fn resources(count: usize) -> impl Iterator<Item = Resource> {
+    (0..count).map(|size| {
         let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
         resource.title = Some("Text of a known size".to_owned());
         resource.mime_type = Some("text/plain".to_owned());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count] [operations] [soak --minutes N]";
+const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count] [operations] [registry] [upstreams] [soak --minutes N]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -30,6 +30,8 @@ pub(crate) enum Part {
     NoisyNeighbor,
     PluginCount,
     Operations,
+    Registry,
+    Upstreams,
     /// Not run unless it is named.
     Soak,
 }
@@ -58,6 +60,8 @@ impl Options {
                 "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
                 "plugin-count" => options.parts.push(Part::PluginCount),
                 "operations" => options.parts.push(Part::Operations),
+                "registry" => options.parts.push(Part::Registry),
+                "upstreams" => options.parts.push(Part::Upstreams),
                 "soak" => options.parts.push(Part::Soak),
                 "--minutes" => {
                     let minutes = arguments.next().and_then(|minutes| minutes.parse().ok());
@@ -88,6 +92,8 @@ impl Options {
                 Part::NoisyNeighbor,
                 Part::PluginCount,
                 Part::Operations,
+                Part::Registry,
+                Part::Upstreams,
             ];
         }
         options

@@ -63,8 +63,8 @@ pub(crate) async fn run(options: &Options) {
 }
 
 /// The time of a start, and the memory of the process after the first response.
-struct StartSample {
-    elapsed: Duration,
+pub(crate) struct StartSample {
+    pub(crate) elapsed: Duration,
     memory: Memory,
 }
 
@@ -77,7 +77,8 @@ pub(crate) struct Memory {
     pub(crate) private: u64,
 }
 
-async fn start(config: &WrittenConfig, number: usize) -> StartSample {
+/// Starts a host with so many plugins, and reads a resource of the last.
+pub(crate) async fn start(config: &WrittenConfig, number: usize) -> StartSample {
     let began = Instant::now();
     let (server, address) = Program::Host(config).over_http().await;
     let uri = format!("sizes://{}/text/1024", number - 1);
@@ -98,7 +99,7 @@ pub(crate) fn config_file(number: usize) -> ConfigFile {
 }
 
 /// Returns the guest `sizes` with a custom section that makes it another component.
-fn component(number: usize) -> PathBuf {
+pub(crate) fn component(number: usize) -> PathBuf {
     let folder = setup::cache_dir().join("components");
     fs::create_dir_all(&folder).expect("the folder can be made");
     let file = folder.join(format!("{number}.wasm"));

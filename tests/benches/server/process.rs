@@ -19,6 +19,8 @@ pub(crate) enum Program<'a> {
     BareAxum,
     /// The baseline.
     Native,
+    /// The same with that number of listed resources, over HTTP only.
+    NativeOf(usize),
     /// The real binary, with that config.
     Host(&'a WrittenConfig),
 }
@@ -34,6 +36,11 @@ impl Program<'_> {
         let mut command = match self {
             Self::BareAxum => this_program(bare_axum::HTTP),
             Self::Native => this_program(native::HTTP),
+            Self::NativeOf(count) => {
+                let mut command = this_program(native::HTTP);
+                command.arg(count.to_string());
+                command
+            }
             Self::Host(config) => host(config, &["--http", "127.0.0.1:0"]),
         };
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -56,7 +63,7 @@ impl Program<'_> {
     /// Starts it over stdio.
     pub(crate) fn over_stdio(self) -> (Server, ChildStdin, ChildStdout) {
         let mut command = match self {
-            Self::BareAxum | Self::Native => this_program(native::STDIO),
+            Self::BareAxum | Self::Native | Self::NativeOf(_) => this_program(native::STDIO),
             Self::Host(config) => host(config, &["--stdio"]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");

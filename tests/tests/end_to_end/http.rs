@@ -128,7 +128,7 @@ async fn a_client_that_accepts_everything_accepts_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_type_is_refused_in_every_revision() {
+async fn a_body_of_another_type_or_coding_is_refused_in_every_revision() {
     let (_sources, server) = start().await;
     for revision in [Revision::V_2025_03_26, Revision::V_2025_06_18, Revision::V_2025_11_25, Revision::V_2026_07_28] {
         let mut wire = server.raw_client(revision).await;
@@ -138,6 +138,12 @@ async fn a_body_of_another_type_is_refused_in_every_revision() {
             let refused = Client::new().execute(request).await.unwrap();
             assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{content_type}");
         }
+        // Even if the bytes are JSON: what is declared decides.
+        let mut request = wire.request_builder("resources/list", json!({})).build().unwrap();
+        request.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        let refused = Client::new().execute(request).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        assert_eq!(refused.headers()["accept-encoding"], "identity");
     }
     server.end().await;
 }

@@ -12,12 +12,14 @@
 )]
 
 mod clients;
+mod five_minutes;
 mod http;
 mod languages;
 mod new_project;
 mod operations;
 mod protocol;
 mod providers;
+mod recorded_session;
 mod registries;
 mod robustness;
 mod sandbox;
@@ -25,3 +27,5 @@ mod search;
 mod subscriptions;
 mod support;
 mod upstreams;
+mod upstreams_identities;
+mod upstreams_programs;

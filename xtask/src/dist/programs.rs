@@ -28,13 +28,13 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Compiles the sources as they are released.
-    pub(super) fn release(sources: &Workspace, progress: &Progress) -> Result<Self> {
+    /// Compiles the sources as they are released: see [`reproducibly`] and [`folding`].
+    pub(super) fn release(sources: &Workspace, target: &str, progress: &Progress) -> Result<Self> {
         let mut cargo = cargo_build(sources);
-        reproducibly(&mut cargo, sources)?;
+        reproducibly(&mut cargo, sources, folding(target))?;
         cargo.args(["--package", PACKAGE]);
         let host = build(cargo, sources, RELEASE, progress)?;
-        let reproducibly = |cargo: &mut Command| reproducibly(cargo, sources);
+        let reproducibly = |cargo: &mut Command| reproducibly(cargo, sources, None);
         Ok(Self { host, providers: providers(sources, reproducibly, progress)? })
     }
 
@@ -92,15 +92,23 @@ fn components(workspace: &Workspace, names: Vec<String>) -> Vec<(String, PathBuf
     names.into_iter().map(file).collect()
 }
 
-/// Has the compilers of Rust and C write names in place of the directories of this machine.
-fn reproducibly(cargo: &mut Command, sources: &Workspace) -> Result<()> {
+/// Has the compilers of Rust and C write names in place of the directories of this machine. `flag` is another one for that of Rust.
+fn reproducibly(cargo: &mut Command, sources: &Workspace, flag: Option<&str>) -> Result<()> {
     let registry = cargo_home()?.join("registry/src");
     let prefixes = [(sources.root(), "mcp-host"), (registry.as_path(), "crates")];
     let flags = |option: &str| prefixes.map(|(path, name)| format!("{option}={}=/{name}", path.display()));
     // The flags of Rust are separated by this character, as paths may have blanks.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix").join("\x1f"));
+    let mut of_rust = flags("--remap-path-prefix").to_vec();
+    of_rust.extend(flag.map(str::to_owned));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", of_rust.join("\x1f"));
     cargo.env("CFLAGS", flags("-ffile-prefix-map").join(" "));
     Ok(())
+}
+
+/// The flag that has the linker write equal functions once: generic ones have many copies. None for a target whose linker may not know it;
+/// that of Rust for this one does.
+fn folding(target: &str) -> Option<&'static str> {
+    (target == "x86_64-unknown-linux-gnu").then_some("-Clink-arg=-Wl,--icf=all")
 }
 
 fn cargo_home() -> Result<PathBuf> {

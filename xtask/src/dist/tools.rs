@@ -33,9 +33,10 @@ pub(super) struct Tools {
 impl Tools {
     /// Installs what is missing.
     pub(super) fn install(workspace: &Workspace, progress: &Progress) -> Result<Self> {
-        let cargo_deb = install::cargo_install("cargo-deb", CARGO_DEB, workspace, progress)?;
-        let cargo_cyclonedx = install::cargo_install("cargo-cyclonedx", CARGO_CYCLONEDX, workspace, progress)?;
-        let cargo_generate_rpm = install::cargo_install("cargo-generate-rpm", CARGO_GENERATE_RPM, workspace, progress)?;
+        let cargo_deb = install::cargo_install("cargo-deb", CARGO_DEB, &[], workspace, progress)?;
+        let cargo_cyclonedx = install::cargo_install("cargo-cyclonedx", CARGO_CYCLONEDX, &[], workspace, progress)?;
+        let cargo_generate_rpm =
+            install::cargo_install("cargo-generate-rpm", CARGO_GENERATE_RPM, &[], workspace, progress)?;
         let tools = workspace.target().join("tools");
         let python = tools.join("wheel");
         let requirements = workspace.root().join("packaging/python/requirements.txt");

@@ -1,6 +1,7 @@
 //! What to do about an error of the command line, unless its message says so.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mcp_host_base::time::saturating_millis;
@@ -16,6 +17,11 @@ use mcp_resource_host::keyvalue::AdminError;
 /// What to do about a directory that is no provider project.
 const PROJECT_HELP: &str = "expected a directory with the sources of a provider and its config: `mcp-host new NAME` makes one, and \
                             `mcp-host dev NAME` builds and serves it";
+
+/// Where an installation of this program has its components.
+fn installed() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.parent()?.join("lib/mcp-host/plugins"))
+}
 
 impl CliError {
     /// Returns what to do about it, unless the message says so.
@@ -50,7 +56,8 @@ impl CliError {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!(
                     "name the directory with the components: `mcp-host {command} --plugins DIR`; in a clone of the repository, \
-                     `cargo xtask plugins` builds them into target/plugins; searched: {}",
+                     `cargo xtask plugins` builds them into target/plugins; packages have them in lib/mcp-host/plugins{}; searched: {}",
+                    installed().map(|dir| format!(", which is {} for this program", dir.display())).unwrap_or_default(),
                     searched.join(", ")
                 ))
             }

@@ -1,11 +1,10 @@
 //! `command` of an upstream: an installed program and its arguments.
 //!
-//! Programs that download what they run are refused: what would run is not known, differs from day to day, and needs the network. The
-//! message has the line that installs the package.
+//! Programs that download what they run are refused (module [`fetched`](super::fetched)).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::SandboxMode;
+use super::{FetchedProgram, SandboxMode};
 use crate::error::quote;
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, Node, Schema};
@@ -23,8 +22,10 @@ pub struct UpstreamCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// What it may do beside what it is granted.
+    /// What confines it.
     pub sandbox: SandboxMode,
+    /// The user that it has if the host is root. `nobody` unless set, or root without a sandbox.
+    pub user: Option<String>,
 }
 
 impl FromNode for UpstreamCommand {
@@ -53,15 +54,14 @@ impl FromNode for UpstreamCommand {
             return None;
         }
         let words: Vec<&str> = [program.as_str()].into_iter().chain(arguments.iter().map(String::as_str)).collect();
-        if let Some(fetched) = Fetched::of(&words) {
-            let message = format!("{} downloads what it runs", quote(&fetched.launcher));
-            first.report_error(message, fetched.help());
+        if let Some(fetched) = FetchedProgram::of(&words) {
+            first.report_error(fetched.to_string(), fetched.help());
             return None;
         }
         if arguments.len() != rest.len() {
             return None;
         }
-        Some(Self { program: find_program(first, &program)?, arguments, sandbox: SandboxMode::None })
+        Some(Self { program: find_program(first, &program)?, arguments, sandbox: SandboxMode::Full, user: None })
     }
 }
 
@@ -102,90 +102,4 @@ fn find_program(node: &Node<'_>, written: &str) -> Option<PathBuf> {
         node.report_machine_error(format!("no directory of `PATH` has a program {}", quote(written)), help);
     }
     found
-}
-
-/// What a launcher would download and run.
-struct Fetched {
-    /// The launcher, as it is written: `npx`, `uv tool run`.
-    launcher: String,
-    /// The command that installs a package.
-    install: &'static str,
-    /// The package, if it is plain.
-    package: Option<String>,
-}
-
-/// Launchers: the words that they are called by, and the command that installs.
-const LAUNCHERS: [(&[&str], &str); 11] = [
-    (&["npx"], "npm install --global"),
-    (&["npm", "exec"], "npm install --global"),
-    (&["npm", "x"], "npm install --global"),
-    (&["pnpx"], "pnpm add --global"),
-    (&["pnpm", "dlx"], "pnpm add --global"),
-    (&["yarn", "dlx"], "npm install --global"),
-    (&["bunx"], "bun add --global"),
-    (&["bun", "x"], "bun add --global"),
-    (&["uvx"], "uv tool install"),
-    (&["uv", "tool", "run"], "uv tool install"),
-    (&["pipx", "run"], "pipx install"),
-];
-/// Options of launchers with the package as their value.
-const PACKAGE_OPTIONS: [&str; 4] = ["--from", "--package", "-p", "--spec"];
-
-impl Fetched {
-    fn of(words: &[&str]) -> Option<Self> {
-        let program = Path::new(words.first()?).file_name()?.to_str()?;
-        let is_launcher = |(names, _): &&(&[&str], &str)| {
-            let (first, others) = names.split_first().unwrap_or((&"", &[]));
-            *first == program && words.get(1..names.len()).is_some_and(|given| given == others)
-        };
-        let (names, install) = LAUNCHERS.iter().find(is_launcher)?;
-        let rest = words.get(names.len()..).unwrap_or_default();
-        let of_option = rest.iter().enumerate().find_map(|(index, word)| {
-            let assigned = word.split_once('=').filter(|(option, _)| PACKAGE_OPTIONS.contains(option));
-            let next = || rest.get(index.saturating_add(1)).filter(|_| PACKAGE_OPTIONS.contains(word)).copied();
-            assigned.map(|(_, package)| package).or_else(next)
-        });
-        let package = of_option.or_else(|| rest.iter().copied().find(|word| !word.starts_with('-')));
-        let is_plain = |package: &&str| {
-            package.chars().all(|c| c.is_ascii_alphanumeric() || "@/._=<>~!+-[]:".contains(c)) && !package.is_empty()
-        };
-        Some(Self { launcher: names.join(" "), install, package: package.filter(is_plain).map(str::to_owned) })
-    }
-
-    fn help(&self) -> String {
-        let package = self.package.as_deref().unwrap_or("PACKAGE");
-        let quotes = if package.contains(['<', '>', '!', '~', '[']) { "'" } else { "" };
-        format!(
-            "install it once, `{} {quotes}{package}{quotes}`, and write the program that this installs in place of {}",
-            self.install,
-            quote(&self.launcher)
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_downloads_a_package_is_known_with_the_line_that_installs_it() {
-        for (words, line) in [
-            (&["npx", "-y", "@acme/server"][..], "`npm install --global @acme/server`"),
-            (&["/usr/bin/npx", "--package=@acme/server@1.2", "acme"], "`npm install --global @acme/server@1.2`"),
-            (&["npm", "exec", "--", "acme"], "`npm install --global acme`"),
-            (&["uvx", "--from", "acme-mcp>=2", "acme"], "`uv tool install 'acme-mcp>=2'`"),
-            (&["uv", "tool", "run", "acme"], "`uv tool install acme`"),
-            (&["pipx", "run", "acme"], "`pipx install acme`"),
-            (&["bunx", "a b; rm"], "`bun add --global PACKAGE`"),
-            (&["pnpm", "dlx"], "`pnpm add --global PACKAGE`"),
-        ] {
-            let help = Fetched::of(words).unwrap().help();
-            assert!(help.contains(line), "{help}");
-        }
-        for words in
-            [&["node", "npx"][..], &["npm", "run"], &["uv", "run", "x"], &["/opt/acme"], &["pipx", "list"], &[]]
-        {
-            assert!(Fetched::of(words).is_none(), "{words:?}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::{Config, Environment, Plugin, UpstreamSource};
+use crate::{Config, Environment, Plugin, SandboxMode, TokenHolder, UpstreamCommand, UpstreamSource};
 
 fn parse(text: &str) -> Result<Config, String> {
     let environment = Environment::empty().variable("TOKEN", "hunter2").variable("PATH", "/usr/bin:/bin");
@@ -41,23 +41,125 @@ fn a_mount_like_that_of_a_plugin_replaces_a_prefix() {
     }
 }
 
-#[test]
-fn a_program_is_installed_and_known_to_run_without_a_sandbox() {
-    let keys = "mount = 'up+'\nsandbox = 'none'\ngrants.env = { A = { env = 'TOKEN' } }\n";
-    let plugin = upstream(&format!("{keys}command = ['sh', '-c', 'x']")).unwrap();
+fn command(keys: &str) -> UpstreamCommand {
+    let plugin = upstream(keys).unwrap();
     let UpstreamSource::Command(command) = plugin.upstream.unwrap().source else { panic!("it is a command") };
-    assert!(command.program.is_absolute() && command.program.ends_with("sh"));
-    assert_eq!(command.arguments, ["-c", "x"]);
+    command
+}
+
+#[test]
+fn a_program_is_installed_and_confined_unless_the_config_says_otherwise() {
+    let confined = command("mount = 'up+'\ncommand = ['sh', '-c', 'x']\nuser = 'mcp'");
+    assert!(confined.program.is_absolute() && confined.program.ends_with("sh"));
+    assert_eq!(confined.arguments, ["-c", "x"]);
+    let memory =
+        |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.memory.to_string();
+    assert_eq!((memory(""), memory("limits.memory = '1GiB'")), ("256MiB".to_owned(), "1GiB".to_owned()));
+    assert_eq!((confined.sandbox, confined.user.as_deref()), (SandboxMode::Full, Some("mcp")));
+    assert_eq!(command("mount = 'up+'\nsandbox = 'none'\ncommand = ['sh']").sandbox, SandboxMode::None);
     for (keys, message) in [
-        ("mount = 'up+'\ncommand = ['sh']", "has no sandbox for programs"),
-        ("mount = 'up+'\nsandbox = 'none'\ncommand = []", "the command is empty"),
-        ("mount = 'up+'\nsandbox = 'none'\ncommand = ['no-such-program-here']", "no directory of `PATH`"),
-        ("mount = 'up+'\nsandbox = 'none'\ncommand = ['uvx', 'acme']", "`uv tool install acme`"),
-        ("mount = 'up+'\nsandbox = 'none'\ncommand = ['sh']\ngrants.http = ['https://a.example']", "without a sandbox"),
-        ("mount = 'up+'\nsandbox = 'full'\ncommand = ['sh']", "is not a sandbox"),
+        ("command = []", "the command is empty"),
+        ("command = ['no-such-program-here']", "no directory of `PATH`"),
+        ("command = ['uvx', 'acme']", "`uv tool install acme`"),
+        ("sandbox = 'half'\ncommand = ['sh']", "is not a sandbox"),
+        ("user = 'root'\ncommand = ['sh']", "is not started as root"),
+        ("user = 'a b'\ncommand = ['sh']", "is not the name of a user"),
+        ("user = 'mcp'\nurl = 'https://a.example/mcp'", "`user` is for a program"),
     ] {
-        let error = upstream(keys).unwrap_err();
+        let error = upstream(&format!("mount = 'up+'\n{keys}")).unwrap_err();
         assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn a_program_is_granted_directories_variables_and_origins() {
+    let keys = "mount = 'up+'\ncommand = ['sh']\ngrants.env = { A = { env = 'TOKEN' } }\n\
+                grants.dirs = [{ host = '/usr', guest = '/data' }]\ngrants.http = ['https://a.example']";
+    let grants = upstream(keys).unwrap().grants;
+    assert_eq!((grants.env.len(), grants.dirs.len(), grants.http.iter().count()), (1, 1, 1));
+    for (keys, message) in [
+        ("sandbox = 'none'\ngrants.http = ['https://a.example']", "without a sandbox"),
+        ("sandbox = 'none'\ngrants.dirs = [{ host = '/usr', guest = '/data' }]", "without a sandbox"),
+        ("grants.keyvalue = ['a']", "`grants.keyvalue` is for components"),
+        (
+            "grants.http = [{ origin = 'https://a.example', headers-from = { x-key = { env = 'TOKEN' } } }]",
+            "cannot be granted to a program",
+        ),
+    ] {
+        let error = upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{keys}")).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn a_confined_server_has_programs() {
+    let config = parse(
+        "[server]\nhttp = '127.0.0.1:8080'\nconfine = true\n[[upstream]]\nname = 'up'\ncommand = ['sh']\nmount = 'up+'",
+    )
+    .unwrap();
+    assert_eq!(config.programs().count(), 1);
+}
+
+#[test]
+fn principals_and_groups_have_tokens_and_share_nothing() {
+    let text = |more: &str, tokens: &str| {
+        format!(
+            "[[principal]]\nname = 'ada'\ntoken-sha256 = '{:064}'\n[[group]]\nname = 'team'\nprincipals = ['ada']\n[[upstream]]\nname = \
+             'up'\nmount = 'up+'\nurl = 'https://a.example/mcp'\n{more}\nauth = {{ tokens = [{tokens}] }}",
+            1
+        )
+    };
+    let ada = "{ principal = 'ada', token = { env = 'TOKEN' } }";
+    let all = format!(
+        "{ada}, {{ group = 'team', token = {{ env = 'TOKEN' }} }}, {{ group = 'corp/x', token = {{ env = 'TOKEN' }} }}"
+    );
+    let upstream = parse(&text("", &all)).unwrap().plugins[0].upstream.clone().unwrap();
+    let holders: Vec<_> = upstream.identities.iter().map(|identity| identity.holder.clone()).collect();
+    let group = |name: &str| TokenHolder::Group(name.to_owned());
+    assert_eq!(holders, [TokenHolder::Principal("ada".to_owned()), group("team"), group("corp/x")]);
+    assert_eq!(upstream.identities[0].token.expose().as_str(), "Bearer hunter2");
+    for (more, tokens, message) in [
+        ("", "", "has 0 entries"),
+        (
+            "",
+            "{ principal = 'bob', token = { env = 'TOKEN' } }",
+            "the principal `bob`, which this config does not have",
+        ),
+        ("", "{ group = 'ada', token = { env = 'TOKEN' } }", "the group `ada`, which this config does not have"),
+        ("", "{ principal = '*', token = { env = 'TOKEN' } }", "no name of a principal"),
+        ("", "{ token = { env = 'TOKEN' } }", "neither `principal` nor `group`"),
+        ("", &format!("{ada}, {ada}"), "an earlier token has the same holder"),
+        ("search = {}", ada, "the index is one for all principals"),
+        ("skills = ['**']", ada, "skills are kept for all principals"),
+        ("poll = true", ada, "`poll` cannot be set"),
+    ] {
+        let error = parse(&text(more, tokens)).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+}
+
+#[test]
+fn access_tokens_come_from_a_token_endpoint_or_are_exchanged_there() {
+    let keys = |auth: &str| upstream(&format!("url = 'https://a.example/mcp'\nmount = 'up+'\nauth = {{ {auth} }}"));
+    let client =
+        "oauth = { client-id = 'host', client-secret = { env = 'TOKEN' }, token-uri = 'https://login.example/token' }";
+    let plugin = keys(client).unwrap();
+    assert!(!plugin.has_identities() && plugin.upstream.unwrap().oauth.is_some());
+    let plugin = keys(&format!("forward = 'exchange', {client}")).unwrap();
+    assert!(plugin.has_identities());
+    let upstream = plugin.upstream.unwrap();
+    assert_eq!((upstream.exchange.unwrap().client.id.as_str(), upstream.oauth), ("host", None));
+    for (auth, message) in [
+        ("forward = 'exchange'", "none of `token`, `tokens` and `oauth`"),
+        ("forward = 'exchange', token = { env = 'TOKEN' }", "`forward` requires `oauth`"),
+        (&format!("token = {{ env = 'TOKEN' }}, {client}"), "both `token` and `oauth`"),
+        (
+            "forward = 'exchange', oauth = { refresh-token = { env = 'TOKEN' }, client-id = 'host', token-uri = 'https://login.example/token' }",
+            "requires the credentials of a client",
+        ),
+    ] {
+        let error = keys(auth).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
     }
 }
 

@@ -13,6 +13,7 @@ use futures::future::Either;
 use mcp_host_base::log_target;
 use mcp_host_base::text::prefix;
 use mcp_host_config::Operation;
+use mcp_host_model::caller::Caller;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::MAX_URI_LEN;
@@ -59,11 +60,14 @@ impl Host {
             Ok((record, token))
         });
         match begun {
-            Ok((record, token)) => Either::Left(Requester::current_or(principal).scope(request).map(move |response| {
-                record.end(&response);
-                drop(token);
-                response
-            })),
+            Ok((record, token)) => {
+                let request = Caller::scope(self.generation.load().access.caller(principal), request);
+                Either::Left(Requester::current_or(principal).scope(request).map(move |response| {
+                    record.end(&response);
+                    drop(token);
+                    response
+                }))
+            }
             Err(error) => Either::Right(ready(Err(error))),
         }
     }

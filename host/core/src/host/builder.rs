@@ -1,19 +1,33 @@
 //! Starting a host: the engine, the plugins, the key, the rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp_host_base::log_target;
 #[cfg(feature = "cluster")]
 use mcp_host_cluster::engine::nats::NatsError;
+#[cfg(feature = "upstream")]
+use mcp_host_config::grants::OAuth;
 use mcp_host_config::{Config, Feature, MissingFeature, PluginName};
+#[cfg(feature = "upstream")]
+use mcp_host_engine::plugin::ConnectUpstream;
 use mcp_host_engine::plugin::{self, NativePlugin, PluginRuntime};
 use mcp_host_engine::{Compiler, Engine, EngineOptions, Progress};
 use mcp_host_model::provider::Provider;
+#[cfg(feature = "upstream")]
+use mcp_host_model::provider::async_trait;
 use mcp_host_model::uri::Mount;
+#[cfg(feature = "upstream")]
+use mcp_host_sandbox::http::TlsRoots;
+#[cfg(feature = "upstream")]
+use mcp_host_sandbox::http::oauth::HostAccessTokens;
 #[cfg(feature = "search")]
 use mcp_host_search::SearchService;
+#[cfg(feature = "upstream")]
+use mcp_host_upstream::process::{Launcher, Unconfined};
+#[cfg(feature = "upstream")]
+use mcp_host_upstream::{AccessTokens, HeaderValue, TokenClient};
 use tokio::sync::watch;
 
 use super::Host;
@@ -88,6 +102,8 @@ pub struct HostBuilder {
     cache_dir: Option<PathBuf>,
     is_command: bool,
     pub(super) cursor_key: Option<CursorKey>,
+    #[cfg(feature = "upstream")]
+    launcher: Arc<dyn Launcher>,
 }
 
 impl HostBuilder {
@@ -102,6 +118,8 @@ impl HostBuilder {
             cache_dir: None,
             is_command: false,
             cursor_key: None,
+            #[cfg(feature = "upstream")]
+            launcher: Arc::new(Unconfined),
         }
     }
 
@@ -181,6 +199,15 @@ impl HostBuilder {
         self
     }
 
+    /// Sets what starts the programs of upstreams. Default: [`Unconfined`], which starts those with `sandbox = "none"` only.
+    /// On Linux, `SandboxLauncher` of the same module starts them in a sandbox.
+    #[cfg(feature = "upstream")]
+    #[must_use]
+    pub fn launcher(mut self, launcher: impl Launcher) -> Self {
+        self.launcher = Arc::new(launcher);
+        self
+    }
+
     /// Starts the host: all plugins are loaded concurrently, and one that fails is logged and left out. Returns when each of
     /// them is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
@@ -204,6 +231,9 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
+        for lack in self.lacks_of_programs().into_values().flatten().collect::<BTreeSet<_>>() {
+            tracing::warn!(target: log_target::PLUGIN, "the sandbox of programs is incomplete on this machine: {lack}");
+        }
         let built_ins = BuiltIns::new(state.clone());
         let mut native = std::mem::take(&mut self.native);
         native.extend(built_ins.plugins());
@@ -254,6 +284,15 @@ impl HostBuilder {
         self.start_runtime(state).map(|(runtime, _)| runtime)
     }
 
+    /// What the sandbox lacks on this machine, by the name of the upstream whose program it would confine.
+    pub(super) fn lacks_of_programs(&self) -> BTreeMap<PluginName, Vec<String>> {
+        #[cfg(feature = "upstream")]
+        let lacks = |command| self.launcher.lacks(command);
+        #[cfg(not(feature = "upstream"))]
+        let lacks = |_| Vec::new();
+        self.config.programs().map(|(plugin, command)| (plugin.name.clone(), lacks(command))).collect()
+    }
+
     pub(super) fn data_dirs(&self) -> DataDirs {
         DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone(), self.is_command)
     }
@@ -270,18 +309,40 @@ impl HostBuilder {
         #[cfg_attr(not(feature = "upstream"), allow(unused_mut, reason = "only the client of upstreams is set"))]
         let mut runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
         #[cfg(feature = "upstream")]
-        runtime.set_upstreams(Arc::new(connect_upstream));
+        runtime.set_upstreams(connector(self.launcher));
         Ok((runtime, self.config))
     }
 }
 
-/// Connects to the server of an `[[upstream]]`.
+/// What connects to the server of an `[[upstream]]`. Programs are started by `launcher`.
 #[cfg(feature = "upstream")]
-fn connect_upstream(
-    plugin: &mcp_host_config::Plugin,
-) -> futures::future::BoxFuture<'static, Result<Arc<dyn Provider>, String>> {
-    let plugin = plugin.clone();
-    Box::pin(async move { mcp_host_upstream::connect(&plugin).await.map_err(|error| error.to_string()) })
+fn connector(launcher: Arc<dyn Launcher>) -> Arc<ConnectUpstream> {
+    let roots = Arc::<TlsRoots>::default();
+    let tokens: Arc<TokenClient> =
+        Arc::new(move |oauth: &OAuth| Arc::new(UpstreamTokens(HostAccessTokens::new(oauth, roots.clone()))));
+    Arc::new(move |plugin| {
+        let (plugin, launcher, tokens) = (plugin.clone(), launcher.clone(), tokens.clone());
+        Box::pin(async move {
+            mcp_host_upstream::connect_with(&plugin, launcher, Some(&tokens)).await.map_err(|error| error.to_string())
+        })
+    })
+}
+
+/// Access tokens by the client of `grants.http`.
+#[cfg(feature = "upstream")]
+#[derive(Debug)]
+struct UpstreamTokens(HostAccessTokens);
+
+#[cfg(feature = "upstream")]
+#[async_trait]
+impl AccessTokens for UpstreamTokens {
+    async fn authorization(&self) -> Result<HeaderValue, String> {
+        self.0.authorization().await
+    }
+
+    async fn reject(&self, rejected: &HeaderValue) -> bool {
+        self.0.reject(rejected).await
+    }
 }
 
 /// The features that this build has, of those that a config can require.

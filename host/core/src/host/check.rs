@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use mcp_host_config::{self as config, Warning};
+use mcp_host_config::{self as config, PluginName, Warning};
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::{
     Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, Plugin, PluginRuntime, Requirements,
@@ -119,6 +119,8 @@ struct Trial {
     page_size: u32,
     /// Whether no server is connected to.
     offline: bool,
+    /// What the sandbox of programs lacks, by the name of the upstream.
+    lacks: BTreeMap<PluginName, Vec<String>>,
     /// The URIs that are listed.
     uris: Mutex<Vec<String>>,
 }
@@ -143,7 +145,13 @@ impl PluginCheck {
     /// admin's choice, and no warning.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
-        needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default()
+        let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
+        let of_identities = self.plugin.has_identities().then(|| {
+            "each principal sees its own content of this upstream, so its responses are not cached, it is not indexed, and nothing of it can be \
+             subscribed to"
+                .to_owned()
+        });
+        of_needs.into_iter().chain(of_identities).collect()
     }
 
     /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
@@ -154,7 +162,7 @@ impl PluginCheck {
         trial: &Trial,
         warnings: &mut Vec<String>,
     ) -> Result<usize, CheckError> {
-        let Trial { page_size, offline, uris } = trial;
+        let Trial { page_size, offline, uris, .. } = trial;
         // The grants first: a provider may work around one that is unusable, or describe the failure less well.
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
         let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
@@ -174,8 +182,11 @@ impl PluginCheck {
     /// Checks a plugin.
     async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
         let mut grant_warnings = Vec::new();
+        let lacks = trial.lacks.get(&plugin.name).into_iter().flatten();
+        let mut lacks: Vec<_> =
+            lacks.map(|lack| format!("the sandbox is incomplete on this machine: {lack}")).collect();
         if plugin.upstream.is_some() && trial.offline {
-            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(0), grant_warnings };
+            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(0), grant_warnings: lacks };
         }
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
@@ -184,6 +195,7 @@ impl PluginCheck {
             }
         };
         let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
+        grant_warnings.append(&mut lacks);
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let needs = match &plugin.upstream {
@@ -233,10 +245,11 @@ impl HostBuilder {
         let state = dirs.state_for(&self.config)?;
         let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
         let native = std::mem::take(&mut self.native);
+        let lacks = self.lacks_of_programs();
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         check_conflicts(&config, &native)?;
-        let trial = Trial { page_size, offline, uris: Mutex::default() };
+        let trial = Trial { page_size, offline, lacks, uris: Mutex::default() };
         let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, &trial));
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));

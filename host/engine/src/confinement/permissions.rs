@@ -109,7 +109,8 @@ impl Permissions {
     pub fn of_config(config: &Config) -> Self {
         let mut permissions = Self { files: config.files.clone(), ..Self::default() };
         for plugin in config.plugins.iter() {
-            for grant in plugin.grants.dirs.values() {
+            // What a program of an upstream is granted, another process gives it.
+            for grant in plugin.grants.dirs.values().filter(|_| plugin.upstream.is_none()) {
                 let dirs = match grant.mode {
                     Mode::ReadOnly => &mut permissions.read,
                     Mode::ReadWrite { .. } => &mut permissions.write,
@@ -122,6 +123,11 @@ impl Permissions {
             }
             if let Some(UpstreamSource::Url(url)) = plugin.upstream.as_ref().map(|upstream| &upstream.source) {
                 permissions.connect.insert(url.origin().port());
+            }
+            if let Some(upstream) = &plugin.upstream {
+                let exchange = upstream.exchange.as_ref().map(|exchange| &exchange.oauth);
+                let oauth = upstream.oauth.as_deref().into_iter().chain(exchange);
+                permissions.connect.extend(oauth.map(|oauth| oauth.token_uri.origin().port()));
             }
             for grant in plugin.grants.sql.values() {
                 match &grant.url {

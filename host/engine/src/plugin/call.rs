@@ -24,11 +24,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::future::Either;
 use mcp_host_base::circuit_breaker::{BreakerDecision, Transition, Verdict};
 use mcp_host_base::log_target;
 use mcp_host_base::time;
 use mcp_host_base::trace::{self, CurrentSpans};
 use mcp_host_config::limits::Limits;
+use mcp_host_model::caller::Caller;
 use mcp_host_model::requester::Requester;
 use mcp_host_sandbox::memory::MemoryBudget;
 use tokio::time::timeout;
@@ -268,6 +270,12 @@ impl CallContext {
             let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
             CallOutcome { answer, instance, permits }
         });
+        // For a provider whose answers depend on it. Components cannot see it.
+        let caller = Caller::current().filter(|_| origin == CallOrigin::Client);
+        let running = match &self.backend {
+            Backend::Native(_) => Either::Left(Caller::scope(caller, running)),
+            Backend::Component(_) => Either::Right(running),
+        };
         let call = self.engine.executor.call(&self.run_queue, origin, of_executor, running);
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }

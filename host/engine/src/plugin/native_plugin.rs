@@ -73,7 +73,10 @@ impl NativePlugin {
     }
 
     /// The plugin of an `[[upstream]]`, with the client of its server.
+    ///
+    /// If principals have identities of their own there, nothing that the host keeps for all of them is made of its answers.
     pub(super) fn upstream(config: &mcp_host_config::Plugin, provider: Arc<dyn Provider>) -> Self {
+        let is_shared = !config.has_identities();
         Self {
             name: config.name.clone(),
             title: config.title.clone(),
@@ -81,9 +84,9 @@ impl NativePlugin {
             provider,
             limits: config.limits.clone(),
             watch_interval: config.watch_interval,
-            response_cache: config.response_cache,
-            search: config.search.clone(),
-            skills: config.skills.clone(),
+            response_cache: config.response_cache && is_shared,
+            search: config.search.clone().filter(|_| is_shared),
+            skills: if is_shared { config.skills.clone() } else { Vec::new() },
             built_in: None,
         }
     }

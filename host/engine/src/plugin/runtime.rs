@@ -144,7 +144,8 @@ impl PluginRuntime {
         let connect = self.upstreams.as_ref().ok_or_else(no_client)?;
         let provider = connect(config).await.map_err(LoadError::Upstream)?;
         let plugin = self.native(&NativePlugin::upstream(config, provider)).map_err(LoadError::Upstream)?;
-        Ok(Plugin { search: SearchSource::of_component(config).map(Arc::new), ..plugin })
+        let search = SearchSource::of_component(config).filter(|_| !config.has_identities());
+        Ok(Plugin { search: search.map(Arc::new), ..plugin })
     }
 
     /// Sets what connects to existing servers.

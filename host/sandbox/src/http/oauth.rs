@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use self::answer::{ErrorCode, TokenAnswer};
 use self::endpoint::TokenEndpoint;
-use super::connect::Network;
+use super::connect::{Network, SystemNetwork};
 use super::tls::TlsRoots;
 use crate::outbound_http::retry_advice;
 
@@ -73,6 +73,38 @@ fn describe(status: StatusCode, code: Option<&ErrorCode>, retry_after: Option<Du
         (Some(advice), None) => format!(": {advice}"),
         (None, Some(code)) => format!(", {code}"),
         (None, None) => ", without an error code that is known: check `token-uri`".to_owned(),
+    }
+}
+
+/// Access tokens for the host's own requests, as those of an upstream. They are on the network of this machine.
+#[derive(Clone)]
+pub struct HostAccessTokens(Arc<AccessTokens>);
+
+impl HostAccessTokens {
+    /// Tokens from that source.
+    pub fn new(config: &OAuth, tls_roots: Arc<TlsRoots>) -> Self {
+        Self(AccessTokens::new(config, Arc::new(SystemNetwork), tls_roots))
+    }
+
+    /// The value of `Authorization`: with the cached token, or with a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, without anything that the server sent.
+    pub async fn authorization(&self) -> Result<HeaderValue, String> {
+        let token = self.0.token().await;
+        token.map(|token| token.header()).map_err(|error| format!("{}: {error}", self.0.server()))
+    }
+
+    /// Drops a token that a server answered 401 to. Returns whether another one may be had now.
+    pub async fn reject(&self, rejected: &HeaderValue) -> bool {
+        self.0.reject(&AccessToken { authorization: rejected.clone(), is_cached: true }).await
+    }
+}
+
+impl std::fmt::Debug for HostAccessTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HostAccessTokens").field(self.0.server()).finish()
     }
 }
 

@@ -56,6 +56,7 @@ use mcp_host_base::log_target;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_config::issuer::Scope;
 use mcp_host_config::{Config, Operation};
+use mcp_host_model::caller;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::access::rate::{RateClient, RateExceeded};
 use mcp_resource_host::host::Host;
@@ -136,6 +137,14 @@ impl Authenticated {
             client: None,
             expires: None,
             generations: None,
+        }
+    }
+
+    /// The access token of an issuer that it was authenticated by: what may be exchanged for another one.
+    pub(super) fn issued_token(&self) -> Option<caller::AccessToken> {
+        match (&self.credentials, &self.access_token) {
+            (Credentials::Token(token), Some(_)) => Some(caller::AccessToken::new(token)),
+            _ => None,
         }
     }
 

@@ -9,29 +9,32 @@
 //! A head is limited in fields, and in bytes: `http.limits.headers`. hyper's own limits are coarser: of HTTP/1.1 it
 //! parses what arrives at once whatever its size, and of HTTP/2 it resets the stream after its response, which hides
 //! that from some clients.
+//!
+//! A body is JSON in UTF-8 without a content coding: [`check_json_body`].
 
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
-    CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 /// The maximum number of fields of a head. hyper enforces the same by default for HTTP/1.1.
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
-/// The maximum number of retained fields. There are 18 names, most of which must not be repeated.
+/// The maximum number of retained fields. There are 19 names, most of which must not be repeated.
 const MAX_RETAINED_FIELDS: usize = 32;
 /// The bytes of values that are copied.
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// The fields that are used.
-static RETAINED_HEADERS: [HeaderName; 18] = [
+static RETAINED_HEADERS: [HeaderName; 19] = [
     HOST,
     ORIGIN,
     AUTHORIZATION,
     ACCEPT,
     ACCEPT_ENCODING,
     CONTENT_TYPE,
+    CONTENT_ENCODING,
     CONTENT_LENGTH,
     TRANSFER_ENCODING,
     EXPECT,
@@ -69,6 +72,50 @@ impl IntoResponse for HeadRejection {
             }
         };
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
+    }
+}
+
+/// Why the body of a request cannot be read. The answer is 415 (RFC 9110, section 15.5.16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyRejection {
+    /// Its type is another one than JSON.
+    Type,
+    /// It has a content coding, such as `gzip`.
+    Encoding,
+}
+
+impl BodyRejection {
+    /// What is wrong, as one line.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Type => "Unsupported Media Type: Content-Type must be application/json",
+            Self::Encoding => "Unsupported Media Type: the body must have no Content-Encoding; send it uncompressed",
+        }
+    }
+}
+
+impl IntoResponse for BodyRejection {
+    fn into_response(self) -> Response {
+        let mut response = (StatusCode::UNSUPPORTED_MEDIA_TYPE, self.text()).into_response();
+        if self == Self::Encoding {
+            // The codings that a request may have, as section 12.5.3 lets a server say.
+            response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        response
+    }
+}
+
+/// Checks that the body of a request is declared as JSON without a content coding.
+pub(super) fn check_json_body(headers: &HeaderMap) -> Result<(), BodyRejection> {
+    let is_identity = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(is_identity) {
+        return Err(BodyRejection::Encoding);
+    }
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    match essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
+        true => Ok(()),
+        false => Err(BodyRejection::Type),
     }
 }
 
@@ -141,6 +188,25 @@ mod tests {
         kept.sort_unstable();
         assert_eq!(kept, [("accept", ""), ("host", "a"), ("host", "b"), ("mcp-name", long.as_str())]);
         assert_eq!(request.uri().to_string(), "http://localhost:80/mcp");
+    }
+
+    #[test]
+    fn a_body_is_json_without_a_coding() {
+        let check = |fields: &[(&'static str, &'static str)]| {
+            let fields =
+                fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            check_json_body(&fields.collect())
+        };
+        let json = ("content-type", "Application/JSON; charset=utf-8");
+        assert_eq!(check(&[json]), Ok(()));
+        assert_eq!(check(&[json, ("content-encoding", "Identity")]), Ok(()));
+        for coding in ["gzip", "identity, gzip", "br", ""] {
+            assert_eq!(check(&[json, ("content-encoding", coding)]), Err(BodyRejection::Encoding), "{coding}");
+        }
+        for other in ["text/plain", "application/jsonl", ""] {
+            assert_eq!(check(&[("content-type", other)]), Err(BodyRejection::Type), "{other}");
+        }
+        assert_eq!(check(&[]), Err(BodyRejection::Type));
     }
 
     #[test]

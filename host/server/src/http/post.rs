@@ -33,7 +33,6 @@ use std::num::NonZeroU32;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request as HttpRequest;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -44,6 +43,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::endpoint::{Caller, Endpoint};
+use super::head::check_json_body;
 use super::layers::accept;
 use super::preflight::{self, Headers};
 use super::response::{
@@ -315,6 +315,7 @@ impl Endpoint {
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
             trace,
+            issued_token: authenticated.issued_token(),
         };
         let timer = self.metrics.begin_request(Transport::Http, call.method, call.revision);
         Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim, timer })
@@ -394,20 +395,11 @@ impl Endpoint {
 
 /// Checks that the client accepts both forms of an answer, and sends JSON.
 fn check_head(headers: &HeaderMap) -> Result<(), Box<Response>> {
-    let reject = |status: StatusCode, text| Err(Box::new((status, Body::from(text)).into_response()));
     if !accept::accepts_json_and_sse(headers) {
         let text = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return reject(StatusCode::NOT_ACCEPTABLE, text);
+        return Err(Box::new((StatusCode::NOT_ACCEPTABLE, text).into_response()));
     }
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = value.and_then(|value| value.split(';').next());
-    match essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
-        true => Ok(()),
-        false => {
-            let text = "Unsupported Media Type: Content-Type must be application/json";
-            reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
-        }
-    }
+    check_json_body(headers).map_err(|rejection| Box::new(rejection.into_response()))
 }
 
 impl Exchange<'_> {

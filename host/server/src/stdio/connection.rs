@@ -297,6 +297,7 @@ impl Connection {
             session: self.session.clone(),
             audit: audit::RequestContext::new(None, &id, trace.id()),
             trace,
+            issued_token: None,
         };
         let answers = self.answers.clone();
         self.tasks.spawn(async move {

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 type Received = (Method, HeaderMap, Value);
 
 /// A server on loopback that answers as a test says.
-struct Server {
+pub(crate) struct Server {
     url: String,
     received: Arc<Mutex<Vec<Received>>>,
     _task: AbortOnDropHandle<()>,
@@ -27,6 +27,13 @@ struct Server {
 
 impl Server {
     async fn start(answer: impl Fn(&Method, &Value) -> Response + Send + Sync + Clone + 'static) -> Self {
+        Self::start_for_users(move |_, method, message| answer(method, message)).await
+    }
+
+    /// A server that answers each user, by the value of `Authorization`, for itself.
+    pub(crate) async fn start_for_users(
+        answer: impl Fn(&str, &Method, &Value) -> Response + Send + Sync + Clone + 'static,
+    ) -> Self {
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = received.clone();
         let handler = move |request: Request| {
@@ -35,7 +42,8 @@ impl Server {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
                 let message = serde_json::from_slice(&body).unwrap_or_default();
-                let response = answer(&parts.method, &message);
+                let user = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+                let response = answer(user, &parts.method, &message);
                 log.lock().push((parts.method, parts.headers, message));
                 response
             }
@@ -46,6 +54,18 @@ impl Server {
         Self { url, received, _task: AbortOnDropHandle::new(tokio::spawn(serve)) }
     }
 
+    /// The URL of its endpoint.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The values of `Authorization` that were received.
+    pub(crate) fn users(&self) -> Vec<String> {
+        let received = self.received.lock();
+        let value = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
+        received.iter().filter_map(|(_, headers, _)| value(headers)).collect()
+    }
+
     fn plugin(&self, keys: &str) -> Plugin {
         let text = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\n{keys}", self.url);
         let environment = Environment::empty().variable("TOKEN", "hunter2");
@@ -54,18 +74,18 @@ impl Server {
     }
 }
 
-fn status(status: u16, text: &str) -> Response {
+pub(crate) fn status(status: u16, text: &str) -> Response {
     Response::builder().status(status).body(Body::from(text.to_owned())).unwrap()
 }
 
-fn json(message: &Value, result: Value) -> Response {
+pub(crate) fn json(message: &Value, result: Value) -> Response {
     let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
     let response = Response::builder().header("content-type", "application/json").header("mcp-session-id", "s1");
     response.body(Body::from(answer.to_string())).unwrap()
 }
 
 /// A server with sessions, of which others than `read` are answered alike.
-fn with_session(method: &Method, message: &Value, read: impl Fn(&str) -> Response) -> Response {
+pub(crate) fn with_session(method: &Method, message: &Value, read: impl Fn(&str) -> Response) -> Response {
     match (method, message["method"].as_str().unwrap_or_default()) {
         (&Method::GET, _) => status(405, ""),
         (&Method::DELETE, _) => status(200, ""),

@@ -7,9 +7,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod access_tokens;
 mod answers;
 mod hostile;
 mod http;
+mod identities;
 mod programs;
 mod scripted;
 mod updates;

@@ -40,6 +40,12 @@ pub(crate) struct Scripted {
     push: Arc<Mutex<Option<mpsc::UnboundedSender<String>>>>,
 }
 
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripted").field("starts", &self.starts).finish_non_exhaustive()
+    }
+}
+
 impl Scripted {
     pub(crate) fn new(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
         Self { answer: Arc::new(answer), starts: Arc::default(), calls: Arc::default(), push: Arc::default() }
@@ -52,7 +58,7 @@ impl Scripted {
 
     pub(crate) async fn try_connect(&self, keys: &str) -> Result<Arc<dyn Provider>, String> {
         let plugin = plugin(keys);
-        mcp_host_upstream::connect_with(&plugin, Arc::new(self.clone())).await.map_err(|error| error.to_string())
+        mcp_host_upstream::connect_with(&plugin, Arc::new(self.clone()), None).await.map_err(|error| error.to_string())
     }
 
     /// Sends a notification.

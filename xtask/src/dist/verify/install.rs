@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -36,10 +36,11 @@ pub(in crate::dist) fn install(
     let providers = Plugins::included(workspace)?.into_keys().map(|name| format!("{name}.wasm")).collect();
     let verified = Verified { out, version, tools, work: &work, reader: &reader, providers };
     type Verify<'a> = fn(&Verified<'a>, &Progress) -> Result<()>;
-    let all: [(&str, Verify<'_>); 6] = [
+    let all: [(&str, Verify<'_>); 7] = [
         ("npx, from the packages of npm", Verified::npx),
         ("pip, from the wheel", Verified::pip),
         ("a client that unpacks the bundle", Verified::bundle),
+        ("the tarball, as cargo binstall takes it", Verified::binary_installation),
         ("rpm", Verified::rpm),
         ("the formula", Verified::formula),
         ("server.json", Verified::server_json),
@@ -140,6 +141,33 @@ impl Verified<'_> {
             .collect();
         self.reader.reads_by(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
         self.has_providers(&unpacked)
+    }
+
+    /// What `cargo binstall` takes of the tarball, and then the command of docs/operations.md for the providers.
+    fn binary_installation(&self, _: &Progress) -> Result<()> {
+        let tarball = self.version.tarball();
+        let top = tarball.trim_end_matches(".tar.gz");
+        let prefix = self.work.join("cargo");
+        let program = prefix.join("bin/mcp-host");
+        recreate(&prefix)?;
+        let unpack = |options: &[&str]| {
+            let mut tar = Command::new("tar");
+            tar.arg("--extract").arg("--file").arg(self.out.join(&tarball)).arg("--directory").arg(&prefix);
+            cargo::capture(tar.args(["--strip-components", "1"]).args(options))
+        };
+        unpack(&[&format!("{top}/bin/mcp-host")])?;
+        let folder = self.reader.folder();
+        let alone = Command::new(&program).args(["serve", "--stdio", &folder]).stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&alone.stderr).into_owned();
+        let providers = prefix.join("lib/mcp-host/plugins");
+        ensure!(
+            said.contains(&providers.display().to_string()),
+            "without providers the program does not name {}:\n{said}",
+            providers.display()
+        );
+        unpack(&["--wildcards", "*/lib/mcp-host"])?;
+        self.is_installed(&program)?;
+        self.has_providers(&prefix)
     }
 
     /// `rpm --install` into a directory, without scripts: there is no shell.

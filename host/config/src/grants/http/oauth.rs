@@ -57,6 +57,16 @@ pub enum AuthorizationGrant {
     },
     /// The credentials of a client (RFC 6749, section 4.4).
     ClientCredentials(OAuthClient),
+    /// The access token of a user, which a client exchanges for one for a server (RFC 8693). No config has it: the host makes one for each
+    /// user.
+    TokenExchange {
+        /// The access token of the user.
+        subject: Secret<String>,
+        /// The client.
+        client: OAuthClient,
+        /// The URL of the server that the token is for.
+        resource: EndpointUrl,
+    },
 }
 
 impl OAuth {

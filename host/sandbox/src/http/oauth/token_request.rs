@@ -12,6 +12,9 @@ use zeroize::Zeroizing;
 use super::{TokenError, assertion};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// RFC 8693, sections 2.1 and 3.
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
 /// A request to a token endpoint.
 pub(super) struct TokenRequest {
@@ -32,6 +35,14 @@ pub(super) fn build(config: &OAuth, refresh_token: Option<&Secret<String>>) -> R
         AuthorizationGrant::RefreshToken { token, client } => {
             let token = refresh_token.unwrap_or(token).expose();
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", token);
+            Some(client)
+        }
+        AuthorizationGrant::TokenExchange { subject, client, resource } => {
+            form.append_pair("grant_type", TOKEN_EXCHANGE)
+                .append_pair("subject_token", subject.expose())
+                .append_pair("subject_token_type", ACCESS_TOKEN)
+                .append_pair("requested_token_type", ACCESS_TOKEN)
+                .append_pair("resource", resource.as_written());
             Some(client)
         }
         AuthorizationGrant::ClientCredentials(client) => {
@@ -91,6 +102,26 @@ mod tests {
         let mut client = OAuthClient::new("me:1", Some(Secret::new("p&ss".to_owned())));
         client.authentication = authentication;
         client
+    }
+
+    #[test]
+    fn a_token_of_a_user_is_exchanged_for_one_of_a_server() {
+        let grant = AuthorizationGrant::TokenExchange {
+            subject: Secret::new("of-ada".to_owned()),
+            client: client(ClientAuthentication::Post),
+            resource: "https://mcp.example.com/mcp".parse().unwrap(),
+        };
+        let expected = pairs([
+            ("grant_type", TOKEN_EXCHANGE),
+            ("subject_token", "of-ada"),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+            ("resource", "https://mcp.example.com/mcp"),
+            ("scope", "a https://b"),
+            ("client_id", "me:1"),
+            ("client_secret", "p&ss"),
+        ]);
+        assert_eq!(form(&build(&config(grant), None).unwrap()), expected);
     }
 
     #[test]

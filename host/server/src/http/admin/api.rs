@@ -52,6 +52,7 @@ use self::views::PageRequest;
 use super::authority::StreamCredentials;
 use super::connections::ConnectionSlot;
 use super::{AdminServer, Connection, users};
+use crate::http::head::check_json_body;
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
@@ -380,10 +381,7 @@ fn join_quoted(names: &[&str]) -> String {
 
 /// Receives the body of a request.
 async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
-    let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
-        kind.trim().eq_ignore_ascii_case("application/json")
-    });
+    let declared = check_json_body(request.headers());
     let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), MAX_BODY).collect()).await;
     let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", None))?;
     let body = body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
@@ -393,11 +391,12 @@ async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
         None => Refusal::bad_request("the body is not complete"),
     })?;
     let body = body.to_bytes();
-    if !body.is_empty() && !is_json {
-        let help = "send `Content-Type: application/json`";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", Some(help)));
+    match declared {
+        Err(rejection) if !body.is_empty() => {
+            Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, rejection.text(), None))
+        }
+        _ => Ok(body),
     }
-    Ok(body)
 }
 
 /// Reads the body of a request of the console.

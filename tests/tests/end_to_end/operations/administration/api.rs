@@ -164,6 +164,7 @@ async fn bodies_are_json_of_a_bounded_size_from_no_page_of_another_site() {
     let json = "Content-Type: application/json\r\n";
     assert_eq!(post("Content-Type: text/plain\r\n", "{\"filter\":\"debug\"}").await, 415);
     assert_eq!(post("Content-Type: application/x-www-form-urlencoded\r\n", "filter=debug").await, 415);
+    assert_eq!(post(&format!("{json}Content-Encoding: gzip\r\n"), "{\"filter\":\"debug\"}").await, 415);
     assert_eq!(post(json, "").await, 400);
     assert_eq!(post(json, "{\"filter\":\"debug\",\"more\":1}").await, 400);
     assert_eq!(post(json, "{\"filter\":\"loud\"}").await, 400);

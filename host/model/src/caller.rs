@@ -1,0 +1,110 @@
+//! The caller: for whom a native provider is called, if its answers depend on that.
+//!
+//! A provider gets no principal, as the host decides about access. The exception is one whose data lies with a server that knows the user: a
+//! client of an upstream with a token for each principal. It asks for the [caller](Caller::current), and must not keep an answer for another
+//! one. Nothing of the host's own calls (probes, polls, the index) has a caller, so such a provider answers them with nothing.
+//!
+//! It is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a native provider, which may run
+//! on another thread.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::task::futures::TaskLocalFuture;
+
+tokio::task_local! {
+    /// For whom the current task calls a provider.
+    static CURRENT: Option<Caller>;
+    /// The access token that the request of the current task came with.
+    static TOKEN: Option<AccessToken>;
+}
+
+/// The access token that an issuer has given to a client, which is exchanged for another one at most. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct AccessToken(Arc<str>);
+
+impl AccessToken {
+    /// A token that has been verified.
+    pub fn new(token: &str) -> Self {
+        Self(token.into())
+    }
+
+    /// Executes a request that came with that token, or with none.
+    pub fn scope<F: Future>(token: Option<Self>, request: F) -> TaskLocalFuture<Option<Self>, F> {
+        TOKEN.scope(token, request)
+    }
+
+    /// The token itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccessToken")
+    }
+}
+
+/// The client on whose behalf a provider is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Caller(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Inner {
+    name: Option<Box<str>>,
+    groups: Vec<Box<str>>,
+    token: Option<AccessToken>,
+}
+
+impl Caller {
+    /// A principal with the access token that the request of the current task came with; by its name in rules, which one that an application authenticates by the name of a built-in one has not; and all of its
+    /// groups, those of the config, too.
+    pub fn new<'a>(name: Option<&str>, groups: impl IntoIterator<Item = &'a str>) -> Self {
+        let token = TOKEN.try_with(Option::clone).ok().flatten();
+        Self(Arc::new(Inner { name: name.map(Box::from), groups: groups.into_iter().map(Box::from).collect(), token }))
+    }
+
+    /// Whether rules name the principal so.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.0.name.as_deref() == Some(name)
+    }
+
+    /// Its access token, if an issuer gave it one.
+    pub fn access_token(&self) -> Option<&AccessToken> {
+        self.0.token.as_ref()
+    }
+
+    /// Whether it is a member of that group.
+    pub fn is_member_of(&self, group: &str) -> bool {
+        self.0.groups.iter().any(|name| **name == *group)
+    }
+
+    /// Executes a task for that caller, or for none.
+    pub fn scope<F: Future>(caller: Option<Self>, task: F) -> TaskLocalFuture<Option<Self>, F> {
+        CURRENT.scope(caller, task)
+    }
+
+    /// For whom the current task calls a provider; none if nobody is known, or the host calls it for itself.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Option::clone).ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_has_its_own_caller_and_one_within_it_another() {
+        assert_eq!(Caller::current(), None);
+        let ada = Caller::new(Some("ada"), ["team"]);
+        let within = Caller::scope(Some(ada.clone()), async {
+            assert!(Caller::scope(None, async { Caller::current() }).await.is_none());
+            Caller::current()
+        });
+        assert_eq!(within.await, Some(ada.clone()));
+        assert!(ada.is_named("ada") && ada.is_member_of("team") && !ada.is_named("team") && !ada.is_member_of("ada"));
+        assert_eq!(Caller::current(), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! An upstream at which principals have identities of their own: one client, with one connection, for each token.
+//!
+//! A call is for the [caller](Caller) of its task, by the first token of the config that names it or one of its groups. Nothing is kept
+//! beside these clients, so no answer reaches another identity: neither connections, spellings and metadata of listings, nor cursors, which
+//! are bound to the identity. A caller without a token, and the host itself, see nothing.
+//!
+//! Nothing can be subscribed to: the host asks for changes once for all clients.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use mcp_host_base::log_target;
+use mcp_host_config::{IdentityToken, Plugin, TokenHolder};
+use mcp_host_model::caller::Caller;
+use mcp_host_model::provider::{
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
+};
+use mcp_host_model::resource::{Argument, Completion};
+
+use crate::connection::{self, ConnectError, Connector};
+use crate::process::Launcher;
+use crate::provider::UpstreamProvider;
+
+/// The connections that are opened at once at the start.
+const MAX_STARTING: usize = 8;
+/// What separates the identity of a cursor from the cursor.
+const SEPARATOR: char = ':';
+
+/// The clients of one upstream.
+pub(crate) struct Identities {
+    clients: Vec<Client>,
+    info: ProviderInfo,
+}
+
+/// The client with the token of one holder.
+struct Client {
+    holder: TokenHolder,
+    provider: Arc<UpstreamProvider>,
+}
+
+impl Client {
+    fn is_for(&self, caller: &Caller) -> bool {
+        match &self.holder {
+            TokenHolder::Principal(name) => caller.is_named(name),
+            TokenHolder::Group(name) => caller.is_member_of(name),
+        }
+    }
+
+    /// What cursors of this identity begin with, whatever the order of the config.
+    fn mark(&self) -> String {
+        match &self.holder {
+            TokenHolder::Principal(name) => format!("p{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
+            TokenHolder::Group(name) => format!("g{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
+        }
+    }
+}
+
+impl Identities {
+    /// Opens the first connection of each. One that fails is tried again when its principal asks; if all do, there is no upstream.
+    pub(crate) async fn start(
+        plugin: &Plugin,
+        tokens: &[IdentityToken],
+        launcher: Arc<dyn Launcher>,
+    ) -> std::result::Result<Self, ConnectError> {
+        let (mut clients, http) = (Vec::new(), connection::http_client(plugin).await?);
+        for IdentityToken { holder, token, .. } in tokens {
+            let credentials = connection::fixed(token)?;
+            let connector = Connector::new(plugin, http.as_ref(), credentials, launcher.clone())?;
+            let provider = Arc::new(UpstreamProvider::new(plugin, connector, ProviderInfo::default()));
+            clients.push(Client { holder: holder.clone(), provider });
+        }
+        let mut connecting = Vec::new();
+        for client in &clients {
+            let provider = client.provider.clone();
+            connecting.push(async move { provider.connect().await });
+        }
+        let connected: Vec<_> = futures::stream::iter(connecting).buffered(MAX_STARTING).collect().await;
+        let (mut info, mut failed) = (None, None);
+        for (Client { holder, .. }, connected) in clients.iter().zip(connected) {
+            match connected {
+                Ok(described) => info = info.or(Some(described)),
+                Err(error) => {
+                    let (kind, name) = match holder {
+                        TokenHolder::Principal(name) => ("principal", name),
+                        TokenHolder::Group(name) => ("group", name),
+                    };
+                    tracing::warn!(target: log_target::PLUGIN, plugin = plugin.name.as_str(), %error, "the upstream cannot be connected to with the token of the {kind} `{name}`");
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        match (info, failed) {
+            (Some(info), _) => Ok(Self { clients, info: info.watches(false) }),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(ConnectError::no_upstream()),
+        }
+    }
+
+    /// The client for whoever the current task calls for.
+    fn client(&self) -> Option<&Client> {
+        let caller = Caller::current()?;
+        self.clients.iter().find(|client| client.is_for(&caller))
+    }
+}
+
+#[async_trait]
+impl Provider for Identities {
+    fn describe(&self) -> ProviderInfo {
+        self.info.clone()
+    }
+
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let Some(client) = self.client() else {
+            return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
+        };
+        let mark = client.mark();
+        let foreign = || Failure::invalid("the cursor is none of this listing");
+        let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
+        let mut page = client.provider.list(parent, cursor, limit).await?;
+        page.entries.iter_mut().for_each(not_shared);
+        page.next_cursor = page.next_cursor.map(|cursor| mark + &cursor);
+        Ok(page)
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let client = self.client().ok_or(Failure::NotFound)?;
+        let mut contents = client.provider.read(path).await?;
+        contents.iter_mut().for_each(|one| not_shared(&mut one.entry));
+        Ok(contents)
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        let client = self.client().ok_or(Failure::NotFound)?;
+        let mut entry = client.provider.stat(path).await?;
+        not_shared(&mut entry);
+        Ok(entry)
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        match self.client() {
+            Some(client) => client.provider.templates().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
+        let no_template = || Failure::invalid("the upstream has no such template");
+        self.client().ok_or_else(no_template)?.provider.complete(template, argument, context).await
+    }
+
+    async fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<ChangeSet> {
+        Ok(ChangeSet::none(""))
+    }
+}
+
+/// Nothing of an identity is kept for a time by what all share, nor watched for all.
+pub(crate) fn not_shared(entry: &mut Entry) {
+    entry.ttl = None;
+    entry.subscribable = false;
+}

@@ -1,0 +1,140 @@
+//! Programs in the sandbox of `mcp-host-child`, and without one within its limits.
+//!
+//! [`SandboxLauncher::start`] starts the process that starts programs, which a host that confines itself does before. Programs with
+//! `sandbox = "none"` are started by it, too: then they have limits, and end with the host, however that ends.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_child::{
+    Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Outcome, Sandbox, Spec,
+};
+use mcp_host_config::{Config, Plugin, SandboxMode, UpstreamCommand};
+use mcp_host_model::provider::async_trait;
+use tokio::sync::oneshot;
+
+use super::{GRACE, Launched, Launcher};
+
+/// How often connections that the proxy refused are logged.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why the process that starts programs is not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// A program cannot be given what it is granted.
+    #[error("upstream `{plugin}`: {source}")]
+    Grant {
+        /// The name of the upstream.
+        plugin: String,
+        /// The grant.
+        source: GrantError,
+    },
+    /// It does not start.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+}
+
+/// Starts programs in a sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxLauncher(Process);
+
+impl SandboxLauncher {
+    /// Starts the process that starts programs, `program`, if the config has programs. With `server.confine` it starts none but those, with
+    /// what they are granted in this config. A process that confines itself calls this before.
+    ///
+    /// # Errors
+    ///
+    /// The process does not start, or a program cannot be given what it is granted.
+    pub fn start(config: &Config, program: &LauncherProgram) -> Result<Option<Self>, SandboxError> {
+        let mut specs = Vec::new();
+        for (plugin, command) in config.programs() {
+            let failed = |source| SandboxError::Grant { plugin: plugin.name.to_string(), source };
+            specs.push(spec(plugin, command).map_err(failed)?);
+        }
+        if specs.is_empty() {
+            return Ok(None);
+        }
+        let only = config.server.confine.then_some(specs.as_slice());
+        Ok(Some(Self(Process::start(program, only)?)))
+    }
+
+    /// What the sandbox of programs lacks on this machine: each a text for an admin.
+    pub fn lacks(&self) -> impl Iterator<Item = String> {
+        self.0.kernel().lacks.iter().map(ToString::to_string)
+    }
+}
+
+/// What the program of an upstream is, and may use.
+fn spec(plugin: &Plugin, command: &UpstreamCommand) -> Result<Spec, GrantError> {
+    let words = [command.program.to_string_lossy().into_owned()].into_iter().chain(command.arguments.iter().cloned());
+    let mut spec = Spec::new(words).grant(&plugin.grants)?.limit(&plugin.limits);
+    spec.user.clone_from(&command.user);
+    spec.sandbox = match command.sandbox {
+        SandboxMode::None => Sandbox::None,
+        _ => Sandbox::Full,
+    };
+    Ok(spec)
+}
+
+#[async_trait]
+impl Launcher for SandboxLauncher {
+    async fn launch(&self, plugin: &Plugin, command: &UpstreamCommand) -> io::Result<Launched> {
+        let program = self.0.program(spec(plugin, command).map_err(io::Error::other)?).map_err(io::Error::other)?;
+        let mut child = program.launch().await.map_err(io::Error::other)?;
+        let missing = || io::Error::other("a pipe of the program is missing");
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stop, stopped) = oneshot::channel();
+        tokio::spawn(accompany(child, plugin.name.as_str().into(), stopped));
+        Ok(Launched {
+            stdin: Box::new(stdin.ok_or_else(missing)?),
+            stdout: Box::new(stdout.ok_or_else(missing)?),
+            stderr: Box::new(stderr.ok_or_else(missing)?.into_pipe()),
+            running: Box::new(stop),
+        })
+    }
+
+    fn lacks(&self, command: &UpstreamCommand) -> Vec<String> {
+        match command.sandbox {
+            SandboxMode::None => Vec::new(),
+            _ => SandboxLauncher::lacks(self).collect(),
+        }
+    }
+}
+
+/// Logs what happens to a program, until it ends. Once it is no longer wanted, it has a moment to end by itself; if the runtime ends
+/// before, it is killed at once.
+async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Receiver<()>) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        let outcome = tokio::select! {
+            _ = &mut stopped => break,
+            outcome = child.wait() => Some(outcome),
+            _ = interval.tick() => None,
+        };
+        for reason in child.take_refused_connections() {
+            tracing::warn!(target: log_target::PLUGIN, plugin = &*name, "a connection of the program was refused: {reason}");
+        }
+        if let Some(outcome) = outcome {
+            log_end(&name, &outcome);
+            return;
+        }
+    }
+    // Its standard input is closed, which asks it to end. Dropping the child kills what is left. The connection may also be closed because
+    // it was killed, before that is known here.
+    if let Ok(outcome) = tokio::time::timeout(GRACE, child.wait()).await {
+        log_end(&name, &outcome);
+    }
+}
+
+fn log_end(name: &str, outcome: &Outcome) {
+    let reason = outcome.reason.to_string();
+    match outcome.reason {
+        EndReason::Exit(0) => {
+            tracing::debug!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}");
+        }
+        _ => tracing::warn!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! An upstream with a token for each principal: two clients of one server see their own content, over every door.
+
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, MockOrigin, RawHttp, RecordedRequest, Reply, Revision, Rule};
+use serde_json::{Value, json};
+
+const REVISION: Revision = Revision::V_2026_07_28;
+
+/// A server of sessions that answers each user for itself.
+fn answer(request: &RecordedRequest) -> Reply {
+    if request.method != "POST" {
+        return Reply::status(405);
+    }
+    let user = request.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let message: Value = serde_json::from_slice(&request.body).unwrap();
+    let resource = |name: &str| json!({ "uri": format!("x:{name}"), "name": format!("{name} of {user}") });
+    let result = match message["method"].as_str().unwrap() {
+        "initialize" => {
+            json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": { "subscribe": true } },
+            "serverInfo": { "name": "users", "version": "1" } })
+        }
+        "resources/list" => json!({ "resources": [resource("both"), resource(&user)] }),
+        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "resources/read" => {
+            let uri = message["params"]["uri"].as_str().unwrap();
+            if uri != "x:both" && uri != format!("x:{user}") {
+                let error = json!({ "code": -32002, "message": "none" });
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+                return Reply::ok("application/json", answer.to_string());
+            }
+            json!({ "contents": [{ "uri": uri, "text": format!("for {user}") }] })
+        }
+        method if method.starts_with("notifications/") => return Reply::status(202),
+        _ => return Reply::status(400),
+    };
+    let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+    Reply::ok("application/json", answer.to_string()).header("mcp-session-id", &user)
+}
+
+/// Principals whose tokens are their names.
+const PRINCIPALS: &str = "
+[[principal]]
+name = 'ada'
+token-sha256 = 'fdee430d40bd57deeac186cd9790033d0f06f909a8806e7ce6e717ab7c7d5029'
+[[principal]]
+name = 'bob'
+token-sha256 = '81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9'
+[[principal]]
+name = 'mallory'
+token-sha256 = 'c0a497761b175379ed63397cc980546559faa84ca9cbeede773117c31508b6ac'
+[[group]]
+name = 'ops'
+principals = ['bob']
+";
+
+struct World {
+    server: HttpServer,
+    origin: MockOrigin,
+    /// The tokens of the upstream, in files.
+    _tokens: Folder,
+}
+
+impl World {
+    async fn start() -> Self {
+        let origin = MockOrigin::http().await;
+        origin.serve_with("/mcp", answer);
+        // Values of secrets come from files, as the environment of the tests is empty.
+        let folder = Folder::with_files([("a", "a"), ("o", "o")]);
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let text = format!(
+            "{PRINCIPALS}[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nauth.tokens = [{{ \
+             principal = 'ada', token = {{ file = '{}' }} }}, {{ group = 'ops', token = {{ file = '{}' }} }}]\n",
+            origin.url("/mcp"),
+            file("a"),
+            file("o"),
+        );
+        let rule = Rule::for_principal("*").allow(["up+**"]);
+        let config = ConfigFile::new().append(&text).rule(rule).write();
+        Self { server: HttpServer::start(&config).await, origin, _tokens: folder }
+    }
+
+    async fn client(&self, token: &str) -> RawHttp {
+        RawHttp::start_with_token(self.server.url(), REVISION, token).await
+    }
+}
+
+async fn read(client: &mut RawHttp, uri: &str) -> Value {
+    client.request("resources/read", json!({ "uri": uri })).await.message
+}
+
+#[tokio::test]
+async fn two_principals_see_their_own_content_and_a_third_nothing() {
+    let world = World::start().await;
+    let (mut ada, mut bob, mut mallory) =
+        (world.client("ada").await, world.client("bob").await, world.client("mallory").await);
+    for _ in 0..2 {
+        for (client, user) in [(&mut ada, "a"), (&mut bob, "o")] {
+            let listed = client.request("resources/list", json!({})).await.result().clone();
+            let names: Vec<_> = listed["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+            assert_eq!(names, [&json!(format!("both of {user}")), &json!(format!("{user} of {user}"))]);
+            assert_eq!(listed["cacheScope"], "private", "{listed}");
+            let contents = read(client, "up+x:both").await;
+            assert_eq!(contents["result"]["contents"][0]["text"], format!("for {user}"), "{contents}");
+            assert_eq!(contents["result"]["cacheScope"], "private", "{contents}");
+        }
+        assert!(read(&mut ada, "up+x:o").await["error"].is_object());
+        assert!(read(&mut bob, "up+x:a").await["error"].is_object());
+    }
+    let before = world.origin.request_count("/mcp");
+    let listed = mallory.request("resources/list", json!({})).await.result().clone();
+    assert_eq!(listed["resources"], json!([]), "{listed}");
+    // The same as what does not exist: nothing was asked of the upstream.
+    assert_eq!(
+        read(&mut mallory, "up+x:both").await["error"]["code"],
+        read(&mut mallory, "none:x").await["error"]["code"]
+    );
+    assert_eq!(world.origin.request_count("/mcp"), before);
+    world.server.end().await;
+}

@@ -1,0 +1,226 @@
+//! Programs of upstreams in their sandbox: official servers, and one that tries what a program might.
+
+use std::path::Path;
+
+use mcp_host_tests::{
+    Client, ConfigFile, Folder, HttpServer, MockOrigin, RawStdio, Reply, Revision, StdioServer, WrittenConfig,
+    client_program, node, run, wait_until,
+};
+use rustix::process::Signal;
+use serde_json::json;
+
+/// The section of a program that is confined.
+fn program(name: &str, command: &[&str], more: &str) -> String {
+    let command = serde_json::to_string(command).unwrap();
+    format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{more}\n")
+}
+
+fn python_server(name: &str, script: &str, more: &str) -> String {
+    let python = client_program("python/bin/python").display().to_string();
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers").join(script);
+    program(name, &[&python, &server.display().to_string()], more)
+}
+
+/// The server that tries what its resources are named for.
+fn probe(more: &str) -> String {
+    python_server("up", "probe.py", more)
+}
+
+fn official(package: &str) -> String {
+    client_program(&format!("servers/node_modules/@modelcontextprotocol/{package}/dist/index.js")).display().to_string()
+}
+
+/// Whether this kernel confines programs with namespaces: `check` says nothing of it then.
+async fn confines(config: &WrittenConfig) -> bool {
+    let shown = run(["check", "--config", config.path().to_str().unwrap()]).await.text();
+    let lacks = shown.contains("the sandbox is incomplete") || shown.contains("this kernel cannot confine a program");
+    if lacks {
+        eprintln!("skipped: this kernel cannot confine programs with namespaces:\n{shown}");
+    }
+    !lacks
+}
+
+async fn attempt(client: &Client, what: &str) -> String {
+    client.text(&format!("up+try:{what}")).await
+}
+
+/// A folder that every user may read.
+fn folder() -> Folder {
+    let folder = Folder::with_files([("a.txt", "granted")]);
+    open_to_all(folder.path());
+    folder
+}
+
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[tokio::test]
+async fn official_servers_serve_from_their_sandbox() {
+    let node = node().display().to_string();
+    let folder = folder();
+    let files = folder.path().to_str().unwrap();
+    let grant = format!("grants.dirs = [{{ host = '{files}', guest = '/data' }}]");
+    let config = ConfigFile::new()
+        .append(&program("ts", &[&node, &official("server-everything"), "stdio"], ""))
+        .append(&program("fs", &[&node, &official("server-filesystem"), "/data"], &grant))
+        .append(&python_server("py", "server.py", ""))
+        .allow_all()
+        .write();
+    if !confines(&config).await {
+        return;
+    }
+    let file = config.path();
+    let check = run(["check", "--json", "--config", file.to_str().unwrap()]).await.success().json();
+    let states: Vec<_> = check["plugins"].as_array().unwrap().iter().map(|plugin| &plugin["state"]).collect();
+    assert_eq!(states, [&json!("ok"); 3], "{check}");
+    let server = StdioServer::start_in(&config, Revision::V_2026_07_28).await;
+    let client = server.client();
+    assert!(client.text("ts+demo://resource/static/document/architecture.md").await.contains("Everything"));
+    assert_eq!(client.text("py+memo:today").await, "a memo");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_program_has_what_it_is_granted_and_nothing_else() {
+    let (granted, other) = (folder(), folder());
+    let writable = Folder::with_files([("a.txt", "old")]);
+    open_to_all(writable.path());
+    let origin = MockOrigin::http().await;
+    origin.serve("/", Reply::ok("text/plain", "a page"));
+    let refused = MockOrigin::http().await;
+    let text = format!(
+        "grants.dirs = [{{ host = '{}', guest = '/data' }}, {{ host = '{}', guest = '/out', mode = 'rw' }}]\n\
+         grants.env = {{ WORD = 'x' }}\ngrants.http = ['{}']",
+        granted.path().display(),
+        writable.path().display(),
+        origin.origin()
+    );
+    let config = ConfigFile::new().append(&probe(&text)).allow_all().write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+
+    assert_eq!(attempt(&client, "read:/data/a.txt").await, "granted");
+    let refused_write = attempt(&client, "write:/data/b.txt").await;
+    assert!(refused_write.contains("Errno"), "{refused_write}");
+    assert_eq!(attempt(&client, "write:/out/b.txt").await, "written");
+    assert_eq!(std::fs::read_to_string(writable.path().join("b.txt")).unwrap(), "written");
+    for path in [&other.path().join("a.txt"), &granted.path().join("a.txt"), &config.path()] {
+        let read = attempt(&client, &format!("read:{}", path.display())).await;
+        assert!(read.starts_with("FileNotFoundError"), "{read}");
+    }
+    let shadow = attempt(&client, "read:/etc/shadow").await;
+    assert!(shadow.starts_with("FileNotFoundError"), "{shadow}");
+
+    let page = attempt(&client, &format!("fetch:{}", origin.port())).await;
+    assert_eq!(page, "200 a page");
+    let denied = attempt(&client, &format!("fetch:{}", refused.port())).await;
+    assert!(denied.starts_with("403"), "{denied}");
+    server.log_line("a connection of the program was refused").await;
+    for port in [origin.port(), refused.port()] {
+        let connected = attempt(&client, &format!("connect:{port}")).await;
+        assert!(connected.starts_with("ConnectionRefusedError"), "{connected}");
+    }
+
+    let variables = attempt(&client, "variables:").await;
+    let variables: Vec<_> = variables.split(' ').collect();
+    assert!(variables.contains(&"WORD") && !variables.contains(&"XDG_STATE_HOME"), "{variables:?}");
+    assert_ne!(attempt(&client, "user:").await, "0");
+    let processes = attempt(&client, "processes:").await;
+    assert!(processes.split(' ').count() <= 3, "{processes}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_program_without_grants_has_no_network() {
+    let config = ConfigFile::new().append(&probe("")).allow_all().write();
+    if !confines(&config).await {
+        return;
+    }
+    let origin = MockOrigin::http().await;
+    let server = StdioServer::start(&config).await;
+    let connected = attempt(server.client(), &format!("connect:{}", origin.port())).await;
+    assert!(connected.starts_with("ConnectionRefusedError"), "{connected}");
+    let fetched = attempt(server.client(), &format!("fetch:{}", origin.port())).await;
+    assert!(fetched.starts_with("KeyError"), "{fetched}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_program_that_forks_or_allocates_without_end_is_stopped_and_comes_back() {
+    let limits = "limits = { memory = '128MiB', deadline = '30s' }";
+    let config = ConfigFile::new().append(&probe(limits)).allow_all().write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = StdioServer::start(&config).await;
+    let client = server.client();
+    let forked = attempt(client, "fork:1000").await;
+    assert!(forked.starts_with("stopped at "), "{forked}");
+    assert_eq!(client.text("up+try:loud:3").await, "said");
+    server.log_line("noise 2").await;
+    let failed = client.read_error("up+try:allocate:300").await;
+    assert!(!failed.message.is_empty());
+    server.log_line("limits.memory").await;
+    // It is started again, after a pause.
+    let mut read = client.read("up+try:loud:0").await;
+    while read.is_err() {
+        tokio::task::yield_now().await;
+        read = client.read("up+try:loud:0").await;
+    }
+    server.end().await;
+}
+
+/// Whether a process of this machine sleeps for that long.
+fn sleeps(seconds: &str) -> bool {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let commands = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let wanted = format!("sleep\0{seconds}\0");
+    commands.into_iter().any(|command| command == wanted.as_bytes())
+}
+
+#[tokio::test]
+async fn nothing_that_a_program_started_outlives_the_host_however_it_ends() {
+    for (sandbox, seconds) in [("full", "100007"), ("none", "100008")] {
+        let seconds = format!("{seconds}{}", std::process::id());
+        let config = ConfigFile::new().append(&probe(&format!("sandbox = '{sandbox}'"))).allow_all().write();
+        if sandbox == "full" && !confines(&config).await {
+            continue;
+        }
+        for is_killed in [false, true] {
+            let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+            let read = wire.request("resources/read", json!({ "uri": format!("up+try:leave:{seconds}") })).await;
+            assert_eq!(read.result()["contents"][0]["text"], "left");
+            wait_until("it sleeps", || sleeps(&seconds)).await;
+            if is_killed {
+                wire.signal(Signal::KILL);
+                wire.wait_exit().await;
+            } else {
+                wire.end().await;
+            }
+            wait_until("nothing sleeps", || !sleeps(&seconds)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_confined_server_starts_its_programs_and_no_others() {
+    let granted = folder();
+    let keys = |guest: &str| format!("grants.dirs = [{{ host = '{}', guest = '{guest}' }}]", granted.path().display());
+    let confined = |guest: &str| ConfigFile::new().server("confine", true).append(&probe(&keys(guest))).allow_all();
+    let config = confined("/data").write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    assert_eq!(attempt(&client, "read:/data/a.txt").await, "granted");
+    config.replace(confined("/moved"));
+    server.log_line("the config did not name it, with all that it is granted now").await;
+    assert_eq!(attempt(&client, "read:/data/a.txt").await, "granted");
+    server.end().await;
+}
