@@ -15,7 +15,9 @@
 //!
 //! The host's own calls have no rate limit, and take no permit of a client. They wait for memory and an instance slot only, at most
 //! [`HOST_WAIT`], independently of the queue timeout of clients. Each kind is bounded by its caller: one probe of a failing plugin,
-//! one `describe`, one `changes`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time.
+//! one `describe`, one `changes`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time. A third
+//! semaphore bounds them together, before that for memory, at half of the instances that fit, and at least one: where one instance
+//! fits, a client's call waits for at most one of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,8 @@ pub(super) struct Admission {
     permits: FairSemaphore,
     /// A permit for each instance that fits into `limits.memory`.
     memory: Arc<Semaphore>,
+    /// A permit for each of the host's own calls that may have, or wait for, a permit of `memory`.
+    host_calls: Arc<Semaphore>,
     concurrency: usize,
     max_queued: usize,
     wait: Duration,
@@ -51,6 +55,8 @@ pub(super) struct CallPermit {
     _concurrency: Option<Permit>,
     /// The permit for the memory of an instance. A probe has none.
     _memory: Option<OwnedSemaphorePermit>,
+    /// The permit of one of the host's own calls. A client's call and a probe have none.
+    _host_call: Option<OwnedSemaphorePermit>,
 }
 
 impl Admission {
@@ -64,6 +70,7 @@ impl Admission {
             rate: FairRate::new(limits.rate.quota()),
             permits: FairSemaphore::new(concurrency, limits.queue.get()),
             memory: Arc::new(Semaphore::new(fitting.min(Semaphore::MAX_PERMITS))),
+            host_calls: Arc::new(Semaphore::new((fitting / 2).clamp(1, Semaphore::MAX_PERMITS))),
             concurrency,
             max_queued: limits.queue.get(),
             wait: limits.queue_timeout.duration(),
@@ -85,11 +92,16 @@ impl Admission {
                 CallOrigin::Client | CallOrigin::Indexer => Some(self.acquire(requester).await?),
                 CallOrigin::Host | CallOrigin::Probe => None,
             };
+            let host_call = match origin {
+                CallOrigin::Host => acquire(&self.host_calls).await,
+                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Probe => None,
+            };
             let memory = match origin {
-                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Host => self.acquire_memory().await,
+                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Host => acquire(&self.memory).await,
                 CallOrigin::Probe => None,
             };
-            Ok((CallPermit { _concurrency: concurrency, _memory: memory }, acquire_instance.await))
+            let permit = CallPermit { _concurrency: concurrency, _memory: memory, _host_call: host_call };
+            Ok((permit, acquire_instance.await))
         };
         let wait = match origin {
             CallOrigin::Client | CallOrigin::Indexer => self.wait,
@@ -114,11 +126,11 @@ impl Admission {
             NoPlace::Share(waiting) => Fault::QueueShare(waiting),
         })
     }
+}
 
-    async fn acquire_memory(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        self.memory.clone().acquire_owned().await.ok()
-    }
+/// Waits for a permit. The semaphores of this module are never closed.
+async fn acquire(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    semaphore.clone().acquire_owned().await.ok()
 }
 
 /// Returns how many instances that take that many bytes when they begin, and an eighth more later, fit into the share of one client.
@@ -177,6 +189,27 @@ mod tests {
             assert!(futures::poll!(&mut waiting).is_pending(), "{first:?}, {second:?}: one instance fits");
             assert!(narrow.admit(CallOrigin::Probe, None, async {}).now_or_never().is_some(), "it has its own memory");
             drop(running);
+            waiting.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_client_waits_for_one_call_of_the_host_at_most() {
+        let narrow = Admission::new(&Limits::default(), 30 << 20);
+        let (running, ()) = narrow.admit(CallOrigin::Host, None, async {}).await.unwrap();
+        let mut host: Vec<_> = (0..6).map(|_| Box::pin(narrow.admit(CallOrigin::Host, None, async {}))).collect();
+        for waiting in &mut host {
+            assert!(futures::poll!(waiting).is_pending(), "one instance fits");
+        }
+        let mut client = Box::pin(narrow.admit(CallOrigin::Client, None, async {}));
+        assert!(futures::poll!(&mut client).is_pending());
+        drop(running);
+        for waiting in &mut host {
+            assert!(futures::poll!(waiting).is_pending(), "the client's call is first");
+        }
+        let running = client.await.unwrap();
+        drop(running);
+        for waiting in host {
             waiting.await.unwrap();
         }
     }
