@@ -56,16 +56,20 @@ pub(super) struct Listener {
 
 impl Subscriptions {
     /// Subscribes a principal to those resources, and to the list of resources if `listing`. Returns the subscriptions with the URIs
-    /// that are accepted. It fails if it cannot be recorded.
+    /// that are accepted. It fails if it cannot be recorded. A view of the console is counted as no subscriber.
     pub(super) async fn begin(
         host: &Arc<Host>,
         uris: Vec<String>,
         listing: bool,
+        is_view: bool,
         principal: &Principal,
         context: Option<audit::RequestContext>,
     ) -> Result<(Self, Vec<String>), Error> {
         in_context(context.clone(), async { host.record_listen(principal) }).await?;
         let subscriber = Arc::new(host.subscriber(principal));
+        if is_view {
+            subscriber.mark_as_view();
+        }
         if listing {
             subscriber.watch_listing();
         }
@@ -110,7 +114,7 @@ impl Listener {
     ) -> Result<Self, RpcError> {
         let listing = params.list_changed == Some(true);
         let uris = params.subscriptions.unwrap_or_default();
-        let begun = Subscriptions::begin(host, uris, listing, principal, Some(context)).await;
+        let begun = Subscriptions::begin(host, uris, listing, false, principal, Some(context)).await;
         let (subscriptions, uris) = begun.map_err(|error| to_rpc(&error, Revision::LATEST))?;
         let mut members = filter(listing, &uris);
         members.insert("_meta".to_owned(), subscription_meta(&id));

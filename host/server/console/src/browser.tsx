@@ -8,7 +8,7 @@ import { ContentView } from "./contents";
 import { number, size, t, time } from "./language";
 import { Copy, Facts, Problem, usePoll, Waiting } from "./parts";
 import { Tree } from "./tree";
-import { as, type Content, type Found, type Page, type Template, viewKey, type Viewer } from "./types";
+import { as, type Content, type Found, type Page, type PluginStatus, type Subscriptions, type Template, viewKey, type Viewer } from "./types";
 import { Updates, useWatch } from "./watch";
 
 interface Props {
@@ -62,7 +62,8 @@ function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) 
   const id = useId();
   const [version, setVersion] = useState(0);
   const [filters, setFilters] = useState<Filters>(NO_FILTERS);
-  const watched = usePoll<{ resources: Page<{ uri: string; subscribers: number }> }>(viewer ? "subscriptions" : null, 5000);
+  const watched = usePoll<Subscriptions>(viewer ? "subscriptions" : null, 2000);
+  const plugins = usePoll<Page<PluginStatus>>(viewer ? "plugins" : null, 30_000);
   const badges = useMemo(
     () => new Map(watched.data?.resources.items.map(({ uri, subscribers }) => [uri, subscribers])),
     [watched.data],
@@ -100,6 +101,15 @@ function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) 
               {t("Type", "種類")}
               <input value={filters.type} placeholder="text/" onInput={(event) => set({ type: event.currentTarget.value })} />
             </label>
+            {plugins.data ? (
+              <label>
+                {t("Plugin", "プラグイン")}
+                <select value={filters.mount} onChange={(event) => set({ mount: event.currentTarget.value })}>
+                  <option value="">{t("any", "すべて")}</option>
+                  {plugins.data.items.map(({ name, mount }) => <option key={name} value={mount}>{name}</option>)}
+                </select>
+              </label>
+            ) : null}
             <label>
               {t("Audience", "対象")}
               <select value={filters.audience} onChange={(event) => set({ audience: event.currentTarget.value })}>
@@ -134,12 +144,14 @@ function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) 
 
 function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: string) => void }) {
   const [query, setQuery] = useState("");
+  const [language, setLanguage] = useState("");
+  const [kind, setKind] = useState("");
   const [found, setFound] = useState<Found | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const search = async () => {
     setError(null);
     try {
-      setFound(await post<Found>("browse/search", { ...as(viewer), query }));
+      setFound(await post<Found>("browse/search", { ...as(viewer), query, language: language.trim() || null, kind: kind || null }));
     } catch (error) {
       setFound(null);
       setError(error as Error);
@@ -157,6 +169,14 @@ function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: strin
         <label>
           {t("Words", "語句")}
           <input type="search" required value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
+        </label>
+        <label>
+          {t("Type", "種類")}
+          <input value={kind} placeholder="text/markdown" onInput={(event) => setKind(event.currentTarget.value.trim())} />
+        </label>
+        <label>
+          {t("Language", "言語")}
+          <input value={language} placeholder="en" size={6} onInput={(event) => setLanguage(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary">{t("Search", "検索")}</button>
       </form>

@@ -32,12 +32,14 @@ export interface Filters {
   audience: string;
   priority: number;
   since: string;
+  /** The mount of a plugin, below which resources are. */
+  mount: string;
 }
 
-export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "" };
+export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "", mount: "" };
 
 export function hasFilters(filters: Filters): boolean {
-  return filters.text.trim() !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
+  return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
 }
 
 function branch(): Branch {
@@ -216,6 +218,9 @@ export type Row = { node: Node } | { parent: Node | null; target: Branch };
 function matches(resource: Resource, filters: Filters, since: number): boolean {
   const text = filters.text.trim().toLowerCase();
   if (text && ![resource.name, resource.title, resource.uri].some((one) => one?.toLowerCase().includes(text))) {
+    return false;
+  }
+  if (!resource.uri.startsWith(filters.mount)) {
     return false;
   }
   if (filters.type && !(resource.mime_type ?? "").startsWith(filters.type)) {

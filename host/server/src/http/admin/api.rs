@@ -5,6 +5,7 @@
 //! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
 //! | `POST browse/…` | what a principal sees ([`browse`]), and what changes of it ([`watch`]) |
+//! | `GET config/changes` | what a reload would change |
 //! | `GET session` | the name of the administrator |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
@@ -253,6 +254,7 @@ impl AdminServer {
                         principal: administrator.name().to_owned(),
                         administrator: true,
                     }),
+                    ["config", "changes"] => self.compare().await?,
                     segments => self.view(segments, &page)?,
                 };
                 match method {

@@ -17,7 +17,7 @@ pub(crate) use self::actions::RequestBody;
 pub(super) use self::actions::local as local_principal;
 pub use self::actions::{ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload};
 pub use self::config::{
-    ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
+    AuditValues, ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
 };
 pub use self::lists::{
     CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
@@ -55,6 +55,8 @@ struct Api {
     plugin: Option<PluginDetails>,
     #[schemars(rename = "GET /api/v1/config")]
     config: Option<ConfigView>,
+    #[schemars(rename = "GET /api/v1/config/changes")]
+    changes: Option<Reload>,
     #[schemars(rename = "GET /api/v1/cache")]
     cache: Option<CacheView>,
     #[schemars(rename = "GET /api/v1/sessions")]

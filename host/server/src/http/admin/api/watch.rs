@@ -73,7 +73,7 @@ impl AdminServer {
                 Asker::Administrator(administrator) => Some(RequestContext::of_administrator(administrator.name())),
                 Asker::User(_) => None,
             };
-            let beginning = Subscriptions::begin(&self.host, uris, listing, &viewer, context);
+            let beginning = Subscriptions::begin(&self.host, uris, listing, true, &viewer, context);
             Some(self.view_as(asker, "", beginning).await?.0)
         };
         let events = stream::unfold((subscriptions, permit), async |(subscriptions, permit)| {
