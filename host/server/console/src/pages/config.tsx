@@ -20,6 +20,9 @@ export function Config() {
   const { server, rules, principals, groups, issuers, plugins } = config.data;
   const failed = status.data.reload_failure;
   const reload = async () => {
+    if (isActing) {
+      return;
+    }
     setActing(true);
     setFailure(null);
     setDone(null);
@@ -58,7 +61,7 @@ export function Config() {
         ) : null}
         {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem">{changes.error.message}</pre> : null}
         <div class="buttons">
-          <button type="button" disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
+          <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
           <span role="status">{done ? <Changes reload={done} /> : null}</span>
         </div>
         {failure ? <pre class="problem" role="alert">{failure.message}</pre> : null}

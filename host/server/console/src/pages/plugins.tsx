@@ -205,6 +205,10 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
   }
   const { status, config, search, requirements, log } = data;
   const act = async (path: string, said: string) => {
+    // A button that is disabled would lose the focus of the keyboard.
+    if (isActing) {
+      return;
+    }
     setActing(true);
     setFailure(null);
     setDone("");
@@ -230,12 +234,12 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       {status.configured ? (
         <div class="buttons">
           {status.state.name === "disabled" ? (
-            <button type="button" disabled={isActing} onClick={() => act(action("enable"), t("Enabled.", "有効にしました。"))}>{t("Enable", "有効にする")}</button>
+            <button type="button" aria-disabled={isActing} onClick={() => act(action("enable"), t("Enabled.", "有効にしました。"))}>{t("Enable", "有効にする")}</button>
           ) : (
-            <button type="button" disabled={isActing} onClick={() => act(action("disable"), t("Disabled.", "無効にしました。"))}>{t("Disable", "無効にする")}</button>
+            <button type="button" aria-disabled={isActing} onClick={() => act(action("disable"), t("Disabled.", "無効にしました。"))}>{t("Disable", "無効にする")}</button>
           )}
-          <button type="button" disabled={isActing} onClick={() => act(action("reset"), t("Reset.", "リセットしました。"))}>{t("Reset", "リセット")}</button>
-          <button type="button" disabled={isActing} onClick={() => act("reload", t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
+          <button type="button" aria-disabled={isActing} onClick={() => act(action("reset"), t("Reset.", "リセットしました。"))}>{t("Reset", "リセット")}</button>
+          <button type="button" aria-disabled={isActing} onClick={() => act("reload", t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
           <span role="status">{done}</span>
         </div>
       ) : null}

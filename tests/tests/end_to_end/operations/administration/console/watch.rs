@@ -272,17 +272,18 @@ async fn there_are_so_many_streams_of_one_and_no_more() {
 /// What is not sent yet is kept once for each resource, whatever happens meanwhile.
 #[tokio::test]
 async fn a_stream_that_is_not_read_keeps_no_updates_and_nothing_from_others() {
-    const ROUNDS: usize = 40;
+    const FILES: usize = 40;
+    const ROUNDS: usize = 60;
     let folder = tempfile::tempdir().unwrap();
     let long = "ä".repeat(120);
     let name = |number: usize| format!("{long}/{long}{number}.txt");
-    let files = Folder::with_files((0..60).map(|number| (name(number), "0")));
+    let files = Folder::with_files((0..FILES).map(|number| (name(number), "0")));
     let config = || ConfigFile::new().plugin(Plugin::files("files", files.path())).allow_all();
     let token = with_token(folder.path());
     let written = config().append(&token).write();
     let admin = Administered::start(&written).await;
     let encoded = "%C3%A4".repeat(120);
-    let uris: Vec<_> = (0..60).map(|number| format!("files://files/{encoded}/{encoded}{number}.txt")).collect();
+    let uris: Vec<_> = (0..FILES).map(|number| format!("files://files/{encoded}/{encoded}{number}.txt")).collect();
     let last = "files://files/last.txt".to_owned();
     let request = json!({ "uris": uris.iter().chain([&last]).collect::<Vec<_>>() });
     let socket = TcpSocket::new_v4().unwrap();
@@ -293,7 +294,7 @@ async fn a_stream_that_is_not_read_keeps_no_updates_and_nothing_from_others() {
     let all: Vec<_> = uris.iter().map(|uri| updated(uri)).collect();
     other.until(&all).await;
     for round in 0..ROUNDS {
-        for number in 0..60 {
+        for number in 0..FILES {
             files.write(name(number), format!("{round} {number}"));
         }
         other.until(&all).await;
@@ -304,6 +305,6 @@ async fn a_stream_that_is_not_read_keeps_no_updates_and_nothing_from_others() {
     written.replace(config().plugin(Plugin::sample("another")).append(&token));
     other.until(&[updated(&last)]).await;
     let read = unread.until(&[updated(&last)]).await.len();
-    assert!(read < ROUNDS * 60, "{read} events were kept");
+    assert!(read < ROUNDS * FILES, "{read} events were kept");
     admin.server.end().await;
 }
