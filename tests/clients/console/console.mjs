@@ -656,7 +656,7 @@ const PARTS = {
     await page.getByRole("button", { name: "Disable" }).waitFor();
     await tabTo(page, ".details button");
     await page.keyboard.press("Enter");
-    await page.getByText("Disabled by admin/token").waitFor();
+    await page.getByText("Disabled.", { exact: true }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("Enabled.").waitFor();
   },
