@@ -86,7 +86,7 @@ use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::metrics::HostCounters;
-use crate::watch::{Hub, Subscriber, WatchStats};
+use crate::watch::{Hub, Subscriber, WatchStats, Watched};
 
 pub use self::administration::{AdminAction, AdminError, AdminSubject, Disabled};
 pub use self::builder::{HostBuilder, StartError};
@@ -284,8 +284,8 @@ impl Host {
         self.hub.watch_stats()
     }
 
-    /// Returns the resources with subscriptions, in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+    /// Returns the resources with subscriptions, in order, and their subscribers: at most `limit`, those after `after`.
+    pub fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         self.hub.watched_resources(after, limit)
     }
 

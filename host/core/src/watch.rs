@@ -97,6 +97,7 @@ use crate::response_cache::CachedPlugin;
 
 pub(crate) use self::poll_metrics::PollMetrics;
 pub use self::subscriber::{Subscriber, Update};
+pub use self::subscriptions::Watched;
 
 /// The watchers of all plugins, and the subscriptions.
 pub(crate) struct Hub {
@@ -264,8 +265,8 @@ impl Hub {
         WatchStats { subscribers, resources, plugins }
     }
 
-    /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub(crate) fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+    /// Returns the watched resources in order, with their subscribers: at most `limit`, those after `after`.
+    pub(crate) fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         self.context.subscription_index().resources(after, limit)
     }
 

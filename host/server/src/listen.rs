@@ -1,7 +1,8 @@
 //! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): a stream of notifications, which a transport sends as events
 //! or as lines.
 //!
-//! A stream is a [`Subscriber`], whose mailbox updates are taken from, and one task that makes its subscriptions.
+//! A stream is a [`Subscriber`], whose mailbox updates are taken from, and one task that makes its subscriptions: [`Subscriptions`],
+//! which a stream of the console is, too.
 //!
 //! The first notification acknowledges what is listened for, and each has the id of the request. The list of resources counts for the
 //! memory of subscriptions (`http.limits.subscription-memory`): if that is used up, none of them is acknowledged.
@@ -16,10 +17,11 @@ use std::sync::Arc;
 use futures::stream::{self, Stream, StreamExt as _};
 use mcp_host_config::Config;
 use mcp_host_model::requester::Requester;
+use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
-use mcp_resource_host::watch::Subscriber;
+use mcp_resource_host::watch::{Subscriber, Update};
 use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -38,13 +40,67 @@ const SUBSCRIPTION_ID_META_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// The URIs of one filter that are checked; those after them are not accepted.
 const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
+/// The subscriptions of a stream, of `subscriptions/listen` or of the console.
+pub(super) struct Subscriptions {
+    subscriber: Arc<Subscriber>,
+    /// The task that makes the subscriptions.
+    _subscribing: AbortOnDropHandle<Infallible>,
+}
+
 /// A stream that has begun.
 pub(super) struct Listener {
-    subscriber: Arc<Subscriber>,
+    subscriptions: Subscriptions,
     id: RequestId,
     acknowledged: Value,
-    /// The task that makes the subscriptions.
-    subscribing: AbortOnDropHandle<Infallible>,
+}
+
+impl Subscriptions {
+    /// Subscribes a principal to those resources, and to the list of resources if `listing`. Returns the subscriptions with the URIs
+    /// that are accepted. It fails if it cannot be recorded. A view of the console is counted as no subscriber.
+    pub(super) async fn begin(
+        host: &Arc<Host>,
+        uris: Vec<String>,
+        listing: bool,
+        is_view: bool,
+        principal: &Principal,
+        context: Option<audit::RequestContext>,
+    ) -> Result<(Self, Vec<String>), Error> {
+        in_context(context.clone(), async { host.record_listen(principal) }).await?;
+        let subscriber = Arc::new(host.subscriber(principal));
+        if is_view {
+            subscriber.mark_as_view();
+        }
+        if listing {
+            subscriber.watch_listing();
+        }
+        let mut uris = accepted_uris(host, if host.supports_subscriptions() { uris } else { Vec::new() });
+        let memory = host.reserve_subscription_list(&subscriber, &uris);
+        if memory.is_none() {
+            uris = Vec::new();
+        }
+        let subscribing = tokio::spawn({
+            let (host, subscriber, uris) = (host.clone(), subscriber.clone(), uris.clone());
+            let maintaining = async move {
+                let _memory = memory;
+                in_context(context, host.maintain_subscriptions(&subscriber, &uris)).await
+            };
+            Requester::current_or(principal).scope(maintaining)
+        });
+        Ok((Self { subscriber, _subscribing: AbortOnDropHandle::new(subscribing) }, uris))
+    }
+
+    /// Waits for the next update. Cancel-safe: pending updates are retained.
+    pub(super) async fn next(&self) -> Update {
+        self.subscriber.next().await
+    }
+}
+
+/// Runs a part of a request in what its transport knows of it.
+async fn in_context<T>(context: Option<audit::RequestContext>, part: impl Future<Output = T>) -> T {
+    match context {
+        Some(context) => context.scope(part).await,
+        None => part.await,
+    }
 }
 
 impl Listener {
@@ -56,39 +112,22 @@ impl Listener {
         principal: &Principal,
         context: audit::RequestContext,
     ) -> Result<Self, RpcError> {
-        let recorded = context.clone().scope(async { host.record_listen(principal) }).await;
-        recorded.map_err(|error| to_rpc(&error, Revision::LATEST))?;
-        let subscriber = Arc::new(host.subscriber(principal));
         let listing = params.list_changed == Some(true);
-        if listing {
-            subscriber.watch_listing();
-        }
-        let uris = params.subscriptions.filter(|_| host.supports_subscriptions());
-        let mut uris = accepted_uris(host, uris.unwrap_or_default());
-        let memory = host.reserve_subscription_list(&subscriber, &uris);
-        if memory.is_none() {
-            uris = Vec::new();
-        }
+        let uris = params.subscriptions.unwrap_or_default();
+        let begun = Subscriptions::begin(host, uris, listing, false, principal, Some(context)).await;
+        let (subscriptions, uris) = begun.map_err(|error| to_rpc(&error, Revision::LATEST))?;
         let mut members = filter(listing, &uris);
         members.insert("_meta".to_owned(), subscription_meta(&id));
         let acknowledged = jsonrpc::notification("subscriptions/acknowledged", members);
-        let subscribing = tokio::spawn({
-            let (host, subscriber) = (host.clone(), subscriber.clone());
-            let maintaining = async move {
-                let _memory = memory;
-                context.scope(host.maintain_subscriptions(&subscriber, &uris)).await
-            };
-            Requester::current_or(principal).scope(maintaining)
-        });
-        Ok(Self { subscriber, id, acknowledged, subscribing: AbortOnDropHandle::new(subscribing) })
+        Ok(Self { subscriptions, id, acknowledged })
     }
 
     /// Returns the notifications. They do not end.
     pub(super) fn notifications(self) -> impl Stream<Item = Value> + Send {
-        let Self { subscriber, id, acknowledged, subscribing } = self;
-        let updates = stream::unfold((subscriber, id, subscribing), async |(subscriber, id, subscribing)| {
-            let update = update_notification(subscriber.next().await, Some(subscription_meta(&id)));
-            Some((update, (subscriber, id, subscribing)))
+        let Self { subscriptions, id, acknowledged } = self;
+        let updates = stream::unfold((subscriptions, id), async |(subscriptions, id)| {
+            let update = update_notification(subscriptions.next().await, Some(subscription_meta(&id)));
+            Some((update, (subscriptions, id)))
         });
         stream::iter([acknowledged]).chain(updates)
     }

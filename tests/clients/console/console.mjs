@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 import { PAYLOADS } from "./payloads.mjs";
 
@@ -27,6 +28,17 @@ const browser = await chromium.launch({
     "--disable-sync",
   ],
 });
+
+/** The answers to the steps that the test does. */
+let answers = null;
+
+/** Has the test do something to the server. */
+async function step(name) {
+  answers ??= createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+  console.log(`step ${name}`);
+  const { done } = await answers.next();
+  assert.ok(!done, `the test does not know ${name}`);
+}
 
 /** What went wrong in the browser. */
 const faults = [];
@@ -78,6 +90,30 @@ async function accessible(page, where) {
 
 async function picture(page, name) {
   await page.screenshot({ path: join(folder, `${name}.png`) });
+}
+
+/** Fails if the page was loaded again since this was called first. */
+async function marked(page) {
+  const isMarked = await page.evaluate(() => {
+    const was = globalThis.isMarked === true;
+    globalThis.isMarked = true;
+    return was;
+  });
+  return isMarked;
+}
+
+/** Moves the focus by the keyboard until it is on what a selector matches. */
+async function tabTo(page, selector) {
+  for (let pressed = 0; pressed < 60; pressed += 1) {
+    await page.keyboard.press("Tab");
+    if (await page.evaluate((selector) => document.activeElement?.matches(selector) ?? false, selector)) {
+      // Whoever uses the keyboard sees where the focus is.
+      const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+      assert.notEqual(outline, "none", `the focus on ${selector} is seen`);
+      return;
+    }
+  }
+  assert.fail(`the key Tab does not lead to ${selector}`);
 }
 
 /** Checks that nothing of a text became an element that loads, runs or leads elsewhere. */
@@ -225,6 +261,8 @@ const PARTS = {
     for (const [name, shown] of [
       ["table.csv", "table th:has-text('city')"],
       ["data.json", ".hljs-attr"],
+      ["load.csv", ".time-chart canvas"],
+      ["rows.json", "table th:has-text('people')"],
       ["dot.gif", "img.picture"],
       ["main.rs", ".hljs-keyword"],
     ]) {
@@ -359,7 +397,7 @@ const PARTS = {
       status: {
         version: PAYLOADS[0], pid: 1, started: PAYLOADS[1], uptime_seconds: 1, generation: 1, config_file: PAYLOADS[2], ready: false,
         not_ready: PAYLOADS, reload_failure: { time: PAYLOADS[3], reason: PAYLOADS.join("\n") }, plugins: list(each(plugin)), sessions: 1,
-        watched: { subscribers: 1, resources: 1, plugins: 1 }, log,
+        watched: { subscribers: 1, resources: 1, plugins: 1, updates: 1, listing_updates: 1 }, log,
       },
       "plugins/first": {
         status: plugin(PAYLOADS[5], 0), config: config(PAYLOADS[5], 0),
@@ -368,13 +406,17 @@ const PARTS = {
         log: each((text) => ({ time: text, level: text, text })),
       },
       config: {
-        generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2],
+        generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2], audit_values: { decisions: PAYLOADS, outcomes: PAYLOADS },
         server: { name: PAYLOADS[5], http: PAYLOADS[6], tls: true, page_size: 1, response_cache: 1, confine: true, drain_delay_ms: 1 },
         plugins: list(each(config)), principals: list(PAYLOADS), issuers: list(each((text) => ({ name: text, issuer: text }))),
         groups: list(each((text) => ({ name: text, principals: [text], groups: [text] }))),
         rules: list(each((text) => ({ line: 1, principals: [text], groups: [text], operations: [text], allow: [text], deny: [text] }))),
       },
-      subscriptions: { watched: { subscribers: 1, resources: 1, plugins: 1 }, resources: list(each((text, at) => ({ uri: resource(text, at).uri, subscribers: 1 }))) },
+      subscriptions: {
+        watched: { subscribers: 1, resources: 1, plugins: 1, updates: 1, listing_updates: 1 },
+        resources: list(each((text, at) => ({ uri: resource(text, at).uri, subscribers: 1, views: 0, principals: [text] }))),
+      },
+      plugins: list(each(plugin)),
       "browse/list": { items: each(resource), next: null, missing: each((text) => ({ plugin: text, reason: text })) },
       "browse/templates": {
         items: each((text) => ({ template: "notes:///{x}", name: text, title: text, description: text, mime_type: text, variables: [text] })),
@@ -388,6 +430,10 @@ const PARTS = {
       "browse/context": {
         passages: each((text, at) => ({ resource: resource(text, at), text, lines: [1, 2], tokens: 3, reason: text })),
         tokens: 3, over_budget: 1, near_copies: 1, partial: true, incomplete: PAYLOADS,
+      },
+      "config/changes": {
+        generation: 1, changed: true, plugins_added: PAYLOADS, plugins_changed: PAYLOADS, plugins_removed: PAYLOADS, requires_restart: PAYLOADS,
+        settings_changed: PAYLOADS, elapsed_ms: 1,
       },
       explain: {
         allowed: false, principal: PAYLOADS[0], groups: PAYLOADS, operation: PAYLOADS[1], decided: PAYLOADS[2], scopes: PAYLOADS, uri: PAYLOADS[5],
@@ -459,6 +505,187 @@ const PARTS = {
     await page.getByText("The server does not answer; trying again.").waitFor({ state: "detached" });
   },
 
+  /** The test edits the files that are served. The page is not loaded again, and asks for nothing twice. */
+  async follow() {
+    const page = await open();
+    await login(page, "#/resources");
+    await marked(page);
+    const tree = page.getByRole("tree");
+    const plan = tree.getByRole("treeitem", { name: "plan.md" });
+    const preview = page.getByRole("region", { name: "Preview" });
+    await plan.click();
+    await preview.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    await preview.getByText("Changes appear by themselves.").waitFor();
+    await step("edit");
+    const began = Date.now();
+    await preview.getByRole("heading", { name: "Another plan", exact: true }).waitFor();
+    console.log(`follow: an edit is shown after ${Date.now() - began} ms`);
+    await preview.getByText(/^Changed at /).waitFor();
+    await step("add");
+    await tree.getByRole("treeitem", { name: "new.md" }).waitFor();
+    await step("remove");
+    await tree.getByRole("treeitem", { name: "old.md" }).waitFor({ state: "detached" });
+
+    // The number beside a resource is that of its subscribers: the page is none.
+    const count = async () => {
+      const answer = page.waitForResponse((response) => response.url().includes("/api/v1/subscriptions"));
+      return (await (await answer).json()).resources.items.find(({ uri }) => uri.endsWith("/plan.md"));
+    };
+    const watched = await count();
+    assert.deepEqual([watched.subscribers, watched.principals], [0, []]);
+    assert.ok(watched.views >= 1, "the page watches it");
+    assert.equal(await plan.locator(".badge").count(), 0);
+    await step("subscribe");
+    await plan.locator(".badge").filter({ hasText: /^1$/ }).waitFor();
+    await page.evaluate(() => (location.hash = "#/live"));
+    const subscriptions = page.getByRole("region", { name: "Table of subscriptions" });
+    await subscriptions.getByRole("cell", { name: "anonymous" }).waitFor();
+    await page.evaluate(() => (location.hash = "#/plugins/files"));
+    await subscriptions.getByRole("cell", { name: "anonymous" }).waitFor();
+
+    // What one principal may not see is not pushed to its view.
+    await page.evaluate(() => (location.hash = "#/view-as"));
+    const [one, other] = [page.getByRole("region", { name: "One principal" }), page.getByRole("region", { name: "Another principal" })];
+    await one.getByRole("treeitem", { name: "secret.txt" }).click();
+    await one.getByText("hidden words").waitFor();
+    await other.getByText("there is no resource").waitFor();
+    await step("edit the secret");
+    await one.getByText("other words").waitFor();
+    assert.equal(await other.getByText("secret.txt", { exact: true }).count(), 0);
+
+    await page.evaluate(() => (location.hash = "#/resources"));
+    await plan.waitFor();
+    await step("replace the token");
+    await page.getByText("The session has ended").waitFor();
+    assert.equal(await page.getByText("plan.md").count(), 0, "the data are gone");
+    await accessible(page, "a session that has ended");
+    assert.ok(await marked(page), "the page was not loaded again");
+  },
+
+  /** The config on disk becomes another one than is served, and the same again. */
+  async changes() {
+    const page = await open();
+    await login(page, "#/config");
+    const state = page.getByRole("region", { name: "State" });
+    await state.getByText("yes", { exact: true }).waitFor();
+    await step("break");
+    await state.getByText("A reload of the file, or a restart, would change:").waitFor();
+    await state.getByText("added: broken").waitFor();
+    await state.getByText("after a restart: http.keep-alive").waitFor();
+    await state.getByText("no: the last reload failed").waitFor();
+    await accessible(page, "a config that is not served");
+    await step("repair");
+    await state.getByText("yes", { exact: true }).waitFor();
+    await state.getByText("A reload of the file").waitFor({ state: "detached" });
+    await step("write nonsense");
+    await state.locator("pre.problem").filter({ hasText: "nonsense" }).waitFor();
+  },
+
+  async restart() {
+    const page = await open();
+    await login(page, "#/resources");
+    await marked(page);
+    const plan = page.getByRole("treeitem", { name: "plan.md" });
+    await plan.waitFor();
+    await page.evaluate(() => (location.hash = "#/plugins"));
+    await page.getByRole("link", { name: "files", exact: true }).waitFor();
+    await step("end");
+    await page.getByText("The server does not answer; trying again.").waitFor();
+    // What was seen last stays.
+    await page.getByRole("link", { name: "files", exact: true }).waitFor();
+    await step("start");
+    await page.getByText("The session has ended: the server was restarted").waitFor();
+    await page.getByLabel("Token of the administration listener").fill(token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "files", exact: true }).waitFor();
+    await page.evaluate(() => (location.hash = "#/resources"));
+    await plan.click();
+    await page.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    assert.ok(await marked(page), "the page was not loaded again");
+  },
+
+  /** A call of the plugin `slow` takes until its deadline. */
+  async slow() {
+    const page = await open();
+    await login(page, `#/resources/${encodeURIComponent("misbehaving://slow/slow?ms=600000")}`);
+    const preview = page.getByRole("region", { name: "Preview" });
+    await preview.getByText("Loading…").waitFor();
+    const asked = Date.now();
+    // Meanwhile all else is there.
+    await page.getByLabel("Filter by name").fill("plan");
+    await page.getByRole("treeitem", { name: "plan.md" }).click();
+    await preview.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    await page.getByRole("link", { name: "Plugins" }).click();
+    await page.getByRole("link", { name: "slow", exact: true }).click();
+    await page.getByRole("heading", { name: "slow" }).waitFor();
+    console.log(`slow: other pages were there after ${Date.now() - asked} ms`);
+    await page.evaluate(() => (location.hash = `#/resources/${encodeURIComponent("misbehaving://slow/slow?ms=600000")}`));
+    await preview.getByRole("alert").waitFor();
+    await accessible(page, "a slow plugin");
+  },
+
+  /** From the login to each page, without a pointer. */
+  async keyboard() {
+    const page = await open();
+    await page.goto(`${address}/`);
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    await tabTo(page, "input[type=password]");
+    await page.keyboard.type(token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("navigation").waitFor();
+    await tabTo(page, "input[type=search]");
+    await page.keyboard.type("files://files/");
+    await page.getByText(/ all, 2 match$/).waitFor();
+    await tabTo(page, "[role=tree]");
+    await page.keyboard.press("End");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    await page.keyboard.press("Home");
+    await page.keyboard.press("Space");
+    await page.getByRole("heading", { name: "Other", exact: true }).waitFor();
+    for (const [place, heading] of [["context", "Context"], ["view-as", "View as"], ["plugins", "Plugins"], ["live", "Live"], ["config", "Config"]]) {
+      await tabTo(page, `nav a[href="#/${place}"]`);
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    }
+    await tabTo(page, 'nav a[href="#/plugins"]');
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "broken", exact: true }).waitFor();
+    await tabTo(page, 'a[href="#/plugins/files"]');
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Disable" }).waitFor();
+    await tabTo(page, ".details button");
+    await page.keyboard.press("Enter");
+    await page.getByText("Disabled.", { exact: true }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByText("Enabled.").waitFor();
+  },
+
+  /** 200 plugins, of which `broken` cannot be loaded. */
+  async plugins200() {
+    const page = await open();
+    await login(page, "#/plugins");
+    const rows = page.getByRole("region", { name: "Table of plugins" }).getByRole("row");
+    await page.getByText("200 of 200 plugins").waitFor();
+    assert.equal(await rows.count(), 201);
+    await accessible(page, "200 plugins");
+    await page.getByLabel("State").selectOption("failed");
+    await page.getByText("1 of 200 plugins").waitFor();
+    await page.getByRole("link", { name: "broken", exact: true }).waitFor();
+    await page.getByLabel("State").selectOption("not served");
+    await page.getByText("1 of 200 plugins").waitFor();
+    await page.getByLabel("State").selectOption("");
+    await page.getByRole("searchbox").fill("p19");
+    await page.getByText("9 of 200 plugins").waitFor();
+    await page.evaluate(() => (location.hash = "#/resources"));
+    await page.getByRole("treeitem", { name: "plan.md" }).waitFor();
+    await page.getByText("More filters").click();
+    await page.getByLabel("Plugin").selectOption("files");
+    await page.getByText(/ all, 2 match$/).waitFor();
+    assert.equal(await page.getByRole("treeitem").count(), 2);
+    await accessible(page, "filters");
+  },
+
   /** The same pages in Japanese, in the dark, and on a narrow and on a wide screen. */
   async appearance() {
     const dark = await open({ scheme: "dark" });
@@ -509,4 +736,5 @@ try {
   throw error;
 } finally {
   await browser.close();
+  process.stdin.destroy();
 }

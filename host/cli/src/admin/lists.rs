@@ -73,9 +73,10 @@ pub(super) async fn subscriptions(
         output.json(&found)?;
         return Ok(false);
     }
-    let row =
-        |resource: &WatchedResource| [Cell::verbatim(&resource.uri), Cell::text(&resource.subscribers.to_string())];
-    Table::new(["RESOURCE", "SUBSCRIBERS"]).print(rows(&found.resources, row), output)?;
+    let row = |WatchedResource { uri, subscribers, principals, .. }: &WatchedResource| {
+        [Cell::verbatim(uri), Cell::text(&subscribers.to_string()), Cell::text(&principals.join(", "))]
+    };
+    Table::new(["RESOURCE", "SUBSCRIBERS", "PRINCIPALS"]).print(rows(&found.resources, row), output)?;
     end(&found.resources, "resources", output)
 }
 

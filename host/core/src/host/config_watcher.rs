@@ -61,6 +61,9 @@ pub struct ReloadTrigger(Arc<Requests>);
 struct Requests {
     notify: Notify,
     waiting: Mutex<Vec<oneshot::Sender<ReloadOutcome>>>,
+    /// Those who wait for a comparison.
+    comparing: Mutex<Vec<oneshot::Sender<ReloadOutcome>>>,
+    compare: Notify,
 }
 
 /// How a reload on request ended: what it changed, or why the new config, or a part of it, is not served. The log has the same reason.
@@ -79,6 +82,15 @@ impl ReloadTrigger {
         let (sender, outcome) = oneshot::channel();
         self.0.waiting.lock().push(sender);
         self.reload();
+        outcome.await.ok()
+    }
+
+    /// Reads the config, and returns what a reload would change, without one: but for components whose file has changed, which are not
+    /// read. None if the watcher does not run any more.
+    pub async fn compare(&self) -> Option<ReloadOutcome> {
+        let (sender, outcome) = oneshot::channel();
+        self.0.comparing.lock().push(sender);
+        self.0.compare.notify_one();
         outcome.await.ok()
     }
 }
@@ -221,6 +233,14 @@ impl ConfigWatcher {
                         reloading.finish(outcome);
                         continue;
                     },
+                    () = self.trigger.0.compare.notified() => {
+                        let outcome = self.compare(&threads).await;
+                        for asker in self.trigger.0.comparing.lock().drain(..) {
+                            // Whoever does not wait any more does not need it.
+                            let _ = asker.send(outcome.clone());
+                        }
+                        continue;
+                    }
                     () = watcher.changed() => reloading.restart(false),
                     () = self.trigger.0.notify.notified() => {
                         // An explicit request retries everything.
@@ -233,6 +253,17 @@ impl ConfigWatcher {
                 break;
             }
         }
+    }
+
+    /// Reads the config, and compares it with the one that is served.
+    async fn compare(&self, threads: &FileThreads) -> ReloadOutcome {
+        let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
+        let read = move || {
+            let config = map(Config::load(&file).map_err(|error| error.to_string())?);
+            validate(&config).map(|()| config)
+        };
+        let read = threads.run(read).await.map_err(|error| format!("the config cannot be read: {error}"))?;
+        read.map(|config| self.host.compare(config))
     }
 
     /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.

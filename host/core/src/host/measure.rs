@@ -33,7 +33,7 @@ impl Host {
     }
 
     /// The number of updates of resources, and of the listing, that subscribers have taken.
-    pub(crate) fn updates_taken(&self) -> (u64, u64) {
+    pub fn updates_taken(&self) -> (u64, u64) {
         self.hub.updates_taken()
     }
 

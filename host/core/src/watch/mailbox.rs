@@ -10,6 +10,7 @@
 //! is dead waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_host_model::uri::Uri;
@@ -26,6 +27,8 @@ const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
+    /// Whether it is of a view of the console ([`Subscriber::mark_as_view`](super::Subscriber::mark_as_view)).
+    is_view: AtomicBool,
     /// The subscriber's principal, whose groups may change, and until when it has them; none if that is not limited.
     principal: RwLock<(Principal, Option<Instant>)>,
     pending: Mutex<PendingUpdates>,
@@ -60,7 +63,22 @@ pub(super) enum PendingUpdate {
 
 impl Mailbox {
     pub(super) fn new(id: u64, principal: Principal) -> Self {
-        Self { id, principal: RwLock::new((principal, None)), pending: Mutex::default(), notify: Notify::new() }
+        Self {
+            id,
+            is_view: AtomicBool::new(false),
+            principal: RwLock::new((principal, None)),
+            pending: Mutex::default(),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Returns whether it is of a view of the console.
+    pub(super) fn is_view(&self) -> bool {
+        self.is_view.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn mark_as_view(&self) {
+        self.is_view.store(true, Ordering::Relaxed);
     }
 
     /// Returns the subscriber's principal; without its groups, if the time is over for which it has them.

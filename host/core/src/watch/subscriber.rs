@@ -103,6 +103,12 @@ impl Subscriber {
         }
     }
 
+    /// Marks it as a view of the console, which is not counted among the subscribers of a resource. To be called before it
+    /// subscribes.
+    pub fn mark_as_view(&self) {
+        self.mailbox.mark_as_view();
+    }
+
     /// Returns the principal that is notified.
     pub fn principal(&self) -> Principal {
         self.mailbox.principal()

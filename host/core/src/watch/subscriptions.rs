@@ -3,7 +3,7 @@
 //! Subscriptions refer to URIs, not to plugins: a reload that replaces, removes or restores a plugin does not affect
 //! them. The subscriptions of a plugin are those below its mount.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,8 +25,42 @@ struct WatchedResource {
     /// The resource's path in the provider that was last polled for it.
     path: Path,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
+    /// How many of them are views of the console.
+    views: usize,
     /// For a directory: what each principal sees of it that may not see everything ([`super::directories`]).
-    views: Option<HashMap<Principal, ListingFingerprint>>,
+    directory: Option<HashMap<Principal, ListingFingerprint>>,
+}
+
+/// A resource with subscriptions, and who has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Watched {
+    /// The resource.
+    pub uri: Uri,
+    /// The number of its subscribers, without views.
+    pub subscribers: usize,
+    /// The number of views of the console that show it.
+    pub views: usize,
+    /// The names of the principals of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, without views, in order.
+    pub principals: Vec<String>,
+}
+
+impl Watched {
+    /// The number of subscribers of a resource whose principals are looked at: the index is locked meanwhile.
+    pub const MAX_LOOKED_AT: usize = 64;
+}
+
+impl WatchedResource {
+    fn described(&self, uri: &Uri) -> Watched {
+        let mailboxes = self.subscribers.values().take(Watched::MAX_LOOKED_AT).filter(|mailbox| !mailbox.is_view());
+        let names: BTreeSet<_> = mailboxes.map(|mailbox| mailbox.principal().name().to_owned()).collect();
+        Watched {
+            uri: uri.clone(),
+            subscribers: self.subscribers.len().saturating_sub(self.views),
+            views: self.views,
+            principals: names.into_iter().collect(),
+        }
+    }
 }
 
 impl SubscriptionIndex {
@@ -63,11 +97,11 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub(super) fn resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+    /// Returns the watched resources in order, with their subscribers: at most `limit`, those after `after`.
+    pub(super) fn resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
-        watched.take(limit).map(|(uri, watched)| (uri.clone(), watched.subscribers.len())).collect()
+        watched.take(limit).map(|(uri, watched)| watched.described(uri)).collect()
     }
 
     /// Returns the number of watched resources below `mount`.
@@ -76,14 +110,18 @@ impl SubscriptionIndex {
     }
 
     pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
-        let subscribers = match self.resources.get_mut(uri) {
-            Some(watched) => &mut watched.subscribers,
+        let watched = match self.resources.get_mut(uri) {
+            Some(watched) => watched,
             None => {
-                let watched = WatchedResource { path: path.clone(), subscribers: BTreeMap::new(), views: None };
-                &mut self.resources.entry(uri.clone()).or_insert(watched).subscribers
+                let (subscribers, path) = (BTreeMap::new(), path.clone());
+                let watched = WatchedResource { path, subscribers, views: 0, directory: None };
+                self.resources.entry(uri.clone()).or_insert(watched)
             }
         };
-        subscribers.insert(mailbox.id, mailbox.clone());
+        let known = watched.subscribers.insert(mailbox.id, mailbox.clone());
+        if known.is_none() && mailbox.is_view() {
+            watched.views = watched.views.saturating_add(1);
+        }
     }
 
     pub(super) fn watch_listing(&mut self, mailbox: &Arc<Mailbox>) {
@@ -96,7 +134,9 @@ impl SubscriptionIndex {
 
     pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) {
         if let Some(watched) = self.resources.get_mut(uri) {
-            watched.subscribers.remove(&id);
+            if watched.subscribers.remove(&id).is_some_and(|mailbox| mailbox.is_view()) {
+                watched.views = watched.views.saturating_sub(1);
+            }
             if watched.subscribers.is_empty() {
                 self.resources.remove(uri);
             }
@@ -150,20 +190,20 @@ impl SubscriptionIndex {
 
     /// Returns those of the resources that are known as directories.
     pub(super) fn directories(&self, uris: &[Uri]) -> HashSet<Uri> {
-        let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.views.is_some());
+        let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.directory.is_some());
         uris.iter().filter(is_directory).cloned().collect()
     }
 
     /// Returns whether it is known what the principal sees of a directory.
     pub(super) fn has_view(&self, uri: &Uri, principal: &Principal) -> bool {
-        let views = self.resources.get(uri).and_then(|watched| watched.views.as_ref());
+        let views = self.resources.get(uri).and_then(|watched| watched.directory.as_ref());
         views.is_some_and(|views| views.contains_key(principal))
     }
 
     /// Stores what the principal sees of a directory, unless it is known or has no subscriber any more.
     pub(super) fn add_view(&mut self, uri: &Uri, principal: &Principal, view: ListingFingerprint) {
         let Some(watched) = self.resources.get_mut(uri) else { return };
-        let views = watched.views.get_or_insert_default();
+        let views = watched.directory.get_or_insert_default();
         // Entries of principals that have unsubscribed are evicted here, so that there are at most as many as subscribers.
         if views.len() > watched.subscribers.len() {
             let subscribed: HashSet<_> = watched.subscribers.values().map(|mailbox| mailbox.principal()).collect();
@@ -179,7 +219,7 @@ impl SubscriptionIndex {
         views: Option<HashMap<Principal, ListingFingerprint>>,
     ) -> Option<HashMap<Principal, ListingFingerprint>> {
         let watched = self.resources.get_mut(uri)?;
-        std::mem::replace(&mut watched.views, views)
+        std::mem::replace(&mut watched.directory, views)
     }
 
     /// Returns the watched resources below `mount` with the principals of their subscribers.
@@ -237,5 +277,24 @@ mod tests {
         assert_eq!(paths(&index, "a://"), ["x/1", "x/2?q", "y/1"]);
         index.unwatch(&mount("b:///").compose("").unwrap().uri, 1);
         assert!(!index.has_resources_under(&mount("b:///")));
+    }
+
+    #[test]
+    fn views_are_no_subscribers() {
+        let located = "a:///".parse::<Mount>().unwrap().compose("x").unwrap();
+        let mailbox = |id, name| Arc::new(Mailbox::new(id, Principal::new(name)));
+        let (view, one, other) = (mailbox(1, "viewed"), mailbox(2, "bob"), mailbox(3, "alice"));
+        view.mark_as_view();
+        let mut index = SubscriptionIndex::default();
+        for mailbox in [&view, &one, &view, &other] {
+            index.watch(&located.uri, &located.path, mailbox);
+        }
+        let watched = |index: &SubscriptionIndex| index.resources(None, 9).remove(0);
+        let found = watched(&index);
+        assert_eq!((found.subscribers, found.views, found.principals), (2, 1, vec!["alice".into(), "bob".into()]));
+        index.unwatch(&located.uri, 1);
+        index.unwatch(&located.uri, 2);
+        let found = watched(&index);
+        assert_eq!((found.subscribers, found.views, found.principals), (1, 0, vec!["alice".into()]));
     }
 }

@@ -20,24 +20,24 @@ export interface Session {
   administrator: boolean;
 }
 
-/** Called when the server says that there is no session any more. */
-let onLoggedOut: () => void = () => {};
+/** Called when there is no session any more: its user has logged out, or else the server says so. */
+let onLoggedOut: (isByUser: boolean) => void = () => {};
 
-export function whenLoggedOut(action: () => void): void {
+export function whenLoggedOut(action: (isByUser: boolean) => void): void {
   onLoggedOut = action;
 }
 
-function headers(hasBody: boolean): HeadersInit {
-  const key = localStorage.getItem(STORED_KEY);
+function headers(key: string | null, hasBody: boolean): HeadersInit {
   return { ...(key ? { "mcp-host-console": key } : {}), ...(hasBody ? { "content-type": "application/json" } : {}) };
 }
 
 async function send(method: string, path: string, body: unknown, signal: AbortSignal | undefined): Promise<Response> {
+  const key = localStorage.getItem(STORED_KEY);
   let response: Response;
   try {
     response = await fetch(path, {
       method,
-      headers: headers(body !== undefined),
+      headers: headers(key, body !== undefined),
       body: body === undefined ? null : JSON.stringify(body),
       signal: signal ?? null,
       cache: "no-store",
@@ -53,8 +53,10 @@ async function send(method: string, path: string, body: unknown, signal: AbortSi
   }
   const refused: { error?: string; help?: string | null } = await response.json().catch(() => ({}));
   const problem = new ApiError(response.status, refused.error ?? `HTTP ${response.status}`, refused.help);
-  if (response.status === 401 && path.startsWith("/api/")) {
-    onLoggedOut();
+  // Another session may have begun meanwhile.
+  if (response.status === 401 && path.startsWith("/api/") && key === localStorage.getItem(STORED_KEY)) {
+    localStorage.removeItem(STORED_KEY);
+    onLoggedOut(false);
   }
   throw problem;
 }
@@ -77,7 +79,7 @@ export async function login(credentials: { code: string } | { token: string }): 
 export async function logout(): Promise<void> {
   await send("POST", "/console/logout", {}, undefined);
   localStorage.removeItem(STORED_KEY);
-  onLoggedOut();
+  onLoggedOut(true);
 }
 
 export function hasKey(): boolean {
@@ -86,12 +88,14 @@ export function hasKey(): boolean {
 
 /** Reads server-sent events until the stream ends. */
 export async function events(
+  method: "GET" | "POST",
   path: string,
+  body: unknown,
   opened: () => void,
   received: (event: string, data: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const response = await send("GET", `/api/v1/${path}`, undefined, signal);
+  const response = await send(method, `/api/v1/${path}`, body, signal);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (!reader) {
     return;

@@ -1,14 +1,15 @@
 // What one principal sees: the tree, the search and the templates beside the preview of a resource.
 
-import { useEffect, useId, useMemo, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { parseTemplate } from "url-template";
-import { post } from "./api";
+import { ApiError, post } from "./api";
 import { Catalog, type Filters, hasFilters, NO_FILTERS } from "./catalog";
 import { ContentView } from "./contents";
 import { number, size, t, time } from "./language";
 import { Copy, Facts, Problem, usePoll, Waiting } from "./parts";
 import { Tree } from "./tree";
-import { as, type Content, type Found, type Page, type Template, viewKey, type Viewer } from "./types";
+import { as, type Content, type Found, type Page, type PluginStatus, type Subscriptions, type Template, viewKey, type Viewer } from "./types";
+import { Updates, useWatch } from "./watch";
 
 interface Props {
   viewer: Viewer | null;
@@ -20,6 +21,9 @@ type Part = "tree" | "search" | "templates";
 
 export function Browser({ viewer, selected, select }: Props) {
   const [part, setPart] = useState<Part>("tree");
+  const [open, setOpen] = useState<string[]>([]);
+  const updates = useMemo(() => new Updates(), []);
+  const isLive = useWatch(viewer, [...(selected ? [selected] : []), ...open], true, updates);
   const parts: [Part, string][] = [
     ["tree", t("Tree", "ツリー")],
     ["search", t("Search", "検索")],
@@ -33,13 +37,13 @@ export function Browser({ viewer, selected, select }: Props) {
             <button type="button" key={name} aria-pressed={part === name} onClick={() => setPart(name)}>{label}</button>
           ))}
         </div>
-        <div hidden={part !== "tree"}><Explorer viewer={viewer} selected={selected} select={select} /></div>
+        <div hidden={part !== "tree"}><Explorer viewer={viewer} selected={selected} select={select} updates={updates} opened={setOpen} /></div>
         {part === "search" ? <Search viewer={viewer} select={select} /> : null}
         {part === "templates" ? <Templates viewer={viewer} select={select} /> : null}
       </section>
       <section aria-label={t("Preview", "プレビュー")} class="preview">
         {selected ? (
-          <Preview key={selected} viewer={viewer} uri={selected} open={select} />
+          <Preview key={selected} viewer={viewer} uri={selected} open={select} updates={updates} isLive={isLive} />
         ) : (
           <p class="muted">{t("Choose a resource.", "リソースを選んでください。")}</p>
         )}
@@ -48,11 +52,18 @@ export function Browser({ viewer, selected, select }: Props) {
   );
 }
 
-function Explorer({ viewer, selected, select }: Props) {
+interface ExplorerProps extends Props {
+  updates: Updates;
+  /** Called with the URIs of the open nodes when they change. */
+  opened: (uris: string[]) => void;
+}
+
+function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) {
   const id = useId();
   const [version, setVersion] = useState(0);
   const [filters, setFilters] = useState<Filters>(NO_FILTERS);
-  const watched = usePoll<{ resources: Page<{ uri: string; subscribers: number }> }>(viewer ? "subscriptions" : null, 5000);
+  const watched = usePoll<Subscriptions>(viewer ? "subscriptions" : null, 2000);
+  const plugins = usePoll<Page<PluginStatus>>(viewer ? "plugins" : null, 30_000);
   const badges = useMemo(
     () => new Map(watched.data?.resources.items.map(({ uri, subscribers }) => [uri, subscribers])),
     [watched.data],
@@ -60,8 +71,20 @@ function Explorer({ viewer, selected, select }: Props) {
   const catalog = useMemo(() => new Catalog(viewer, () => setVersion((now) => now + 1)), [viewKey(viewer)]);
   useEffect(() => {
     void catalog.more(null);
-    return () => catalog.end();
-  }, [catalog]);
+    const ended = updates.listen((uri) => {
+      if (uri === null) {
+        void catalog.refresh(null);
+      } else {
+        catalog.refreshBelow(uri);
+      }
+    });
+    return () => {
+      ended();
+      catalog.end();
+    };
+  }, [catalog, updates]);
+  const open = catalog.openNodes().map(({ resource }) => resource.uri);
+  useEffect(() => opened(open), [open.join("\n")]);
   const set = (changed: Partial<Filters>) => setFilters({ ...filters, ...changed });
   const loaded = catalog.root.nodes.length;
   return (
@@ -78,6 +101,15 @@ function Explorer({ viewer, selected, select }: Props) {
               {t("Type", "種類")}
               <input value={filters.type} placeholder="text/" onInput={(event) => set({ type: event.currentTarget.value })} />
             </label>
+            {plugins.data ? (
+              <label>
+                {t("Plugin", "プラグイン")}
+                <select value={filters.mount} onChange={(event) => set({ mount: event.currentTarget.value })}>
+                  <option value="">{t("any", "すべて")}</option>
+                  {plugins.data.items.map(({ name, mount }) => <option key={name} value={mount}>{name}</option>)}
+                </select>
+              </label>
+            ) : null}
             <label>
               {t("Audience", "対象")}
               <select value={filters.audience} onChange={(event) => set({ audience: event.currentTarget.value })}>
@@ -112,12 +144,14 @@ function Explorer({ viewer, selected, select }: Props) {
 
 function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: string) => void }) {
   const [query, setQuery] = useState("");
+  const [language, setLanguage] = useState("");
+  const [kind, setKind] = useState("");
   const [found, setFound] = useState<Found | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const search = async () => {
     setError(null);
     try {
-      setFound(await post<Found>("browse/search", { ...as(viewer), query }));
+      setFound(await post<Found>("browse/search", { ...as(viewer), query, language: language.trim() || null, kind: kind || null }));
     } catch (error) {
       setFound(null);
       setError(error as Error);
@@ -135,6 +169,14 @@ function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: strin
         <label>
           {t("Words", "語句")}
           <input type="search" required value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
+        </label>
+        <label>
+          {t("Type", "種類")}
+          <input value={kind} placeholder="text/markdown" onInput={(event) => setKind(event.currentTarget.value.trim())} />
+        </label>
+        <label>
+          {t("Language", "言語")}
+          <input value={language} placeholder="en" size={6} onInput={(event) => setLanguage(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary">{t("Search", "検索")}</button>
       </form>
@@ -250,28 +292,74 @@ function word(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-function Preview({ viewer, uri, open }: { viewer: Viewer | null; uri: string; open: (uri: string) => void }) {
-  const [contents, setContents] = useState<Content[] | null>(null);
-  const [leftOut, setLeftOut] = useState(0);
+interface PreviewProps {
+  viewer: Viewer | null;
+  uri: string;
+  open: (uri: string) => void;
+  updates: Updates;
+  /** Whether changes are pushed. */
+  isLive: boolean;
+}
+
+/** What was read of a resource. */
+interface Reading {
+  contents: Content[];
+  left_out: number;
+}
+
+function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
+  const [read, setRead] = useState<Reading | null>(null);
+  const [changed, setChanged] = useState<Date | null>(null);
   const [error, setError] = useState<Error | null>(null);
-  const [version, setVersion] = useState(0);
+  const again = useRef(() => {});
   useEffect(() => {
-    const ending = new AbortController();
-    setError(null);
-    post<{ contents: Content[]; left_out: number }>("browse/read", { ...as(viewer), uri }, ending.signal).then(
-      ({ contents, left_out }) => {
-        setContents(contents);
-        setLeftOut(left_out);
-      },
-      (error) => {
-        if (!ending.signal.aborted) {
-          setContents(null);
+    let ending = new AbortController();
+    let shown: string | null = null;
+    let hasFailed = false;
+    const load = () => {
+      ending.abort();
+      ending = new AbortController();
+      const { signal } = ending;
+      post<Reading>("browse/read", { ...as(viewer), uri }, signal).then(
+        (found) => {
+          const text = JSON.stringify(found);
+          // What is the same stays as it is, with its selection and its place.
+          if (text !== shown) {
+            setRead(found);
+            setChanged(shown === null ? null : new Date());
+            shown = text;
+          }
+          hasFailed = false;
+          setError(null);
+        },
+        (error) => {
+          if (signal.aborted) {
+            return;
+          }
+          // Without an answer what is shown may still be right.
+          if (!(error instanceof ApiError && error.status === 0)) {
+            setRead(null);
+            shown = null;
+          }
+          hasFailed = true;
           setError(error);
-        }
-      },
-    );
-    return () => ending.abort();
-  }, [uri, viewKey(viewer), version]);
+        },
+      );
+    };
+    again.current = load;
+    load();
+    const ended = updates.listen((told) => {
+      if (told === uri || (told === null && hasFailed)) {
+        load();
+      }
+    });
+    return () => {
+      ended();
+      ending.abort();
+    };
+  }, [uri, viewKey(viewer), updates]);
+  const contents = read?.contents ?? null;
+  const leftOut = read?.left_out ?? 0;
   const options = viewer ? `--as ${word(viewer.principal)}${viewer.groups.map((group) => ` --group ${word(group)}`).join("")}` : "";
   const body = JSON.stringify({ uri, ...as(viewer) });
   const own = contents?.find(({ resource }) => resource.uri === uri)?.resource ?? contents?.[0]?.resource;
@@ -286,7 +374,10 @@ function Preview({ viewer, uri, open }: { viewer: Viewer | null; uri: string; op
         />
         <Copy text={`await client.readResource({ uri: ${JSON.stringify(uri)} });`} label={t("Copy for a client", "クライアント用にコピー")} />
         {viewer ? <Copy text={`mcp-host explain ${options} ${word(uri)}`} label={t("Copy explain", "explain をコピー")} /> : null}
-        <button type="button" class="small" onClick={() => setVersion(version + 1)}>{t("Read again", "読み直す")}</button>
+        <button type="button" class="small" onClick={() => again.current()}>{t("Read again", "読み直す")}</button>
+        <span class="muted" role="status">
+          {!isLive ? "" : changed ? t(`Changed at ${time(changed.toISOString(), false)}.`, `${time(changed.toISOString(), false)} に更新されました。`) : own?.subscribable ? t("Changes appear by themselves.", "変更は自動的に反映されます。") : ""}
+        </span>
       </div>
       {own ? (
         <Facts

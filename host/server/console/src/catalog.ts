@@ -5,6 +5,8 @@ import { as, type Missing, type Resource, type ResourceList, type Viewer } from 
 
 /** The resources of a page. */
 const PAGE = 1000;
+/** The pages that are loaded again at once after a change; those behind are loaded when they come into view. */
+const REFRESHED = 10;
 
 export interface Node {
   resource: Resource;
@@ -19,6 +21,8 @@ export interface Branch {
   next: string | null;
   isComplete: boolean;
   isLoading: boolean;
+  /** Whether it has changed since it began to be loaded. */
+  isStale: boolean;
   error: Error | null;
 }
 
@@ -28,16 +32,18 @@ export interface Filters {
   audience: string;
   priority: number;
   since: string;
+  /** The mount of a plugin, below which resources are. */
+  mount: string;
 }
 
-export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "" };
+export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "", mount: "" };
 
 export function hasFilters(filters: Filters): boolean {
-  return filters.text.trim() !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
+  return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
 }
 
 function branch(): Branch {
-  return { nodes: [], next: null, isComplete: false, isLoading: false, error: null };
+  return { nodes: [], next: null, isComplete: false, isLoading: false, isStale: false, error: null };
 }
 
 export class Catalog {
@@ -86,10 +92,88 @@ export class Catalog {
     }
     target.isLoading = false;
     this.changed();
+    this.refreshStale(node, target);
+  }
+
+  /** Loads what is loaded of the catalog, or below a node, once more after a change, and shows it then. */
+  async refresh(node: Node | null): Promise<void> {
+    const target = node ? node.children : this.root;
+    if (!target || this.ending.signal.aborted) {
+      return;
+    }
+    if (target.isLoading) {
+      target.isStale = true;
+      return;
+    }
+    target.isLoading = true;
+    const known = new Map(target.nodes.map((one) => [one.resource.uri, one]));
+    const level = (node?.level ?? 0) + 1;
+    const pages = Math.min(REFRESHED, Math.max(1, Math.ceil(target.nodes.length / PAGE)));
+    const nodes: Node[] = [];
+    let next: string | null = null;
+    try {
+      for (let page = 0; page < pages && (page === 0 || next !== null); page += 1) {
+        const request = { ...as(this.viewer), parent: node?.resource.uri ?? null, cursor: next, limit: PAGE };
+        const answer: ResourceList = await post("browse/list", request, this.ending.signal);
+        for (const resource of answer.items) {
+          const { children, isOpen } = known.get(resource.uri) ?? { children: null, isOpen: false };
+          nodes.push({ resource, level, children, isOpen: isOpen && resource.listable });
+        }
+        next = answer.next;
+        if (!node) {
+          this.missing = answer.missing;
+        }
+      }
+      target.nodes = nodes;
+      target.next = next;
+      target.isComplete = next === null;
+      target.error = null;
+    } catch (error) {
+      if (this.ending.signal.aborted) {
+        return;
+      }
+      // What is shown stays. The stream tells of a change again when the server is there again.
+      target.error = error as Error;
+    }
+    target.isLoading = false;
+    this.changed();
+    this.refreshStale(node, target);
+  }
+
+  /** Loads again what has changed while it was loaded. */
+  private refreshStale(node: Node | null, target: Branch): void {
+    if (target.isStale) {
+      target.isStale = false;
+      void this.refresh(node);
+    }
+  }
+
+  /** Loads again what changed below the node of a URI, if it is open. */
+  refreshBelow(uri: string): void {
+    this.openNodes().filter((node) => node.resource.uri === uri).forEach((node) => void this.refresh(node));
+  }
+
+  /** The nodes whose children are shown. */
+  openNodes(): Node[] {
+    const found: Node[] = [];
+    const add = (target: Branch) => {
+      for (const node of target.nodes) {
+        if (node.isOpen && node.children) {
+          found.push(node);
+          add(node.children);
+        }
+      }
+    };
+    add(this.root);
+    return found;
   }
 
   async retry(node: Node | null): Promise<void> {
     const target = node ? (node.children ??= branch()) : this.root;
+    if (target.next === null && target.nodes.length > 0) {
+      await this.refresh(node);
+      return;
+    }
     target.isComplete = false;
     await this.more(node);
   }
@@ -120,7 +204,7 @@ export class Catalog {
           add(node, node.children);
         }
       }
-      if (target.isLoading || target.error || !target.isComplete) {
+      if (target.error || !target.isComplete) {
         rows.push({ parent, target });
       }
     };
@@ -134,6 +218,9 @@ export type Row = { node: Node } | { parent: Node | null; target: Branch };
 function matches(resource: Resource, filters: Filters, since: number): boolean {
   const text = filters.text.trim().toLowerCase();
   if (text && ![resource.name, resource.title, resource.uri].some((one) => one?.toLowerCase().includes(text))) {
+    return false;
+  }
+  if (!resource.uri.startsWith(filters.mount)) {
     return false;
   }
   if (filters.type && !(resource.mime_type ?? "").startsWith(filters.type)) {

@@ -1,7 +1,7 @@
 // The console: the login, the navigation, and one page at a time, which the hash of the address names.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
 import { currentLanguage, setLanguage, t } from "./language";
 import { Login, takeCode } from "./login";
@@ -12,19 +12,22 @@ import { Live } from "./pages/live";
 import { Plugins } from "./pages/plugins";
 import { Resources } from "./pages/resources";
 import { ViewAs } from "./pages/view-as";
+import { Updates, useWatch } from "./watch";
 
 interface View {
   name: string;
   title: () => string;
   /** Whether it is for administrators only. */
   isAdministrative?: boolean;
+  /** Whether it follows changes, by a stream that ends with the session. */
+  isWatched?: boolean;
   show: (parts: string[], isUser: boolean) => preact.JSX.Element;
 }
 
 const VIEWS: View[] = [
-  { name: "resources", title: () => t("Resources", "リソース"), show: ([uri], isUser) => <Resources selected={uri || null} isUser={isUser} /> },
+  { name: "resources", title: () => t("Resources", "リソース"), isWatched: true, show: ([uri], isUser) => <Resources selected={uri || null} isUser={isUser} /> },
   { name: "context", title: () => t("Context", "コンテキスト"), show: (_, isUser) => <Context isUser={isUser} /> },
-  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, show: () => <ViewAs /> },
+  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, isWatched: true, show: () => <ViewAs /> },
   { name: "plugins", title: () => t("Plugins", "プラグイン"), isAdministrative: true, show: ([name]) => <Plugins selected={name ?? null} /> },
   { name: "live", title: () => t("Live", "ライブ"), isAdministrative: true, show: () => <Live /> },
   { name: "config", title: () => t("Config", "設定"), isAdministrative: true, show: () => <Config /> },
@@ -43,14 +46,25 @@ function parts(): string[] {
     });
 }
 
+/** Ends the page's data at once when the session ends: by a stream on which nothing is watched. */
+function Guard() {
+  const updates = useMemo(() => new Updates(), []);
+  useWatch(null, [], false, updates);
+  return null;
+}
+
 function App({ code }: { code: string | null }) {
   const [session, setSession] = useState<Session | null>(null);
+  const [hasEnded, setEnded] = useState(false);
   const [isChecked, setChecked] = useState(code !== null || !hasKey());
   const [error, setError] = useState<Error | null>(null);
   const [at, setAt] = useState(parts());
   const [, setShown] = useState(currentLanguage());
   useEffect(() => {
-    whenLoggedOut(() => setSession(null));
+    whenLoggedOut((isByUser) => {
+      setSession(null);
+      setEnded(!isByUser);
+    });
     const moved = () => setAt(parts());
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
@@ -82,7 +96,7 @@ function App({ code }: { code: string | null }) {
     return <main class="login">{error ? <Problem error={error} /> : <Waiting />}</main>;
   }
   if (!session) {
-    return <Login code={code} loggedIn={setSession} />;
+    return <Login code={code} hasEnded={hasEnded} loggedIn={setSession} />;
   }
   const isUser = !session.administrator;
   const views = VIEWS.filter(({ isAdministrative }) => !(isUser && isAdministrative));
@@ -127,6 +141,7 @@ function App({ code }: { code: string | null }) {
       </header>
       <main id="content" tabIndex={-1}>
         <h1>{view.title()}</h1>
+        {view.isWatched ? null : <Guard />}
         {view.show(at.slice(1), isUser)}
       </main>
     </>

@@ -1,10 +1,11 @@
 // A content of a resource, shown by its kind.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Kind, kindOf } from "./kind";
 import { number, size, t } from "./language";
 import { Waiting } from "./parts";
 import type * as Preview from "./preview";
+import { seriesOf, TimeChart } from "./time-series";
 import type { Content } from "./types";
 
 /** The rows of a table that are shown. */
@@ -38,7 +39,8 @@ export function ContentView({ content, open }: { content: Content; open: (uri: s
   const kind = kindOf(resource.mime_type, resource.uri, text !== null);
   const [isSource, setSource] = useState(false);
   const preview = usePreview();
-  const hasForm = kind.show === "markdown" || kind.show === "table";
+  const records = useMemo(() => (kind.show === "json" && text !== null ? recordRows(text) : null), [kind.show, text]);
+  const hasForm = kind.show === "markdown" || kind.show === "table" || records !== null;
   return (
     <div class="content">
       {content.cut ? (
@@ -58,8 +60,10 @@ export function ContentView({ content, open }: { content: Content; open: (uri: s
         <Bytes blob={blob} kind={kind} name={resource.title ?? resource.name} isCut={content.cut} />
       ) : preview === null ? (
         <Waiting />
+      ) : records && !isSource ? (
+        <Table rows={records} />
       ) : (
-        <Text preview={preview} text={text ?? ""} kind={isSource ? { show: "source", language: null } : kind} base={resource.uri} open={open} />
+        <Text preview={preview} text={text ?? ""} kind={isSource && kind.show !== "json" ? { show: "source", language: null } : kind} base={resource.uri} open={open} />
       )}
     </div>
   );
@@ -78,7 +82,7 @@ function Text({ preview, text, kind, base, open }: TextProps) {
     case "markdown":
       return <Placed name="markdown" fragment={() => preview.markdown(text, base, open)} />;
     case "table":
-      return <Table rows={preview.rows(text, MAX_ROWS + 2)} />;
+      return <Fields preview={preview} text={text} />;
     case "json": {
       let shown = text;
       try {
@@ -95,6 +99,32 @@ function Text({ preview, text, kind, base, open }: TextProps) {
   }
 }
 
+function Fields({ preview, text }: { preview: typeof Preview; text: string }) {
+  const rows = useMemo(() => preview.rows(text, MAX_ROWS + 2), [preview, text]);
+  return <Table rows={rows} />;
+}
+
+/**
+ * The rows of a JSON array of objects whose members are no objects themselves, as the rows of a query are, the names of the members first;
+ * null for any other text.
+ */
+function recordRows(text: string): string[][] | null {
+  let records: unknown;
+  try {
+    records = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const isRecord = (one: unknown): one is Record<string, unknown> =>
+    typeof one === "object" && one !== null && !Array.isArray(one) && Object.values(one).every((value) => typeof value !== "object" || value === null);
+  if (!Array.isArray(records) || records.length === 0 || !records.every(isRecord)) {
+    return null;
+  }
+  const shown = records.slice(0, MAX_ROWS + 1);
+  const names = [...new Set(shown.flatMap((record) => Object.keys(record)))];
+  return [names, ...shown.map((record) => names.map((name) => (Object.hasOwn(record, name) ? String(record[name]) : "")))];
+}
+
 function Source({ preview, text, language }: { preview: typeof Preview; text: string; language: string | null }) {
   return (
     <div class="scroll source" tabIndex={0} role="region" aria-label={t("Source", "ソース")}>
@@ -106,8 +136,10 @@ function Source({ preview, text, language }: { preview: typeof Preview; text: st
 function Table({ rows }: { rows: string[][] }) {
   const [head = [], ...rest] = rows;
   const shown = rest.slice(0, MAX_ROWS);
+  const series = useMemo(() => seriesOf([head, ...shown]), [rows]);
   return (
     <>
+      {series ? <TimeChart series={series} /> : null}
       <div class="scroll" tabIndex={0} role="region" aria-label={t("Table", "表")}>
         <table>
           <thead>

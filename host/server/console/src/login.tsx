@@ -14,7 +14,14 @@ export function takeCode(): string | null {
   return code;
 }
 
-export function Login({ code, loggedIn }: { code: string | null; loggedIn: (session: Session) => void }) {
+interface Props {
+  code: string | null;
+  /** Whether a session has ended that its user did not end. */
+  hasEnded: boolean;
+  loggedIn: (session: Session) => void;
+}
+
+export function Login({ code, hasEnded, loggedIn }: Props) {
   const [error, setError] = useState<Error | null>(null);
   const [isWaiting, setWaiting] = useState(code !== null);
   const [token, setToken] = useState("");
@@ -34,6 +41,14 @@ export function Login({ code, loggedIn }: { code: string | null; loggedIn: (sess
   return (
     <main class="login">
       <h1>mcp-host</h1>
+      {hasEnded ? (
+        <p class="problem" role="alert">
+          {t(
+            "The session has ended: the server was restarted, its token was changed or withdrawn, or 12 hours have passed.",
+            "セッションが終了しました。サーバーの再起動、トークンの変更や失効、または 12 時間の経過によるものです。",
+          )}
+        </p>
+      ) : null}
       <form
         onSubmit={(event) => {
           event.preventDefault();

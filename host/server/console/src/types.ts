@@ -100,7 +100,7 @@ export interface Status {
   reload_failure: { time: string; reason: string } | null;
   plugins: Page<PluginStatus>;
   sessions: number;
-  watched: { subscribers: number; resources: number; plugins: number };
+  watched: WatchedCounts;
   log: LogView;
   cluster: Cluster | null;
 }
@@ -128,6 +128,28 @@ export interface Replica {
   leased_plugins: string[];
 }
 
+export interface WatchedCounts {
+  subscribers: number;
+  resources: number;
+  plugins: number;
+  /** The updates of resources, and of the listing, that were sent since the start of the server. */
+  updates: number;
+  listing_updates: number;
+}
+
+/** A resource with subscriptions. Views of the console are no subscribers. */
+export interface WatchedResource {
+  uri: string;
+  subscribers: number;
+  views: number;
+  principals: string[];
+}
+
+export interface Subscriptions {
+  watched: WatchedCounts;
+  resources: Page<WatchedResource>;
+}
+
 export interface Rule {
   line: number | null;
   principals: string[];
@@ -151,6 +173,7 @@ export interface ConfigView {
   };
   admin: string | null;
   audit: string | null;
+  audit_values: { decisions: string[]; outcomes: string[] };
   plugins: Page<PluginConfig>;
   principals: Page<string>;
   issuers: Page<{ name: string; issuer: string }>;

@@ -44,6 +44,7 @@ use futures::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mcp_host_base::share_limiter::ShareLimiter;
 use mcp_host_base::{escape, log_target};
 use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
@@ -139,6 +140,7 @@ pub async fn serve_admin(
     let users = Users::new(&host);
     let (traffic, started) = (Traffic::new(&host), SystemTime::now());
     let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
+    let (views, user_streams) = (ShareLimiter::default(), ShareLimiter::default());
     let server = AdminServer {
         host,
         draining,
@@ -151,6 +153,8 @@ pub async fn serve_admin(
         metrics,
         traffic,
         streams,
+        views,
+        user_streams,
         is_loopback,
     };
     let server = Arc::new(server);
@@ -191,6 +195,10 @@ struct AdminServer {
     traffic: Traffic,
     /// A permit for each stream of the audit log.
     streams: Arc<Semaphore>,
+    /// The views that administrators follow, by the name of the administrator.
+    views: ShareLimiter<String>,
+    /// Those that users follow, by the name of the principal.
+    user_streams: ShareLimiter<String>,
     /// Whether it listens at a loopback address, where everyone may read the metrics.
     is_loopback: bool,
 }

@@ -114,6 +114,7 @@ enum Credentials {
 }
 
 /// An authenticated request.
+#[derive(Clone)]
 pub(super) struct Authenticated {
     pub(super) principal: Principal,
     credentials: Credentials,

@@ -4,6 +4,7 @@
 //! directories, cursor key, compiler limits, and whether TLS is on; of the administration listener, whether there is one, its address, and
 //! whether TLS is on.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,6 +61,26 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Returns what a reload to a config would change, but for components whose file has changed, which are not read. The generation is
+    /// that which is served.
+    pub(in super::super) fn compare(&self, config: Config) -> ReloadReport {
+        let old = self.generation.load();
+        let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+        let names =
+            |config: &Config| config.plugins.iter().map(|plugin| plugin.name.to_string()).collect::<HashSet<_>>();
+        let (before, after) = (names(&old.config), names(&config));
+        let mut report = ReloadReport { requires_restart, ..changed_settings(&config, &old) };
+        for plugin in config.plugins.iter().filter(|plugin| !old.config.plugins.contains(plugin)) {
+            let list = if before.contains(plugin.name.as_str()) { &mut report.changed } else { &mut report.added };
+            list.push(plugin.name.to_string());
+        }
+        report.removed = before.difference(&after).cloned().collect();
+        report.removed.sort_unstable();
+        report
+    }
+}
+
 impl SettingsStep {
     /// Begins a reload. From here on, older ones change nothing.
     fn begin(host: &Host) -> Self {
@@ -95,20 +116,7 @@ impl SettingsStep {
             }
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
             config.check_exposure()?;
-            let mut report = ReloadReport {
-                rules: rules_changed,
-                principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
-                server: config.server != old.config.server
-                    || config.search != old.config.search
-                    || config.log != old.config.log
-                    || config.telemetry != old.config.telemetry,
-                http: config.http != old.config.http,
-                admin: config.admin != old.config.admin,
-                audit: config.audit != old.config.audit,
-                generation: old.number,
-                requires_restart,
-                ..ReloadReport::default()
-            };
+            let mut report = ReloadReport { requires_restart, ..changed_settings(&config, old) };
             let plugins_changed = config.plugins != old.config.plugins;
             if report.replaces_settings() {
                 report.generation = old.number.saturating_add(1);
@@ -129,6 +137,23 @@ impl SettingsStep {
                 PendingReload { config: Arc::new(config), access, reload_id: self.reload_id, plugins_changed, report };
             Ok((next, pending))
         })
+    }
+}
+
+/// Returns which settings of a config are not those of a generation.
+fn changed_settings(config: &Config, old: &Generation) -> ReloadReport {
+    ReloadReport {
+        rules: config.rules != old.config.rules || config.groups != old.config.groups,
+        principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
+        server: config.server != old.config.server
+            || config.search != old.config.search
+            || config.log != old.config.log
+            || config.telemetry != old.config.telemetry,
+        http: config.http != old.config.http,
+        admin: config.admin != old.config.admin,
+        audit: config.audit != old.config.audit,
+        generation: old.number,
+        ..ReloadReport::default()
     }
 }
 

@@ -1,7 +1,7 @@
 // Config: what is served, and whether the file on disk is that.
 
 import { useState } from "preact/hooks";
-import { post } from "../api";
+import { ApiError, post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Problem, usePoll, Waiting } from "../parts";
 import type { ConfigView, LogView, Page, Reload, Status } from "../types";
@@ -9,6 +9,7 @@ import type { ConfigView, LogView, Page, Reload, Status } from "../types";
 export function Config() {
   const config = usePoll<ConfigView>("config", 5000);
   const status = usePoll<Status>("status?limit=1", 2000);
+  const changes = usePoll<Reload>("config/changes", 5000);
   const [failure, setFailure] = useState<Error | null>(null);
   const [done, setDone] = useState<Reload | null>(null);
   const [isActing, setActing] = useState(false);
@@ -19,6 +20,9 @@ export function Config() {
   const { server, rules, principals, groups, issuers, plugins } = config.data;
   const failed = status.data.reload_failure;
   const reload = async () => {
+    if (isActing) {
+      return;
+    }
     setActing(true);
     setFailure(null);
     setDone(null);
@@ -30,6 +34,7 @@ export function Config() {
     setActing(false);
     config.refresh();
     status.refresh();
+    changes.refresh();
   };
   return (
     <>
@@ -39,7 +44,7 @@ export function Config() {
           of={[
             [t("File", "ファイル"), config.data.file ?? "–"],
             [t("Generation", "世代"), number(config.data.generation)],
-            [t("The file is served", "ファイルの反映"), failed ? t("no: the last reload failed", "いいえ（再読み込みに失敗）") : t("yes", "はい")],
+            [t("The file is served", "ファイルの反映"), served(failed !== null, changes.data)],
           ]}
         />
         {failed ? (
@@ -48,8 +53,15 @@ export function Config() {
             <pre class="problem">{failed.reason}</pre>
           </>
         ) : null}
+        {changes.data && (changes.data.changed || changes.data.requires_restart.length > 0) ? (
+          <div class="notice" role="status">
+            <p>{t("A reload of the file, or a restart, would change:", "再読み込みまたは再起動で変わるもの:")}</p>
+            <Difference reload={changes.data} />
+          </div>
+        ) : null}
+        {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem">{changes.error.message}</pre> : null}
         <div class="buttons">
-          <button type="button" disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
+          <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
           <span role="status">{done ? <Changes reload={done} /> : null}</span>
         </div>
         {failure ? <pre class="problem" role="alert">{failure.message}</pre> : null}
@@ -131,18 +143,42 @@ function Cut({ page }: { page: Page<unknown> }) {
   ) : null;
 }
 
-function Changes({ reload }: { reload: Reload }) {
-  if (!reload.changed) {
-    return <>{t("Nothing has changed.", "変更はありません。")}</>;
+/** Whether the file is what is served. */
+function served(hasFailed: boolean, changes: Reload | null): string {
+  if (hasFailed) {
+    return t("no: the last reload failed", "いいえ（再読み込みに失敗）");
   }
-  const parts = [
+  if (changes?.changed) {
+    return t("no: it has changed", "いいえ（変更あり）");
+  }
+  return changes && changes.requires_restart.length > 0 ? t("in part: some keys need a restart", "一部（再起動が必要なキーあり）") : t("yes", "はい");
+}
+
+/** What a reload changes, by kind, with the names. */
+function differences(reload: Reload): [string, string[]][] {
+  const parts: [string, string[]][] = [
     [t("added", "追加"), reload.plugins_added],
     [t("changed", "変更"), reload.plugins_changed],
     [t("removed", "削除"), reload.plugins_removed],
     [t("settings", "設定"), reload.settings_changed],
     [t("after a restart", "再起動後"), reload.requires_restart],
-  ] as const;
-  const shown = parts.filter(([, names]) => names.length > 0).map(([kind, names]) => `${kind}: ${names.join(", ")}`);
+  ];
+  return parts.filter(([, names]) => names.length > 0);
+}
+
+function Difference({ reload }: { reload: Reload }) {
+  return (
+    <ul class="plain">
+      {differences(reload).map(([kind, names]) => <li key={kind}>{kind}: <span class="uri">{names.join(", ")}</span></li>)}
+    </ul>
+  );
+}
+
+function Changes({ reload }: { reload: Reload }) {
+  if (!reload.changed) {
+    return <>{t("Nothing has changed.", "変更はありません。")}</>;
+  }
+  const shown = differences(reload).map(([kind, names]) => `${kind}: ${names.join(", ")}`);
   return <>{t(`Generation ${reload.generation}. `, `世代 ${reload.generation}。`)}{shown.join("; ")}</>;
 }
 

@@ -3,8 +3,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, events } from "../api";
 import { duration, number, size, t, time } from "../language";
-import { Problem } from "../parts";
-import type { AuditLine } from "../types";
+import { Facts, Problem, usePoll } from "../parts";
+import { SubscriptionTable } from "../subscriptions";
+import type { AuditLine, ConfigView, Subscriptions } from "../types";
 
 /** The number of lines that are kept. */
 const KEPT = 200;
@@ -19,20 +20,9 @@ interface Filters {
   outcome: string;
 }
 
-/** The values of the members `decision` and `outcome`, as docs/access.md has them. */
-const DECISIONS = ["allow", "deny"];
-const OUTCOMES = [
-  "ok",
-  "not found",
-  "invalid request",
-  "invalid cursor",
-  "denied",
-  "unavailable",
-  "internal",
-  "cancelled",
-  "refused",
-  "failed",
-];
+/** The interval at which the subscriptions are read again, and the config. */
+const INTERVAL = 2000;
+const CONFIG_INTERVAL = 60_000;
 
 type Entry = { number: number; line: AuditLine } | { number: number; missed: number };
 
@@ -42,6 +32,7 @@ export function Live() {
   const [isOpen, setOpen] = useState(false);
   const [isPaused, setPaused] = useState(false);
   const [error, setError] = useState<Error | null>(null);
+  const values = usePoll<ConfigView>("config", CONFIG_INTERVAL).data?.audit_values;
   const count = useRef(0);
   useEffect(() => {
     if (isPaused) {
@@ -83,7 +74,7 @@ export function Live() {
     const follow = async () => {
       while (!ending.signal.aborted) {
         try {
-          await events(`audit?${query}`, opened, received, ending.signal);
+          await events("GET", `audit?${query}`, undefined, opened, received, ending.signal);
         } catch (problem) {
           if (ending.signal.aborted) {
             return;
@@ -124,8 +115,8 @@ export function Live() {
         {field("principal", t("Principal", "プリンシパル"))}
         {field("plugin", t("Plugin", "プラグイン"))}
         {field("operation", t("Operation", "操作"))}
-        {choice("decision", t("Decision of the rules", "ルールの判定"), DECISIONS)}
-        {choice("outcome", t("Outcome", "結果"), OUTCOMES)}
+        {choice("decision", t("Decision of the rules", "ルールの判定"), values?.decisions ?? [])}
+        {choice("outcome", t("Outcome", "結果"), values?.outcomes ?? [])}
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? t("Continue", "再開") : t("Pause", "一時停止")}
         </button>
@@ -170,7 +161,32 @@ export function Live() {
         </table>
       </div>
       {entries.length === 0 && isOpen ? <p class="muted">{t("No line yet.", "まだ行はありません。")}</p> : null}
+      <Subscribers />
     </>
+  );
+}
+
+/** Who is subscribed, and the updates that were sent. */
+function Subscribers() {
+  const { data, error } = usePoll<Subscriptions>("subscriptions", INTERVAL);
+  return (
+    <section aria-label={t("Subscriptions", "購読")}>
+      <h2>{t("Subscriptions", "購読")}</h2>
+      <Problem error={error} />
+      {data ? (
+        <>
+          <Facts
+            of={[
+              [t("Updates of resources sent", "送信したリソースの更新"), number(data.watched.updates)],
+              [t("Updates of the listing sent", "送信した一覧の更新"), number(data.watched.listing_updates)],
+              [t("Sessions and streams", "セッションとストリーム"), number(data.watched.subscribers)],
+              [t("Polled plugins", "確認中のプラグイン"), number(data.watched.plugins)],
+            ]}
+          />
+          <SubscriptionTable resources={data.resources.items} total={data.resources.total} />
+        </>
+      ) : null}
+    </section>
   );
 }
 

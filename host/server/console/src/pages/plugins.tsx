@@ -5,7 +5,8 @@ import { post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Meter, Problem, usePoll, Waiting } from "../parts";
 import { Sparkline } from "../sparkline";
-import type { Grants, PluginDetails, PluginState, PluginStatus, Status } from "../types";
+import { SubscriptionTable } from "../subscriptions";
+import type { Grants, PluginDetails, PluginState, PluginStatus, Status, Subscriptions } from "../types";
 
 const INTERVAL = 2000;
 /** The number of samples of a sparkline. */
@@ -22,6 +23,7 @@ export function Plugins({ selected }: { selected: string | null }) {
   const { data, error, refresh } = usePoll<Status>("status", INTERVAL);
   const history = useRef(new Map<string, Sample[]>());
   const [filter, setFilter] = useState("");
+  const [state, setState] = useState("");
   useEffect(() => {
     for (const plugin of data?.plugins.items ?? []) {
       const samples = history.current.get(plugin.name) ?? [];
@@ -35,18 +37,31 @@ export function Plugins({ selected }: { selected: string | null }) {
     return error ? <Problem error={error} /> : <Waiting />;
   }
   const wanted = filter.trim().toLowerCase();
-  const shown = data.plugins.items.filter(({ name, mount }) => `${name} ${mount}`.toLowerCase().includes(wanted));
-  const failing = data.plugins.items.filter(({ state }) => state.name !== "ready" && state.name !== "loading").length;
+  const shown = data.plugins.items.filter(
+    (plugin) => `${plugin.name} ${plugin.mount}`.toLowerCase().includes(wanted) && isIn(plugin, state),
+  );
+  const failing = data.plugins.items.filter((plugin) => isIn(plugin, NOT_SERVED)).length;
   return (
     <>
       <Problem error={error} />
       <Overview status={data} failing={failing} />
       <div class="split">
         <section aria-label={t("List of plugins", "プラグインの一覧")}>
-          <label class="filter">
-            {t("Filter", "絞り込み")}
-            <input type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
-          </label>
+          <form class="filters" onSubmit={(event) => event.preventDefault()}>
+            <label>
+              {t("Filter", "絞り込み")}
+              <input type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+            </label>
+            <label>
+              {t("State", "状態")}
+              <select value={state} onChange={(event) => setState(event.currentTarget.value)}>
+                <option value="">{t("any", "すべて")}</option>
+                <option value={NOT_SERVED}>{t("not served", "停止中")}</option>
+                {STATES.map((name) => <option key={name} value={name}>{stateName(name)}</option>)}
+              </select>
+            </label>
+          </form>
+          <p class="muted" role="status">{t(`${number(shown.length)} of ${number(data.plugins.total)} plugins`, `${number(data.plugins.total)} 件中 ${number(shown.length)} 件`)}</p>
           <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of plugins", "プラグインの表")}>
             <table>
               <thead>
@@ -98,8 +113,16 @@ function Overview({ status, failing }: { status: Status; failing: number }) {
   );
 }
 
-export function stateName(state: PluginState): string {
-  switch (state.name) {
+const STATES: PluginState["name"][] = ["ready", "loading", "failed", "suspended", "disabled"];
+/** The choice of all states in which a plugin is not served. */
+const NOT_SERVED = "not served";
+
+function isIn({ state }: PluginStatus, chosen: string): boolean {
+  return chosen === "" || (chosen === NOT_SERVED ? state.name !== "ready" && state.name !== "loading" : state.name === chosen);
+}
+
+function stateName(state: PluginState["name"]): string {
+  switch (state) {
     case "ready":
       return t("ready", "稼働中");
     case "loading":
@@ -122,7 +145,7 @@ function PluginRow({ plugin, isSelected }: { plugin: PluginStatus; isSelected: b
         <a href={link("plugins", plugin.name)} aria-current={isSelected ? "true" : undefined}>{plugin.name}</a>
         <span class="muted block">{plugin.mount}</span>
       </th>
-      <td><span class={`state ${state.name}`}>{stateName(state)}</span></td>
+      <td><span class={`state ${state.name}`}>{stateName(state.name)}</span></td>
       <td class="figure">{recent && recent.window_ms > 0 ? number((recent.calls * 1000) / recent.window_ms, 1) : "–"}</td>
       <td class="figure">{recent?.p99_us != null ? duration(recent.p99_us / 1000) : "–"}</td>
       <td class="figure">{number(faults)}</td>
@@ -162,14 +185,30 @@ function Why({ state }: { state: PluginState }) {
 
 function Details({ name, samples, changed }: { name: string; samples: Sample[]; changed: () => void }) {
   const { data, error, refresh } = usePoll<PluginDetails>(`plugins/${encodeURIComponent(name)}`, INTERVAL);
+  const mount = data?.status.mount;
+  // Those after the mount are below it, but for what is sorted behind them.
+  const subscriptions = usePoll<Subscriptions>(mount ? `subscriptions?after=${encodeURIComponent(mount)}` : null, INTERVAL);
+  const watched = subscriptions.data?.resources.items.filter(({ uri }) => mount && uri.startsWith(mount)) ?? [];
   const [failure, setFailure] = useState<Error | null>(null);
   const [done, setDone] = useState("");
   const [isActing, setActing] = useState(false);
+  const heading = useRef<HTMLHeadingElement>(null);
+  const isLoaded = data !== null;
+  useEffect(() => {
+    // Whoever chose it in the table by keyboard is not to go through the rest of the table.
+    if (isLoaded && document.activeElement?.closest("table")) {
+      heading.current?.focus();
+    }
+  }, [isLoaded]);
   if (!data) {
     return <section aria-label={name}>{error ? <Problem error={error} /> : <Waiting />}</section>;
   }
   const { status, config, search, requirements, log } = data;
   const act = async (path: string, said: string) => {
+    // A button that is disabled would lose the focus of the keyboard.
+    if (isActing) {
+      return;
+    }
     setActing(true);
     setFailure(null);
     setDone("");
@@ -187,20 +226,20 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
   const lookups = status.cache.hits + status.cache.misses;
   return (
     <section aria-label={name} class="details">
-      <h2>
-        {name} <span class={`state ${status.state.name}`}>{stateName(status.state)}</span>
+      <h2 ref={heading} tabIndex={-1}>
+        {name} <span class={`state ${status.state.name}`}>{stateName(status.state.name)}</span>
       </h2>
       {config?.title ? <p>{config.title}</p> : null}
       <Why state={status.state} />
       {status.configured ? (
         <div class="buttons">
           {status.state.name === "disabled" ? (
-            <button type="button" disabled={isActing} onClick={() => act(action("enable"), t("Enabled.", "有効にしました。"))}>{t("Enable", "有効にする")}</button>
+            <button type="button" aria-disabled={isActing} onClick={() => act(action("enable"), t("Enabled.", "有効にしました。"))}>{t("Enable", "有効にする")}</button>
           ) : (
-            <button type="button" disabled={isActing} onClick={() => act(action("disable"), t("Disabled.", "無効にしました。"))}>{t("Disable", "無効にする")}</button>
+            <button type="button" aria-disabled={isActing} onClick={() => act(action("disable"), t("Disabled.", "無効にしました。"))}>{t("Disable", "無効にする")}</button>
           )}
-          <button type="button" disabled={isActing} onClick={() => act(action("reset"), t("Reset.", "リセットしました。"))}>{t("Reset", "リセット")}</button>
-          <button type="button" disabled={isActing} onClick={() => act("reload", t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
+          <button type="button" aria-disabled={isActing} onClick={() => act(action("reset"), t("Reset.", "リセットしました。"))}>{t("Reset", "リセット")}</button>
+          <button type="button" aria-disabled={isActing} onClick={() => act("reload", t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
           <span role="status">{done}</span>
         </div>
       ) : null}
@@ -220,6 +259,12 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           ...Object.entries(status.faults).map(([kind, count]): [string, string] => [`${t("Faults", "失敗")}: ${kind}`, number(count)]),
         ]}
       />
+      {status.watched > 0 ? (
+        <>
+          <h3>{t("Subscriptions", "購読")}</h3>
+          <SubscriptionTable resources={watched} total={Math.max(watched.length, status.watched)} />
+        </>
+      ) : null}
       {search?.gaps.map((gap) => <p class="muted" key={gap}>{gap}</p>)}
       {config ? (
         <>

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
-//! | `POST browse/…` | what a principal sees ([`browse`]) |
+//! | `POST browse/…` | what a principal sees ([`browse`]), and what changes of it ([`watch`]) |
+//! | `GET config/changes` | what a reload would change |
 //! | `GET session` | the name of the administrator |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
@@ -22,6 +23,7 @@ pub mod browse_types;
 pub(super) mod follow;
 pub mod types;
 mod views;
+mod watch;
 
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
@@ -48,6 +50,7 @@ use tokio::time::timeout;
 use self::browse::Asker;
 use self::types::{ConsoleSession, ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
 use self::views::PageRequest;
+use super::authority::StreamCredentials;
 use super::connections::ConnectionSlot;
 use super::{AdminServer, Connection, users};
 use crate::http::head::check_json_body;
@@ -187,7 +190,10 @@ impl AdminServer {
             Some(_) if request.method() != Method::POST => Err(Refusal::method("POST")),
             Some((_, what)) => {
                 let what = what.to_owned();
-                self.browse(&what, request, &Asker::User(&user)).await
+                if what == "watch" {
+                    slot.extend(follow::STREAM_TIMEOUT);
+                }
+                self.browse(&what, request, from, &Asker::User(&user)).await
             }
         };
         answer.map(|response| response.map(|body| Body::new(HeldBody { body, _permit: permit })))
@@ -207,19 +213,23 @@ impl AdminServer {
             Some(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
                 slot.extend(follow::STREAM_TIMEOUT);
                 match *request.method() {
-                    Method::GET => self.follow_audit(request.uri().query(), request.headers(), from),
+                    Method::GET => {
+                        let (query, credentials) = (request.uri().query(), StreamCredentials::of(&request, from));
+                        self.follow_audit(query, credentials)
+                    }
                     _ => Err(Refusal::method("GET")),
                 }
             }
             Some(administrator) => {
-                slot.extend(ACTION_TIMEOUT);
-                self.route(request, &administrator).await
+                let is_stream = request.uri().path().strip_prefix(PREFIX) == Some("browse/watch");
+                slot.extend(if is_stream { follow::STREAM_TIMEOUT } else { ACTION_TIMEOUT });
+                self.route(request, &administrator, from).await
             }
         };
         answer.unwrap_or_else(Refusal::into_response)
     }
 
-    async fn route(&self, request: Request, administrator: &Principal) -> Result<Response, Refusal> {
+    async fn route(&self, request: Request, administrator: &Principal, from: Connection) -> Result<Response, Refusal> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let path = uri.path().strip_prefix(PREFIX).ok_or_else(Refusal::no_path)?;
         let segments: Vec<_> = path.split('/').collect();
@@ -228,7 +238,7 @@ impl AdminServer {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
                 }
-                self.browse(what, request, &Asker::Administrator(administrator)).await
+                self.browse(what, request, from, &Asker::Administrator(administrator)).await
             }
             ["reload" | "explain" | "log"] | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {
@@ -244,6 +254,7 @@ impl AdminServer {
                         principal: administrator.name().to_owned(),
                         administrator: true,
                     }),
+                    ["config", "changes"] => self.compare().await?,
                     segments => self.view(segments, &page)?,
                 };
                 match method {

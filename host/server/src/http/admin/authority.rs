@@ -8,16 +8,24 @@
 //!
 //! A connection without TLS to a listener with a certificate has no administrator: its credentials would be readable.
 
+use std::time::Duration;
+
+use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method};
 use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::Host;
+use tokio::time::sleep;
 
 use super::Connection;
 use super::console::Console;
 
 /// The name of an administrator with the token.
 pub(super) const TOKEN_HOLDER: &str = "admin/token";
+
+/// The interval in which the credentials of a stream are verified although nothing has changed: a session has a time.
+const RECHECK: Duration = Duration::from_secs(15);
 
 /// Who is an administrator.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +50,41 @@ impl Authority {
             }
             Connection::Tcp(_) => self.console.administrator(config, method, headers),
         }
+    }
+}
+
+/// The credentials of a request whose answer is a stream, which are verified as long as it is open.
+#[derive(Clone, Debug)]
+pub(super) struct StreamCredentials {
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) from: Connection,
+}
+
+impl StreamCredentials {
+    /// Those of a request.
+    pub(super) fn of(request: &Request, from: Connection) -> Self {
+        Self { method: request.method().clone(), headers: request.headers().clone(), from }
+    }
+}
+
+impl Authority {
+    /// Waits until a condition of the config and the sessions does not hold any more: it is looked at after each reload, after each
+    /// session that ends, and every [`RECHECK`].
+    pub(super) async fn until(&self, host: &Host, holds: impl Fn(&Config) -> bool) {
+        let (mut generations, mut ended) = (host.generations(), self.console.ended_sessions());
+        while holds(&host.config()) {
+            tokio::select! {
+                changed = generations.changed() => if changed.is_err() { return },
+                _ = ended.changed() => {}
+                () = sleep(RECHECK) => {}
+            }
+        }
+    }
+
+    /// Waits until a request would not be that of an administrator any more.
+    pub(super) async fn until_not_administrator(&self, host: &Host, of: &StreamCredentials) {
+        self.until(host, |config| self.administrator(config, &of.method, &of.headers, of.from).is_some()).await;
     }
 }
 

@@ -26,6 +26,7 @@ use axum::response::Response;
 use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
 use serde::Deserialize;
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 pub use self::sessions::LoginCodes;
@@ -92,6 +93,11 @@ impl Console {
             Identity::Administrator(..) => None,
             Identity::User(token) => Some(token),
         }
+    }
+
+    /// Notifies of each session that ends before its time.
+    pub(super) fn ended_sessions(&self) -> watch::Receiver<()> {
+        self.sessions.ended()
     }
 
     /// Returns who has the session that a request is of.

@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
-use mcp_host_config::Config;
+use mcp_host_config::{Config, Operation};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use tokio_util::task::AbortOnDropHandle;
@@ -48,6 +48,15 @@ impl Users {
     /// Begins a request, which ends when the permit is dropped.
     pub(super) fn begin_request(&self, principal: &Principal) -> Result<SharePermit<String>, Refusal> {
         self.requests.acquire(&principal.name().to_owned(), MAX_REQUESTS).map_err(|_| too_many())
+    }
+
+    /// Waits until a user's token is not accepted any more, or does not have the scopes that those operations require.
+    pub(super) fn until_revoked(
+        &self,
+        user: Authenticated,
+        operations: &[Operation],
+    ) -> impl Future<Output = ()> + Send + use<> {
+        self.authenticator.until_revoked(user, operations.to_vec())
     }
 
     /// Returns whether there are users.

@@ -89,7 +89,10 @@ async fn answers_are_what_the_schema_says_and_what_the_server_does() {
     assert_eq!((&session["principal"], &session["revision"]), (&json!("anonymous"), &json!("2025-11-25")));
     assert!(!session.to_string().contains(client.session_id().unwrap()), "the id of a session is a secret");
     let watched = get("subscriptions").await;
-    assert_eq!(watched["resources"]["items"], json!([{ "uri": "notes://n/plan.md", "subscribers": 1 }]));
+    assert_eq!(
+        watched["resources"]["items"],
+        json!([{ "uri": "notes://n/plan.md", "subscribers": 1, "views": 0, "principals": ["anonymous"] }])
+    );
     assert!(get("cache").await["capacity"].as_u64().unwrap() > 0);
     assert_eq!(get("search").await["items"][0]["plugin"], "n");
     get("config").await;

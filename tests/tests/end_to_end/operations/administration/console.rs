@@ -1,5 +1,8 @@
 //! The console: who may log in, what its files may do in a browser, and its pages in a real one.
 
+mod page;
+mod watch;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -33,11 +36,17 @@ async fn browse(parts: &str, address: &str) {
     browse_with(parts, address, TOKEN).await;
 }
 
-/// Runs parts of the browser's test with that token.
-async fn browse_with(parts: &str, address: &str, token: &str) {
+/// The program that runs parts of the browser's test with that token.
+fn browser(parts: &str, address: &str, token: &str) -> Command {
     let mut command = Command::new("node");
     command.arg(client_program("console/console.mjs")).args([parts, address, token]).arg(pictures());
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    command.kill_on_drop(true);
+    command
+}
+
+/// Runs parts of the browser's test with that token.
+async fn browse_with(parts: &str, address: &str, token: &str) {
+    let output = browser(parts, address, token).stdin(Stdio::null()).output();
     let output = timeout(TIMEOUT, output).await.expect("the browser ends in time").unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -311,6 +320,8 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         ("plan.md", "# The plan\n\nA circuit **breaker** opens. ![x](https://evil.example/p.png) [data](data.json)\n"),
         ("table.csv", "city,people\nRome,3\n"),
         ("data.json", "{\"a\": [1, 2]}\n"),
+        ("load.csv", "time,load\n2026-01-01T00:00:00Z,1.5\n2026-01-01T00:01:00Z,2.5\n"),
+        ("rows.json", "[{\"city\": \"Rome\", \"people\": 3}]\n"),
         ("main.rs", "fn main() {}\n"),
         ("secret.txt", "hidden words\n"),
     ]);

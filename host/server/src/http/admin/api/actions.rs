@@ -17,6 +17,8 @@ use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, recei
 
 /// The time after which the answer to a reload says that it goes on.
 const RELOAD_WAIT: Duration = Duration::from_secs(50);
+/// The time for a comparison of the config on disk with the one that is served.
+const COMPARE_WAIT: Duration = Duration::from_secs(20);
 /// What is answered after a panic.
 const PANICKED: &str = "internal error; the server's log says more";
 /// The time for which the answer to `enable` waits for the plugin.
@@ -96,6 +98,26 @@ impl AdminServer {
             Some(Err(reason)) => {
                 let help = "correct the config, and reload again; `mcp-host check` says what is wrong";
                 Err(Refusal::new(StatusCode::CONFLICT, format!("the reload failed: {reason}"), Some(help)))
+            }
+        }
+    }
+
+    /// Answers with what a reload would change.
+    pub(super) async fn compare(&self) -> Result<Response, Refusal> {
+        let Some(trigger) = &self.reload else {
+            let help = "restart it without `--no-reload`";
+            return Err(Refusal::new(StatusCode::CONFLICT, "the server does not read its config again", Some(help)));
+        };
+        match timeout(COMPARE_WAIT, trigger.compare()).await {
+            Ok(Some(Ok(report))) => Ok(ok(&views::reload(report))),
+            Ok(Some(Err(reason))) => {
+                let help = "correct the config; `mcp-host check` says what is wrong";
+                Err(Refusal::new(StatusCode::CONFLICT, format!("the config cannot be used: {reason}"), Some(help)))
+            }
+            Ok(None) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down", None)),
+            Err(_) => {
+                let help = Some("try again later; the log says whether a disk does not answer");
+                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the config is not read in time", help))
             }
         }
     }

@@ -5,6 +5,7 @@
 //! | `list` | [`Host::list_bounded`] |
 //! | `read` | [`Host::read`] |
 //! | `templates`, `complete` | [`Host::templates`], [`Host::complete`] |
+//! | `watch` | [`Host::subscriber`] ([`watch`](super::watch)) |
 //! | `search`, `context` | [`Host::search`], [`Host::context`], with the feature `search` |
 //!
 //! An administrator may take any view. That has a line of the audit log, `admin-view`, beside the line of the request itself, which has the
@@ -28,7 +29,7 @@ use super::browse_types::{
     BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, ContentView, Contents, MAX_CONTENT,
     MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
 };
-use super::{AdminServer, Refusal, body, ok, users};
+use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
 
 /// Who makes a request.
@@ -41,7 +42,7 @@ pub(super) enum Asker<'a> {
 
 impl Asker<'_> {
     /// Requires the scopes of these operations of an access token.
-    fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
+    pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
         match self {
             Self::Administrator(_) => Ok(()),
             Self::User(user) => user.require_scopes(operations).map_err(|error| users::refusal(&error)),
@@ -59,13 +60,23 @@ const RESOURCE_BYTES: usize = 1 << 10;
 
 impl AdminServer {
     /// Answers a request below `browse/`.
-    pub(super) async fn browse(&self, what: &str, request: Request, asker: &Asker<'_>) -> Result<Response, Refusal> {
+    pub(super) async fn browse(
+        &self,
+        what: &str,
+        request: Request,
+        from: Connection,
+        asker: &Asker<'_>,
+    ) -> Result<Response, Refusal> {
         asker.require_scopes(operations(what))?;
         match what {
             "list" => self.browse_list(body(request).await?, asker).await,
             "read" => self.browse_read(body(request).await?, asker).await,
             "templates" => self.browse_templates(body(request).await?, asker).await,
             "complete" => self.browse_complete(body(request).await?, asker).await,
+            "watch" => {
+                let credentials = StreamCredentials::of(&request, from);
+                self.browse_watch(body(request).await?, credentials, asker).await
+            }
             #[cfg(feature = "search")]
             "search" => self.browse_search(body(request).await?, asker).await,
             #[cfg(feature = "search")]
@@ -179,6 +190,8 @@ fn operations(what: &str) -> &'static [Operation] {
         "list" => &[Operation::List],
         "templates" => &[Operation::Templates],
         "complete" => &[Operation::Complete],
+        // What it needs depends on what is watched.
+        "watch" => &[],
         _ => &[Operation::List, Operation::Read],
     }
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The maximum number of resources in an answer, and the default.
 pub const MAX_RESOURCES: usize = 1000;
+/// The maximum number of resources that one stream watches.
+pub const MAX_WATCHED: usize = 64;
 /// The bytes of a content that an answer has.
 pub const MAX_CONTENT: usize = 2 << 20;
 
@@ -77,6 +79,17 @@ requests! {
         /// `next` of the page before.
         #[serde(default)]
         pub cursor: Option<String>,
+    }
+
+    /// What is watched.
+    struct BrowseWatch {
+        /// The resources whose changes are told.
+        #[serde(default)]
+        #[schemars(length(max = MAX_WATCHED))]
+        pub uris: Vec<String>,
+        /// Whether changes of the catalog are told.
+        #[serde(default)]
+        pub listing: bool,
     }
 
     /// The beginning of a value of a variable of a template.

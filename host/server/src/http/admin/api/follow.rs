@@ -5,28 +5,25 @@
 //! | `audit` | a line of the audit log |
 //! | `missed` | `{"lines":3}`: that number of lines came faster than the client read |
 //!
-//! A comment every [`KEEP_ALIVE`] shows that the stream is open. It ends after [`STREAM_TIMEOUT`], and when a reload takes the token
-//! away from the administrator. [`MAX_STREAMS`] are open at a time.
+//! A comment every [`KEEP_ALIVE`] shows that the stream is open. It ends after [`STREAM_TIMEOUT`], and at once when a reload takes the token
+//! away from the administrator, or its session ends. [`MAX_STREAMS`] are open at a time.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
+use futures::stream::{self, Stream, StreamExt as _};
 use mcp_resource_host::audit::{AuditFollower, DECISIONS, FollowedAudit, OUTCOMES};
-use mcp_resource_host::host::Host;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 
-use super::super::authority::Authority;
-use super::super::{AdminServer, Connection};
+use super::super::AdminServer;
+use super::super::authority::StreamCredentials;
 use super::Refusal;
+use crate::http::response::{sse_response, with_keep_alive};
 
 /// The maximum number of streams at a time.
 pub(in crate::http::admin) const MAX_STREAMS: usize = 16;
@@ -60,24 +57,12 @@ struct Members<'a> {
     outcome: Option<Cow<'a, str>>,
 }
 
-/// A stream.
-struct Following {
-    follower: AuditFollower,
-    filter: Filter,
-    host: Arc<Host>,
-    authority: Authority,
-    headers: HeaderMap,
-    from: Connection,
-    _permit: OwnedSemaphorePermit,
-}
-
 impl AdminServer {
     /// Answers with the lines of the audit log from now on.
     pub(super) fn follow_audit(
         &self,
         query: Option<&str>,
-        headers: &HeaderMap,
-        from: Connection,
+        credentials: StreamCredentials,
     ) -> Result<Response, Refusal> {
         let filter = Filter::parse(query)?;
         let follower = self.host.follow_audit().ok_or_else(|| {
@@ -88,39 +73,39 @@ impl AdminServer {
             let error = format!("{MAX_STREAMS} clients follow the audit log already");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error, Some("end one of them"))
         })?;
-        let (host, authority, headers) = (self.host.clone(), self.authority.clone(), headers.clone());
-        let following = Following { follower, filter, host, authority, headers, from, _permit: permit };
-        let events = futures::stream::unfold(following, |mut following| async {
-            following.next_event().await.map(|event| (Ok::<_, Infallible>(event), following))
+        let events = stream::unfold((follower, filter, permit), async |(mut follower, filter, permit)| {
+            next_event(&mut follower, &filter).await.map(|event| (event, (follower, filter, permit)))
         });
-        let mut response = Response::new(Body::from_stream(events));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Ok(response)
+        let (host, authority) = (self.host.clone(), self.authority.clone());
+        let revoked = async move { authority.until_not_administrator(&host, &credentials).await };
+        Ok(event_stream(events, revoked))
     }
 }
 
-impl Following {
-    /// Waits for the next event or comment. None at the end of the stream.
-    async fn next_event(&mut self) -> Option<Bytes> {
-        loop {
-            let followed = timeout(KEEP_ALIVE, self.follower.next()).await;
-            let config = self.host.config();
-            self.authority.administrator(&config, &Method::GET, &self.headers, self.from)?;
-            match followed {
-                Err(_) => return Some(Bytes::from_static(b": \n\n")),
-                Ok(None) => return None,
-                Ok(Some(FollowedAudit::Line(line))) if self.filter.matches(&line) => {
-                    return Some(format!("event: audit\ndata: {line}\n\n").into());
-                }
-                Ok(Some(FollowedAudit::Line(_))) => {}
-                Ok(Some(FollowedAudit::Missed(lines))) => {
-                    return Some(format!("event: missed\ndata: {{\"lines\":{lines}}}\n\n").into());
-                }
+/// Waits for the next event. None at the end of the stream.
+async fn next_event(follower: &mut AuditFollower, filter: &Filter) -> Option<Bytes> {
+    loop {
+        match follower.next().await? {
+            FollowedAudit::Line(line) if filter.matches(&line) => {
+                return Some(format!("event: audit\ndata: {line}\n\n").into());
+            }
+            FollowedAudit::Line(_) => {}
+            FollowedAudit::Missed(lines) => {
+                return Some(format!("event: missed\ndata: {{\"lines\":{lines}}}\n\n").into());
             }
         }
     }
+}
+
+/// A response with events, which ends when they end, or when their client may not receive them any more. Where there is nothing else to
+/// send, it has a comment every [`KEEP_ALIVE`].
+pub(super) fn event_stream(
+    events: impl Stream<Item = Bytes> + Send + 'static,
+    revoked: impl Future<Output = ()> + Send + 'static,
+) -> Response {
+    // The end is looked at before each event.
+    let events = events.take_until(Box::pin(revoked));
+    sse_response(Body::from_stream(with_keep_alive(events, KEEP_ALIVE).map(Ok::<_, Infallible>)))
 }
 
 impl Filter {

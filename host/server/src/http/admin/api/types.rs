@@ -17,7 +17,7 @@ pub(crate) use self::actions::RequestBody;
 pub(super) use self::actions::local as local_principal;
 pub use self::actions::{ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload};
 pub use self::config::{
-    ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
+    AuditValues, ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
 };
 pub use self::lists::{
     CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
@@ -55,6 +55,8 @@ struct Api {
     plugin: Option<PluginDetails>,
     #[schemars(rename = "GET /api/v1/config")]
     config: Option<ConfigView>,
+    #[schemars(rename = "GET /api/v1/config/changes")]
+    changes: Option<Reload>,
     #[schemars(rename = "GET /api/v1/cache")]
     cache: Option<CacheView>,
     #[schemars(rename = "GET /api/v1/cluster")]
@@ -86,6 +88,9 @@ struct Api {
     browse_list: Option<Exchange<browse::BrowseList, browse::ResourceList>>,
     #[schemars(rename = "POST /api/v1/browse/read")]
     browse_read: Option<Exchange<browse::BrowseRead, browse::Contents>>,
+    /// The answer is server-sent events: the name of an event, and its data.
+    #[schemars(rename = "POST /api/v1/browse/watch")]
+    browse_watch: Option<Exchange<browse::BrowseWatch, WatchEvents>>,
     #[schemars(rename = "POST /api/v1/browse/templates")]
     browse_templates: Option<Exchange<browse::BrowseTemplates, browse::TemplateList>>,
     #[schemars(rename = "POST /api/v1/browse/complete")]
@@ -106,6 +111,15 @@ struct AuditEvents {
     /// A line of the audit log.
     audit: serde_json::Map<String, Value>,
     missed: MissedLines,
+}
+
+/// The events of a view: each has one of these members.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct WatchEvents {
+    updated: Option<UpdatedResource>,
+    listing: Option<ListingChanged>,
 }
 
 /// The body of a request, and its answer.
@@ -161,6 +175,15 @@ api_types! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub key: Option<String>,
     }
+
+    /// A resource that has changed, or may have.
+    struct UpdatedResource {
+        /// Its URI, as it was requested.
+        pub uri: String,
+    }
+
+    /// The catalog has changed.
+    struct ListingChanged {}
 
     /// Lines of the audit log that came faster than the client read.
     struct MissedLines {

@@ -9,17 +9,18 @@ use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Grants, Mode};
 use mcp_host_config::limits::Limits;
 use mcp_host_config::{Config, Plugin};
+use mcp_resource_host::audit::{DECISIONS, OUTCOMES};
 use mcp_resource_host::host::{self, Explanation as HostExplanation, Host, ReloadReport};
 use mcp_resource_host::metrics::ReloadFailure;
-use mcp_resource_host::watch::WatchStats;
+use mcp_resource_host::watch::{WatchStats, Watched};
 
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
 use super::types::{
-    CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView,
-    GroupView, IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLogLine,
-    PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView, SessionView,
-    WatchedCounts, WatchedResource,
+    AuditValues, CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload,
+    GrantsView, GroupView, IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails,
+    PluginLogLine, PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView,
+    SessionView, WatchedCounts, WatchedResource,
 };
 
 /// The part of a list that a request is for.
@@ -98,16 +99,21 @@ pub(super) fn sessions(host: &Host, request: &PageRequest) -> Result<Page<Sessio
 
 pub(super) fn watched_counts(host: &Host) -> WatchedCounts {
     let WatchStats { subscribers, resources, plugins, .. } = host.watch_stats();
-    WatchedCounts { subscribers, resources, plugins }
+    let (updates, listing_updates) = host.updates_taken();
+    WatchedCounts { subscribers, resources, plugins, updates, listing_updates }
 }
 
 pub(super) fn watched_resources(host: &Host, request: &PageRequest) -> Page<WatchedResource> {
     let mut found = host.watched_resources(request.after.as_deref(), request.limit.saturating_add(1));
     let has_more = found.len() > request.limit;
     found.truncate(request.limit);
-    let next = found.last().filter(|_| has_more).map(|(uri, _)| uri.to_string());
-    let items =
-        found.into_iter().map(|(uri, subscribers)| WatchedResource { uri: uri.as_str().to_owned(), subscribers });
+    let next = found.last().filter(|_| has_more).map(|watched| watched.uri.to_string());
+    let items = found.into_iter().map(|Watched { uri, subscribers, views, principals, .. }| WatchedResource {
+        uri: uri.as_str().to_owned(),
+        subscribers,
+        views,
+        principals,
+    });
     Page { items: items.collect(), total: host.watch_stats().resources, next }
 }
 
@@ -199,6 +205,10 @@ pub(super) fn config(config: &Config, generation: u64) -> ConfigView {
             AuditDestination::File(file) => file.path.display().to_string(),
             AuditDestination::Stderr => "stderr".to_owned(),
         }),
+        audit_values: AuditValues {
+            decisions: DECISIONS.map(str::to_owned).to_vec(),
+            outcomes: OUTCOMES.map(str::to_owned).to_vec(),
+        },
         plugins: Page::cut(declared.into_iter().map(PluginConfig::from)),
         principals: Page::cut(principals.iter().map(|principal| principal.name.to_string())),
         issuers: Page::cut(

@@ -12,6 +12,7 @@ use mcp_host_config::TokenDigest;
 use mcp_host_config::admin::AdminToken;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::SESSION_TIME;
@@ -79,21 +80,27 @@ pub(super) struct Login {
     pub(super) key: String,
 }
 
-/// The sessions of a listener, the oldest first.
+/// The sessions of a listener.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<Vec<Session>>);
+pub(super) struct Sessions {
+    /// The oldest first.
+    open: Mutex<Vec<Session>>,
+    /// Changes whenever one ends before its time.
+    ended: watch::Sender<()>,
+}
 
 impl Sessions {
     /// Begins a session; none if the system supplies no randomness, or if there are too many, all of administrators.
     pub(super) fn begin(&self, identity: Identity) -> Option<Login> {
         let login = Login { cookie: random()?, key: random()? };
         let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
-        let mut sessions = self.0.lock();
+        let mut sessions = self.open.lock();
         if sessions.len() >= MAX_SESSIONS {
             // A client ends no session of an administrator.
             let of_user = sessions.iter().position(|session| matches!(session.identity, Identity::User(_)));
             let oldest = of_user.or_else(|| matches!(identity, Identity::Administrator(..)).then_some(0))?;
             sessions.remove(oldest);
+            self.ended.send_replace(());
         }
         sessions.push(Session { cookie, key, identity, began: Instant::now() });
         Some(login)
@@ -102,7 +109,7 @@ impl Sessions {
     /// Returns who has a session.
     pub(super) fn find(&self, cookie: &str, key: &str) -> Option<Identity> {
         let [cookie, key] = [cookie, key].map(TokenDigest::of);
-        let mut sessions = self.0.lock();
+        let mut sessions = self.open.lock();
         sessions.retain(|session| session.began.elapsed() < SESSION_TIME);
         let session = sessions.iter().find(|session| session.cookie.matches(&cookie) && session.key.matches(&key))?;
         Some(session.identity.clone())
@@ -111,7 +118,13 @@ impl Sessions {
     /// Ends a session, if there is one.
     pub(super) fn end(&self, cookie: &str) {
         let cookie = TokenDigest::of(cookie);
-        self.0.lock().retain(|session| !session.cookie.matches(&cookie));
+        self.open.lock().retain(|session| !session.cookie.matches(&cookie));
+        self.ended.send_replace(());
+    }
+
+    /// Notifies of each session that ends before its time.
+    pub(super) fn ended(&self) -> watch::Receiver<()> {
+        self.ended.subscribe()
     }
 }
 

@@ -88,6 +88,8 @@ api_types! {
         pub admin: Option<String>,
         /// Where the audit log is written: a file, or `stderr`.
         pub audit: Option<String>,
+        /// What the lines of the audit log can have.
+        pub audit_values: AuditValues,
         /// The plugins, by name.
         pub plugins: Page<PluginConfig>,
         /// The names of the principals with tokens.
@@ -98,6 +100,14 @@ api_types! {
         pub groups: Page<GroupView>,
         /// The access rules, in order.
         pub rules: Page<RuleView>,
+    }
+
+    /// The values of members of the lines of the audit log.
+    struct AuditValues {
+        /// Those of `decision`.
+        pub decisions: Vec<String>,
+        /// Those of `outcome`.
+        pub outcomes: Vec<String>,
     }
 
     /// The settings of the server.

@@ -55,14 +55,22 @@ api_types! {
         pub resources: usize,
         /// The plugins that are polled.
         pub plugins: usize,
+        /// The updates of resources that were sent since the start of the server.
+        pub updates: u64,
+        /// The updates of the listing that were sent since then.
+        pub listing_updates: u64,
     }
 
     /// A resource that clients watch.
     struct WatchedResource {
         /// Its URI.
         pub uri: String,
-        /// The number of its subscribers.
+        /// The number of its subscribers, without views.
         pub subscribers: usize,
+        /// The number of views that show its changes (`browse/watch`).
+        pub views: usize,
+        /// The principals of its subscribers, without views, by name; of 64 subscribers at most.
+        pub principals: Vec<String>,
     }
 
     /// What the search index has of a plugin.
