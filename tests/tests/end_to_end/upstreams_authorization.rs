@@ -34,9 +34,13 @@ fn answer(request: &RecordedRequest, resource: &str) -> Reply {
     let result = match message["method"].as_str().unwrap() {
         "initialize" => json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": {} },
             "serverInfo": { "name": "users", "version": "1" } }),
-        "resources/list" => json!({ "resources": [{ "uri": "x:own", "name": user }], "ttlMs": 60_000, "cacheScope": "public" }),
+        "resources/list" => {
+            json!({ "resources": [{ "uri": "x:own", "name": user }], "ttlMs": 60_000, "cacheScope": "public" })
+        }
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
-        "resources/read" => json!({ "contents": [{ "uri": "x:own", "text": user }], "ttlMs": 60_000, "cacheScope": "public" }),
+        "resources/read" => {
+            json!({ "contents": [{ "uri": "x:own", "text": user }], "ttlMs": 60_000, "cacheScope": "public" })
+        }
         method if method.starts_with("notifications/") => return Reply::status(202),
         _ => return Reply::status(400),
     };
