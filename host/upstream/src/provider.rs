@@ -2,7 +2,7 @@
 //!
 //! | function | request |
 //! |---|---|
-//! | `list` | `resources/list`, a page for a page; up to [`MAX_EMPTY_PAGES`] pages without entries are passed over |
+//! | `list` | `resources/list`, a page for a page; up to [`listings::MAX_EMPTY_PAGES`] pages without entries are passed over |
 //! | `templates` | `resources/templates/list`, all pages |
 //! | `read` | `resources/read` |
 //! | `stat` | none, if the resource was listed; else `resources/read` |
@@ -11,9 +11,11 @@
 //!
 //! Of an error of the upstream a client sees what [`errors`] lets pass. Everything else is logged.
 
+mod listings;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -27,9 +29,8 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, ErrorCode,
-    ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest,
-    ReadResourceRequestParams, Reference,
+    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, ListResourcesRequest,
+    ReadResourceRequest, ReadResourceRequestParams, Reference,
 };
 use rmcp::service::ServiceError;
 use tokio_util::task::AbortOnDropHandle;
@@ -38,19 +39,14 @@ use crate::answer;
 use crate::ask::ask;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
-use crate::cursor::{CursorFault, PageCursor};
 use crate::errors;
 use crate::http;
-use crate::listed::{Listed, Spelling, Verdict};
+use crate::listed::{Listed, Spelling};
 use crate::mapping::Mapping;
 use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
 
-/// The pages without entries that one call passes over.
-const MAX_EMPTY_PAGES: usize = 16;
-/// The pages of templates.
-const MAX_TEMPLATE_PAGES: usize = 1000;
 /// The shortest time for which a subscription is held that nobody asks for.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
@@ -200,66 +196,6 @@ impl Shared {
         }
     }
 
-    async fn list(&self, cursor: Option<&str>) -> Result<Page> {
-        let mut at = match cursor {
-            None => None,
-            Some(text) => {
-                let cursor = PageCursor::decode(text);
-                Some(cursor.ok_or_else(|| Failure::invalid("the cursor is none of this listing"))?)
-            }
-        };
-        let new_traversal = || self.traversals.fetch_add(1, Ordering::Relaxed);
-        let traversal = at.as_ref().map_or_else(new_traversal, |at| at.traversal);
-        let link = self.connector.link_for_call().await?;
-        if !link.has_resources() {
-            return Ok(Page::last([]));
-        }
-        for _ in 0..MAX_EMPTY_PAGES {
-            let request = ClientRequest::ListResourcesRequest(ListResourcesRequest {
-                method: Default::default(),
-                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
-                extensions: Default::default(),
-            });
-            let text = match self.ask(&link, request).await {
-                Ok(text) => text,
-                Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
-                Err(error) => return Err(self.failure(&link, error, None)),
-            };
-            let page = answer::list::<answer::Resource<'_>>(&text, self.max_items).map_err(unexpected)?;
-            at = next_cursor(at.as_ref(), traversal, page.next_cursor)?;
-            let mut listed = self.listed.lock();
-            let entries = page.items.unwrap_or_default().into_iter().filter_map(|resource| {
-                let spelling = resource.uri.clone();
-                let path = self.path("listed", &spelling)?;
-                let entry = convert::entry(resource, path, page.ttl, self.polls || link.can_subscribe());
-                match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
-                    Verdict::Keep => Some(entry),
-                    Verdict::Ambiguous => {
-                        self.tell("spelled twice", &spelling, "it is listed in two spellings, and both are dropped");
-                        None
-                    }
-                    Verdict::NoRoom => {
-                        self.tell(
-                            "no room",
-                            &spelling,
-                            "`limits.memory` has no room for its spelling, and it is dropped",
-                        );
-                        None
-                    }
-                }
-            });
-            let entries: Vec<_> = entries.collect();
-            if at.is_none() {
-                listed.finish(traversal);
-            }
-            if at.is_none() || !entries.is_empty() {
-                return Ok(Page { entries, next_cursor: at.map(|at| at.encode()) });
-            }
-        }
-        // The host goes on from here.
-        Ok(Page { entries: Vec::new(), next_cursor: at.map(|at| at.encode()) })
-    }
-
     /// The text of the result of a request.
     async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
         ask(&link.peer, &self.connector.runtime, request).await
@@ -307,48 +243,6 @@ impl Shared {
         let mut entry = found.map(|contents| contents.entry).ok_or(Failure::NotFound)?;
         entry.meta = None;
         Ok(entry)
-    }
-
-    async fn templates(&self) -> Result<Vec<Template>> {
-        let link = self.connector.link_for_call().await?;
-        let (mut templates, mut by_path, mut at) = (Vec::new(), HashMap::new(), None::<PageCursor>);
-        if !link.has_resources() {
-            return Ok(templates);
-        }
-        for _ in 0..MAX_TEMPLATE_PAGES {
-            let request = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
-                method: Default::default(),
-                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
-                extensions: Default::default(),
-            });
-            let text = match self.ask(&link, request).await {
-                Ok(text) => text,
-                Err(error) if is_unknown_method(&error) => return Ok(templates),
-                Err(error) => return Err(self.failure(&link, error, None)),
-            };
-            let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
-            at = next_cursor(at.as_ref(), 0, page.next_cursor)?;
-            for template in page.items.unwrap_or_default() {
-                match self.mapping.template(&template.uri_template) {
-                    Ok(path) if !by_path.contains_key(&path) => {
-                        by_path.insert(path.clone(), template.uri_template.clone());
-                        templates.push(convert::template(template, path));
-                    }
-                    Ok(_) => self.tell("template twice", &template.uri_template, "it is listed twice, and dropped"),
-                    Err(error) => {
-                        self.tell("template", &template.uri_template, &format!("it cannot be mapped: {error}"))
-                    }
-                }
-            }
-            if templates.len() > self.max_items {
-                return Err(Failure::internal("the upstream has more templates than `limits.response-items` allows"));
-            }
-            if at.is_none() {
-                *self.templates.lock() = Some(by_path);
-                return Ok(templates);
-            }
-        }
-        Err(Failure::internal(format!("the upstream has more than {MAX_TEMPLATE_PAGES} pages of templates")))
     }
 
     async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
@@ -460,18 +354,4 @@ impl Shared {
 /// What an upstream answered is not what it was asked for.
 fn unexpected(error: impl std::fmt::Display) -> Failure {
     Failure::internal(format!("the upstream answers with something else than what it is asked: {error}"))
-}
-
-fn is_unknown_method(error: &ServiceError) -> bool {
-    matches!(error, ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND)
-}
-
-/// The cursor of the page after the one at `at`.
-fn next_cursor(at: Option<&PageCursor>, traversal: u64, upstream: Option<String>) -> Result<Option<PageCursor>> {
-    let internal = |fault: CursorFault| Failure::internal(fault.to_string());
-    match (at, upstream) {
-        (_, None) => Ok(None),
-        (None, Some(upstream)) => Ok(Some(PageCursor::first(traversal, upstream))),
-        (Some(at), Some(upstream)) => at.next(upstream).map(Some).map_err(internal),
-    }
 }

@@ -100,7 +100,10 @@ impl Mount {
 
     /// Returns whether a path of allowed length is seen to be in normal form without parsing it. False negatives are possible.
     fn is_normal(&self, path: &str) -> bool {
-        !self.owns_all_hosts() && !self.is_prefix() && normalize::is_plain_path(path)
+        if self.is_prefix() {
+            return normalize::is_plain_uri(path);
+        }
+        !self.owns_all_hosts() && normalize::is_plain_path(path)
     }
 
     /// Composes a path whose case and percent-encoding are normalized.

@@ -157,6 +157,20 @@ pub(super) fn is_plain_path(path: &str) -> bool {
     is_plain && !path.starts_with('/')
 }
 
+/// Returns whether a URI with an authority is in normal form, by a look at its bytes: its scheme and host have no capitals, the host is a name
+/// or empty, and its path is [plain](is_plain_path).
+///
+/// False negatives are possible: such a URI is parsed.
+pub(super) fn is_plain_uri(uri: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    let Some((scheme, rest)) = uri.split_once("://").filter(|(_, rest)| !rest.is_empty()) else { return false };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.bytes().all(|byte| is_plain(byte) || byte == b'+')
+        && host.bytes().all(is_plain)
+        && is_plain_path(path)
+}
+
 /// Returns whether a byte is a slash, or a character of `pchar` other than `%`.
 fn is_plain_byte(byte: u8) -> bool {
     let c = char::from(byte);
@@ -303,4 +317,36 @@ fn explain(text: &str) -> UriError {
     // Only brackets are left, which may only enclose an IP address. Those of a valid address come first.
     let bracket = text.char_indices().rfind(|(_, c)| matches!(c, '[' | ']'));
     bracket.map_or(UriError::NoScheme, |(at, found)| UriError::Characters(CharacterError::Character { found, at }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_plain_is_in_normal_form(uri in "[a-bX][a-b0+-]{0,2}://([a-bX0.-]|:0|@){0,3}(/|[a-bX~@:,=._-]|%61|\\.\\.|\\?){0,8}") {
+            if is_plain_uri(&uri) {
+                let parts = Parts::parse_any(&uri);
+                let normal = parts.map(|parts| parts.normalized().without_dot_segments().map(Cow::into_owned));
+                prop_assert_eq!(normal, Ok(Ok(uri.clone())));
+            }
+        }
+    }
+
+    #[test]
+    fn common_uris_are_plain() {
+        for uri in ["file:///srv/a.md", "repo://owner/name/x@y,z", "git+ssh://h", "x://h/a/"] {
+            assert!(is_plain_uri(uri), "{uri}");
+        }
+        for uri in
+            ["x:a", "x://", "X://h", "x://H", "x://h:1/a", "x://h//a", "x://h/.a", "x://h/%61", "x://h/a?b", "1://h"]
+        {
+            assert!(!is_plain_uri(uri), "{uri}");
+        }
+    }
 }
