@@ -103,9 +103,9 @@ async function marked(page) {
 }
 
 /** Moves the focus by the keyboard until it is on what a selector matches. */
-async function tabTo(page, selector) {
+async function tabTo(page, selector, key = "Tab") {
   for (let pressed = 0; pressed < 60; pressed += 1) {
-    await page.keyboard.press("Tab");
+    await page.keyboard.press(key);
     if (await page.evaluate((selector) => document.activeElement?.matches(selector) ?? false, selector)) {
       // Whoever uses the keyboard sees where the focus is.
       const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
@@ -113,7 +113,7 @@ async function tabTo(page, selector) {
       return;
     }
   }
-  assert.fail(`the key Tab does not lead to ${selector}`);
+  assert.fail(`the key ${key} does not lead to ${selector}`);
 }
 
 /** Checks that nothing of a text became an element that loads, runs or leads elsewhere. */
@@ -648,7 +648,8 @@ const PARTS = {
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
     }
-    await tabTo(page, 'nav a[href="#/plugins"]');
+    // Back: the list of all plugins is behind the navigation.
+    await tabTo(page, 'nav a[href="#/plugins"]', "Shift+Tab");
     await page.keyboard.press("Enter");
     await page.getByRole("link", { name: "broken", exact: true }).waitFor();
     await tabTo(page, 'a[href="#/plugins/files"]');
