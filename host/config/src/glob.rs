@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
-use mcp_host_model::uri::{Gap, Mount, UriPattern, composed, is_path_delimiter};
+use mcp_host_model::uri::{Gap, Mount, UriPattern, canonical, composed, is_path_delimiter};
 
 use super::error::Suggest;
 use super::reader::{FromNode, Node, Schema};
@@ -67,6 +67,9 @@ impl PrefixMatcher {
 
 /// A slash that is part of a segment, in normal form.
 const ENCODED_SLASH: &str = "%2F";
+
+/// The maximum number of alternatives of a glob that are compared with the canonical forms of an upstream.
+const MAX_ALTERNATIVES: usize = 64;
 
 /// How a glob can be looked up among many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +140,47 @@ impl UriGlob {
     pub(super) fn literal_prefix(&self) -> Option<&str> {
         let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
         (!prefix.contains(['*', '?', '{'])).then_some(prefix)
+    }
+
+    /// Returns what matches the canonical forms ([`canonical`]) of the URIs that it matches below the mount of an upstream, if it
+    /// matches none of these forms itself. `prefix` is what the mount stands for. It is judged by its text before its first wildcard.
+    pub(super) fn canonical_below(&self, mount: &Mount, prefix: &str) -> Option<String> {
+        let mount = mount.as_str();
+        self.alternatives().into_iter().find_map(|glob| {
+            let below = glob.strip_prefix(mount)?;
+            let (text, rest) = below.split_at(below.find(['*', '?']).unwrap_or(below.len()));
+            // What may follow decides whether a slash is doubled, and where a host or its port ends.
+            let followers: &[&str] = match rest {
+                "" => &[""],
+                _ if text.ends_with('/') => &["_"],
+                _ => &["_", "/"],
+            };
+            let uri = [prefix, text].concat();
+            let (form, follower) = followers.iter().find_map(|follower| {
+                let form = canonical(&[&uri, *follower].concat()).into_owned();
+                let is_matched = if rest.is_empty() { form == uri } else { form.starts_with(&uri) };
+                (!is_matched).then_some((form, *follower))
+            })?;
+            let form = form.strip_suffix('_').filter(|_| follower == "_").unwrap_or(&form);
+            Some([mount, form.strip_prefix(prefix).unwrap_or(form), rest].concat())
+        })
+    }
+
+    /// Its normalized text once for each of its alternatives in braces, of which the first [`MAX_ALTERNATIVES`] are.
+    fn alternatives(&self) -> Vec<String> {
+        let mut globs = vec![String::new()];
+        let mut rest = self.normalized.as_str();
+        while let Some((text, (choices, behind))) =
+            rest.split_once('{').and_then(|(text, rest)| Some((text, rest.split_once('}')?)))
+        {
+            let choices = choices.split(',').map(|choice| [text, choice].concat());
+            let with =
+                |choice: String| globs.iter().map(move |glob| [glob, choice.as_str()].concat()).collect::<Vec<_>>();
+            globs = choices.flat_map(with).take(MAX_ALTERNATIVES).collect();
+            rest = behind;
+        }
+        globs.iter_mut().for_each(|glob| glob.push_str(rest));
+        globs
     }
 
     /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
@@ -405,6 +449,48 @@ impl FromNode for UriGlob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glob_that_no_canonical_form_matches_is_told_with_one_that_it_does() {
+        let canonical = |glob: &str, mount: &str, prefix| {
+            glob.parse::<UriGlob>().unwrap().canonical_below(&mount.parse().unwrap(), prefix)
+        };
+        for (glob, expected) in [
+            ("up+file:/s/**", "up+file:///s/**"),
+            ("up+file://localhost/s/**", "up+file:///s/**"),
+            ("up+file:////s/*.md", "up+file:///s/*.md"),
+            ("up+http://h.example:80/s", "up+http://h.example/s"),
+            ("up+https://h.example:443/**", "up+https://h.example/**"),
+            ("up+http:h.example/s*", "up+http://h.example/s*"),
+            ("up+http://h.example", "up+http://h.example/"),
+            ("up+file://localhost*", "up+file:///*"),
+            ("up+{file:///a,file:/s}/**", "up+file:///s/**"),
+            ("up+x:a/{b,c}/{d,e}", ""),
+        ] {
+            assert_eq!(canonical(glob, "up+", "").unwrap_or_default(), expected, "{glob}");
+        }
+        let plain = [
+            "up+**",
+            "up+file:///s/**",
+            "up+file:///s*",
+            "up+file:///**",
+            "up+http://h:8080/**",
+            "up+*",
+            "up+f*",
+            "up+repo://h//a",
+            "**",
+            "up+http://h/?/a",
+            "other+file:/s/**",
+            "up+file:*",
+            "up+urn:a:*",
+        ];
+        for glob in plain {
+            assert_eq!(canonical(glob, "up+", ""), None, "{glob}");
+        }
+        let exchanged = |glob| canonical(glob, "files://nas/", "file:///srv/");
+        assert_eq!(exchanged("files://nas/a/**"), None);
+        assert_eq!(exchanged("files://nas/a//b/**").as_deref(), Some("files://nas/a/b/**"));
+    }
 
     fn matches(glob: &str, uri: &str) -> bool {
         glob.parse::<UriGlob>().unwrap().matches(uri)

@@ -442,6 +442,7 @@ impl Config {
         config.report_admin_address(table);
         config.report_cluster(table);
         config.report_token_holders(table);
+        config.report_spelled_globs(table);
         config
     }
 
@@ -480,6 +481,26 @@ impl Config {
                     "declare it with `[[{what}]]`, or write `ISSUER/NAME` for one that an issuer, a client CA or an application names"
                 );
                 table.report(Diagnostic::new(message, help).at(table.entry_span("upstream")));
+            }
+        }
+    }
+
+    /// Reports globs that match nothing of an upstream, as what it lists so is served in canonical form.
+    fn report_spelled_globs(&self, table: &Table<'_>) {
+        for (plugin, glob) in self.plugins.iter().flat_map(|plugin| {
+            let globs = self.rules.iter().flat_map(|rule| rule.allow.iter().chain(&rule.deny));
+            globs.map(move |glob| (plugin, glob))
+        }) {
+            let Some(upstream) = &plugin.upstream else { continue };
+            let prefix = upstream.prefix.as_ref().map_or("", Mount::as_str);
+            if let Some(canonical) = glob.canonical_below(&plugin.mount, prefix).filter(|_| !table.has_problems()) {
+                let message = format!(
+                    "the glob {} matches nothing: resources of upstream `{}` are served with one spelling each",
+                    error::quote(glob.as_str()),
+                    plugin.name
+                );
+                let help = format!("write the canonical form: {}", error::quote(&canonical));
+                table.report(Diagnostic::new(message, help).at(table.entry_span("rule")));
             }
         }
     }

@@ -98,6 +98,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod canonical;
 mod error;
 mod mount;
 mod normalize;
@@ -109,6 +110,7 @@ mod unicode;
 #[cfg(test)]
 mod tests;
 
+pub use canonical::{canonical, file_authority, is_requestable};
 pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
 pub use mount::Mount;
 pub use normalize::is_path_delimiter;

@@ -6,7 +6,6 @@
 //! | module | subject |
 //! |---|---|
 //! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
-//! | [`canonical`] | spellings of one resource, by scheme |
 //! | [`listed`] | the spellings and the metadata of what it listed |
 //! | [`cursor`] | pages: a repeated cursor, pages without end |
 //! | [`ask`], [`answer`] | requests, and their results parsed from text |
@@ -39,7 +38,6 @@
 
 mod answer;
 mod ask;
-mod canonical;
 mod connection;
 mod convert;
 mod cursor;

@@ -5,17 +5,18 @@
 //! | `NAME+` | the upstream's URI in normal form |
 //! | any other | what is behind the exchanged prefix, in normal form |
 //!
-//! Both directions are total on what they accept, and inverse to each other up to the [canonical form](crate::canonical): the path of a URI
+//! Both directions are total on what they accept, and inverse to each other up to the [canonical form](mcp_host_model::uri::canonical()): the path of a URI
 //! leads back to the canonical form of that URI, and nothing else does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use mcp_host_model::uri::{Mount, Router};
-
-use crate::canonical::{canonical, file_authority, is_requestable};
+use mcp_host_model::uri::{Mount, Router, UriTemplate, canonical, file_authority, is_requestable};
 
 /// A mount in front of URIs.
 const FRONT: &str = "u+";
+/// What stands for a variable without a value.
+const UNSET: &str = "x";
 
 /// Why a text of an upstream has no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,18 @@ impl Mapping {
     pub(crate) fn is_requestable(&self, path: &str) -> bool {
         let authority = self.prefix().map_or("", |prefix| file_authority(prefix.as_str()));
         is_requestable(&self.uri(path), authority)
+    }
+
+    /// The host's template of a path template.
+    pub(crate) fn host_template(&self, template: &str) -> Option<UriTemplate> {
+        self.mount.compose_template(template).ok()
+    }
+
+    /// The path that a template of the host leads to with these values, as a client names it. Other variables of the path get a value.
+    pub(crate) fn expand(&self, template: &UriTemplate, values: &BTreeMap<&str, &str>) -> Option<String> {
+        let uri = template.expand_with(values, |_| UNSET.to_owned())?;
+        let path = uri.strip_prefix(self.mount.as_str())?;
+        self.mount.compose(path).ok().map(|id| id.path.into())
     }
 
     /// The upstream's URI of a path in normal form.
@@ -163,6 +176,67 @@ mod tests {
         assert!(front.template("{+uri}").is_err());
     }
 
+    #[test]
+    fn spellings_of_one_resource_have_one_path() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                "file:///secret/x",
+                &[
+                    "file:/secret/x",
+                    "file:secret/x",
+                    "FILE://LocalHost/secret/x",
+                    "file:////secret/x",
+                    "file://///secret///x",
+                    "file:///secret%2fx",
+                    "file:///pub/..%2Fsecret/x",
+                    "file:///pub%2F..%2Fsecret/./x",
+                    "file:///%2Fsecret/x",
+                    "file:///%73ecret/x",
+                ],
+            ),
+            ("file:///", &["file:/", "file://localhost/", "file:///..%2F"]),
+            ("file:///d/", &["file:/d//", "file:///d/e/..%2F"]),
+            (
+                "http://h.example/a",
+                &["http:h.example/a", "http:/H.example/a", "http:///h.example/a", "http://h.example.:80/a"],
+            ),
+            ("https://h/", &["https://h", "https://h:443", "https:h"]),
+            ("http://[::1]:8080/a", &["http://[0:0::0001]:08080/a", "http://[::0.0.0.1]:8080/a"]),
+            ("https://h:8443/", &["https://h:08443"]),
+            ("repo://s//b", &["repo://s//b"]),
+            ("urn:a:b", &["urn:a:b"]),
+        ];
+        for (canonical, spellings) in cases {
+            assert_eq!(mapping("up+", None).path(canonical).as_deref(), Ok(*canonical));
+            for spelling in *spellings {
+                assert_eq!(mapping("up+", None).path(spelling).as_deref(), Ok(*canonical), "{spelling}");
+            }
+        }
+    }
+
+    /// The file that a server opens which takes all behind the scheme for a path and decodes it, whatever the authority, as JavaScript's
+    /// `path.resolve(decodeURIComponent(uri.replace('file://', '')))` does.
+    fn file_of(uri: &str) -> Option<Vec<String>> {
+        let rest = uri.get(5..).filter(|_| uri.to_ascii_lowercase().starts_with("file:"))?;
+        let path = match rest.strip_prefix("//") {
+            Some(behind) => behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/"),
+            None => rest,
+        };
+        let mut decoded = path.to_owned();
+        for (encoded, plain) in [("%2f", "/"), ("%2F", "/"), ("%2e", "."), ("%2E", "."), ("%61", "a"), ("%62", "b")] {
+            decoded = decoded.replace(encoded, plain);
+        }
+        let mut segments = Vec::new();
+        for segment in decoded.split('/') {
+            match segment {
+                "" | "." => {}
+                ".." => drop(segments.pop()),
+                segment => segments.push(segment.to_owned()),
+            }
+        }
+        Some(segments)
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -187,6 +261,21 @@ mod tests {
                     None => one + "/",
                 });
                 prop_assert!(one == other || with_slash == other, "{} {}", uri, back);
+            }
+        }
+
+        #[test]
+        fn a_file_can_be_asked_for_by_one_text_alone(
+            start in select(&["file:", "FILE:/", "file://", "file:///", "file://localhost", "file://h", "file:////"][..]),
+            rest in "(/|a|b|\\.|\\.\\.|%2[fF]|%2[eE]|%61|/\\.\\./|\\?){0,12}",
+        ) {
+            let (uri, mapping) = ([start, &rest].concat(), mapping("up+", None));
+            let Ok(path) = mapping.path(&uri) else { return Ok(()) };
+            prop_assert_eq!(canonical(&path), path.as_str(), "it is its own canonical form");
+            prop_assert_eq!(mapping.path(&path), Ok(path.clone()));
+            if mapping.is_requestable(&path) {
+                let plain = format!("file:///{}", file_of(&path).unwrap_or_default().join("/"));
+                prop_assert_eq!(path, plain, "{}", uri);
             }
         }
     }

@@ -13,7 +13,7 @@
 
 mod listings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -257,8 +257,8 @@ impl Shared {
         if !link.completes() {
             return Ok(Completion::default());
         }
-        let argument = ArgumentInfo::new(argument.name.clone(), argument.value.clone());
-        let mut params = CompleteRequestParams::new(Reference::for_resource(spelling), argument);
+        let info = ArgumentInfo::new(argument.name.clone(), argument.value.clone());
+        let mut params = CompleteRequestParams::new(Reference::for_resource(spelling), info);
         if !context.is_empty() {
             let known = context.iter().map(|argument| (argument.name.clone(), argument.value.clone())).collect();
             params = params.with_context(CompletionContext::with_arguments(known));
@@ -266,11 +266,33 @@ impl Shared {
         let answer = self.ask(&link, ClientRequest::CompleteRequest(CompleteRequest::new(params))).await;
         let text = answer.map_err(|error| self.failure(&link, error, None))?;
         let completion = answer::completion(&text).map_err(unexpected)?;
+        let count = completion.values.len();
+        let values = self.requestable(completion.values, template, argument, context);
+        let is_whole = values.len() == count;
         Ok(Completion {
-            values: completion.values,
-            total: completion.total,
-            has_more: completion.has_more.unwrap_or_default(),
+            values,
+            total: completion.total.filter(|_| is_whole),
+            has_more: completion.has_more.unwrap_or_default() && is_whole,
         })
+    }
+
+    /// The values without those with which the template leads to what cannot be asked for: rules judge another spelling of it.
+    fn requestable(
+        &self,
+        values: Vec<String>,
+        template: &str,
+        argument: &Argument,
+        context: &[Argument],
+    ) -> Vec<String> {
+        let Some(template) = self.mapping.host_template(template) else { return Vec::new() };
+        let leads_to = |value: &str| {
+            let named = context.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+            let mut named: BTreeMap<_, _> = named.collect();
+            named.insert(&argument.name, value);
+            self.mapping.expand(&template, &named)
+        };
+        let is_requestable = |value: &String| leads_to(value).is_some_and(|path| self.spelling(&path).is_ok());
+        values.into_iter().filter(is_requestable).collect()
     }
 
     async fn changes(self: &Arc<Self>, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {

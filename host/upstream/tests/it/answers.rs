@@ -94,6 +94,43 @@ async fn an_exchanged_prefix_is_in_every_place() {
     assert_eq!(up.read("c").await, Err(Failure::invalid("the upstream rejects the request")));
 }
 
+/// Rules judge the canonical form, which a template can lead around.
+#[tokio::test]
+async fn no_value_is_offered_with_which_a_template_leads_to_another_spelling() {
+    let templates = ["file://{host}/{+path}", "file:{+path}", "http://{host}/{+path}", "x://{a}/{b}"];
+    let server = with_session(move |method, message| match method {
+        "resources/templates/list" => {
+            let entry = |template| json!({ "uriTemplate": template, "name": template });
+            Reply::Result(json!({ "resourceTemplates": templates.map(entry) }))
+        }
+        "completion/complete" => {
+            let values =
+                if message["params"]["argument"]["name"] == "path" { json!(["s/x", "a?b"]) } else { json!(["s"]) };
+            Reply::Result(json!({ "completion": { "values": values, "total": 7, "hasMore": true } }))
+        }
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("").await;
+    let nothing: &[&str] = &[];
+    for (template, name, context, expected) in [
+        ("file://{host}/{+path}", "path", Some(("host", "")), &["s/x"][..]),
+        ("file://{host}/{+path}", "path", Some(("host", "localhost")), nothing),
+        ("file://{host}/{+path}", "host", None, nothing),
+        ("file:{+path}", "path", None, nothing),
+        ("http://{host}/{+path}", "path", Some(("host", "h.example")), &["s/x", "a?b"]),
+        ("http://{host}/{+path}", "path", Some(("host", "u@h.example")), nothing),
+        ("http://{host}/{+path}", "path", Some(("host", "H.EXAMPLE.:080")), nothing),
+        ("http://{host}/{+path}", "path", None, &["s/x", "a?b"]),
+        ("x://{a}/{b}", "b", None, &["s"]),
+    ] {
+        let context: Vec<_> = context.into_iter().map(|(name, value)| Argument::new(name, value)).collect();
+        let completed = up.complete(template, &Argument::new(name, ""), &context).await.unwrap();
+        assert_eq!(completed.values, expected, "{template} {context:?}");
+        let is_whole = template.starts_with(['h', 'x']) && !expected.is_empty();
+        assert_eq!((completed.total, completed.has_more), (is_whole.then_some(7), is_whole), "{template} {context:?}");
+    }
+}
+
 #[tokio::test]
 async fn two_spellings_of_one_uri_are_dropped() {
     let server = with_session(|method, message| match method {
