@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_list_has_at_most_so_many_items_and_an_item_so_many_parts() {
-        let text = format!(r#"{{"contents":[{}]}}"#, vec![r#"{"uri":"x:a","text":""}"#; 3].join(","));
+        let text = format!(r#"{{"contents":[{}]}}"#, [r#"{"uri":"x:a","text":""}"#; 3].join(","));
         assert_eq!(list::<Contents<'_>>(&text, 3).unwrap().items.unwrap().len(), 3);
         let error = list::<Contents<'_>>(&text, 2).unwrap_err().to_string();
         assert!(error.contains("`limits.response-items`"), "{error}");
