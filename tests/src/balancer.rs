@@ -1,4 +1,5 @@
-//! HAProxy on loopback in front of replicas, without stickiness: each request goes to the next replica that is healthy.
+//! HAProxy on loopback in front of replicas: each request goes to the next replica that is healthy, but for those of a session, which go
+//! where it began.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,7 +34,8 @@ impl Balancer {
             "global\n  maxconn 8192\n\
              defaults\n  mode http\n  timeout connect 2s\n  timeout client 1h\n  timeout server 1h\n  retries 3\n  option redispatch\n\
              frontend mcp\n  bind {}\n  default_backend replicas\n\
-             backend replicas\n  balance roundrobin\n  option httpchk\n  \
+             backend replicas\n  balance roundrobin\n  stick-table type string len 64 size 100k expire 1h\n  \
+             stick match req.hdr(mcp-session-id)\n  stick store-response res.hdr(mcp-session-id)\n  option httpchk\n  \
              http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host 127.0.0.1\n  \
              default-server check inter 300ms fall 2 rise 1 on-marked-down shutdown-sessions\n",
             port.address()

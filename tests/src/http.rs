@@ -240,6 +240,17 @@ impl RawHttp {
         self
     }
 
+    /// Opens a session; none if the server does not answer as it should.
+    pub async fn try_start(url: &str, revision: Revision) -> Option<Self> {
+        let mut wire = Self::uninitialized(url, revision);
+        let hello = wire::request(&wire.revision, 0, "initialize", wire::initialize_params(&wire.revision));
+        let response = wire.post(&hello).send().await.ok()?;
+        wire.session = Some(response.headers().get("mcp-session-id")?.to_str().ok()?.to_owned());
+        response.bytes().await.ok()?;
+        let initialized = wire.post(&wire::initialized_notification()).send().await.ok()?;
+        (initialized.status() == 202).then_some(wire)
+    }
+
     /// The id of its session.
     pub fn session_id(&self) -> Option<&str> {
         self.session.as_deref()
@@ -263,6 +274,13 @@ impl RawHttp {
         parse_response(send(request).await).await
     }
 
+    /// Sends a request and reads its response; none if the server does not answer it.
+    pub async fn try_request(&mut self, method: &str, params: Value) -> Option<RpcResponse> {
+        let response = self.request_builder(method, params).send().await.ok()?;
+        let status = Some(response.status().as_u16());
+        Some(parse_text(status, &response.text().await.ok()?))
+    }
+
     /// Builds a valid request, which may still be changed.
     pub fn request_builder(&mut self, method: &str, params: Value) -> RequestBuilder {
         self.last_id += 1;
@@ -277,6 +295,18 @@ impl RawHttp {
 
     /// Opens the stream for the session's notifications (GET), behind the event with that id.
     pub async fn resumed_event_stream(&self, last_event_id: Option<&str>) -> Response {
+        let response = send(self.event_stream_request(last_event_id)).await;
+        assert_eq!(response.status(), 200);
+        response
+    }
+
+    /// The same; none if the server does not answer, or the session is not there.
+    pub async fn try_event_stream(&self, last_event_id: Option<&str>) -> Option<Response> {
+        let response = self.event_stream_request(last_event_id).send().await.ok()?;
+        (response.status() == 200).then_some(response)
+    }
+
+    fn event_stream_request(&self, last_event_id: Option<&str>) -> RequestBuilder {
         let session = self.session.as_deref().expect("only sessions have one");
         let request = self
             .client
@@ -284,10 +314,7 @@ impl RawHttp {
             .header(ACCEPT, "text/event-stream")
             .header("MCP-Protocol-Version", self.revision.as_str())
             .header("Mcp-Session-Id", session);
-        let request = last_event_id.into_iter().fold(request, |request, id| request.header("Last-Event-ID", id));
-        let response = send(request).await;
-        assert_eq!(response.status(), 200);
-        response
+        last_event_id.into_iter().fold(request, |request, id| request.header("Last-Event-ID", id))
     }
 
     /// Builds a request for any message, with the headers that belong to it.
@@ -324,9 +351,12 @@ pub(crate) async fn send(request: RequestBuilder) -> Response {
 /// Returns the response message: the plain JSON body, or the last event of the stream.
 async fn parse_response(response: Response) -> RpcResponse {
     let status = Some(response.status().as_u16());
-    let text = timeout(TIMEOUT, response.text()).await.expect("a body in time").expect("a body");
+    parse_text(status, &timeout(TIMEOUT, response.text()).await.expect("a body in time").expect("a body"))
+}
+
+fn parse_text(status: Option<u16>, text: &str) -> RpcResponse {
     let mut events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    let json = events.rfind(|data| !data.is_empty()).unwrap_or(&text);
+    let json = events.rfind(|data| !data.is_empty()).unwrap_or(text);
     RpcResponse { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
 }
 

@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 
 use crate::ReservedPort;
 use crate::artifacts::client_program;
+use crate::faulty_link::{FaultyLink, LinkFault};
 use crate::log::Log;
 
 /// A running server. It ends when it is dropped.
@@ -79,6 +80,8 @@ struct Node {
     process: Option<Child>,
     dir: TempDir,
     port: ReservedPort,
+    /// What clients connect to.
+    link: FaultyLink,
     route: ReservedPort,
     monitor: ReservedPort,
 }
@@ -86,23 +89,32 @@ struct Node {
 impl NatsCluster {
     /// Starts it, and waits until each node answers.
     pub async fn start() -> Self {
-        let node = |_| Node {
-            process: None,
-            dir: tempfile::tempdir().expect("a directory for the server"),
-            port: ReservedPort::new(),
-            route: ReservedPort::new(),
-            monitor: ReservedPort::new(),
-        };
-        let mut cluster = Self { nodes: (0..NODES).map(node).collect() };
+        let mut cluster = Self { nodes: Vec::new() };
+        for _ in 0..NODES {
+            let port = ReservedPort::new();
+            cluster.nodes.push(Node {
+                process: None,
+                dir: tempfile::tempdir().expect("a directory for the server"),
+                link: FaultyLink::start(port.address()).await,
+                port,
+                route: ReservedPort::new(),
+                monitor: ReservedPort::new(),
+            });
+        }
         for index in 0..NODES {
             cluster.restart(index).await;
         }
         cluster
     }
 
-    /// The addresses of the nodes.
+    /// The addresses of the nodes: of the links in front of them.
     pub fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| format!("nats://{}", node.port.address())).collect()
+        self.nodes.iter().map(|node| format!("nats://{}", node.link.address())).collect()
+    }
+
+    /// From now on this happens to what clients send to all nodes, and are sent.
+    pub fn set_links(&self, fault: LinkFault) {
+        self.nodes.iter().for_each(|node| node.link.set(fault));
     }
 
     /// Starts a node that was killed, with what it has stored, and waits until it answers.
@@ -112,6 +124,8 @@ impl NatsCluster {
         let mut command = Command::new(client_program("nats/bin/nats-server"));
         command.args(["--addr", "127.0.0.1", "--port", &node.port.address().port().to_string(), "--jetstream"]);
         command.args(["--name", &format!("n{index}"), "--cluster_name", "test", "--cluster", &routes[index]]);
+        // Where clients that are connected learn of the other nodes, they go through the links, too.
+        command.args(["--client_advertise", &node.link.address().to_string()]);
         command.args(["--routes", &routes.join(","), "--http_port", &node.monitor.address().port().to_string()]);
         command.arg("--store_dir").arg(node.dir.path()).current_dir(node.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);

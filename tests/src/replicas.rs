@@ -1,4 +1,5 @@
-//! A cluster to break: three nodes of NATS, three replicas, a balancer without stickiness, clients that listen, and files that change.
+//! A cluster to break: three nodes of NATS behind links that can fail, three replicas, a balancer, clients of both lifecycles that listen, and
+//! files that change.
 //!
 //! Everything that a client hears is logged, and [compared](crate::change_check) with every change that was made. Streams that end are
 //! opened again by their clients, at whichever replica the balancer chooses.
@@ -79,7 +80,8 @@ impl Replica {
 }
 
 impl ReplicaSet {
-    /// Starts it with so many files, and so many clients, each of which listens for all files and for one that it may not see.
+    /// Starts it with so many files, and so many clients, each of which listens for all files and for one that it may not see. Each fourth
+    /// one has a session, of the revision 2025-11-25; the others are of 2026-07-28.
     pub async fn start(files: usize, clients: usize) -> Self {
         let nats = NatsCluster::start().await;
         let names = (0..files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
@@ -96,7 +98,13 @@ impl ReplicaSet {
         let logs = Arc::default();
         let mut set = Self { nats, folder, replicas, balancer, logs, files, clients: JoinSet::new(), written: 0 };
         for number in 0..clients {
-            set.clients.spawn(listen(format!("client {number}"), set.balancer.mcp_url(), set.uris(), set.logs.clone()));
+            let (name, url, uris, logs) =
+                (format!("client {number}"), set.balancer.mcp_url(), set.uris(), set.logs.clone());
+            if number % 4 == 3 {
+                set.clients.spawn(listen_in_sessions(name, url, uris, logs));
+            } else {
+                set.clients.spawn(listen(name, url, uris, logs));
+            }
         }
         set.wait_until_all_listen().await;
         set
@@ -266,33 +274,112 @@ async fn listen(client: String, url: String, uris: BTreeSet<String>, logs: Arc<M
     let wanted: Vec<_> = uris.iter().cloned().chain([uri(SECRET)]).collect();
     for number in 0.. {
         let params = json!({ "notifications": { "resourceSubscriptions": wanted } });
-        if let Ok(mut stream) = wire.request_builder("subscriptions/listen", params).send().await {
-            let name = format!("{client}, stream {number}");
-            let (mut index, mut buffer) = (None, String::new());
-            while let Ok(Some(bytes)) = stream.chunk().await {
-                buffer.push_str(&String::from_utf8_lossy(&bytes));
-                while let Some((event, rest)) = buffer.split_once("\n\n") {
-                    let data = event.lines().filter_map(|line| line.strip_prefix("data:")).collect::<String>();
-                    let message: Value = serde_json::from_str(data.trim()).unwrap_or_default();
-                    buffer = rest.to_owned();
-                    let mut logs = logs.lock().expect("a log");
-                    match (message["method"].as_str(), index) {
-                        (Some("notifications/subscriptions/acknowledged"), None) => {
-                            index = Some(logs.streams.len());
-                            logs.streams.push(StreamLog::new(name.clone(), uris.clone()));
-                        }
-                        (Some("notifications/resources/updated"), Some(index)) => {
-                            let uri = message["params"]["uri"].as_str().unwrap_or_default();
-                            logs.streams[index].hear(uri);
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            if let Some(index) = index {
-                logs.lock().expect("a log").streams[index].until = Some(Instant::now());
-            }
+        if let Ok(stream) = wire.request_builder("subscriptions/listen", params).send().await {
+            let log = StreamLog::new(format!("{client}, stream {number}"), uris.clone());
+            let mut heard = Heard { logs: logs.clone(), log: Some(log), index: None, last_event: None };
+            heard.read(stream).await;
+            heard.end();
         }
         tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+/// The same in a session of the revision 2025-11-25: a stream that ends is resumed, and if the session is not there any more, another
+/// one is opened.
+async fn listen_in_sessions(client: String, url: String, uris: BTreeSet<String>, logs: Arc<Mutex<Logs>>) {
+    for number in 0.. {
+        let name = format!("{client}, session {number}");
+        listen_in_a_session(name, &url, &uris, &logs).await;
+        tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+/// Listens until the session is not there any more.
+async fn listen_in_a_session(name: String, url: &str, uris: &BTreeSet<String>, logs: &Arc<Mutex<Logs>>) -> Option<()> {
+    let mut wire = RawHttp::try_start(url, Revision::V_2025_11_25).await?;
+    for wanted in uris.iter().cloned().chain([uri(SECRET)]) {
+        let answer = wire.try_request("resources/subscribe", json!({ "uri": wanted })).await?;
+        if answer.message.get("result").is_none() && wanted != uri(SECRET) {
+            return None;
+        }
+    }
+    let mut stream = wire.try_event_stream(None).await?;
+    let log = StreamLog::new(name, uris.clone());
+    let mut heard = Heard { logs: logs.clone(), log: Some(log), index: None, last_event: None };
+    heard.begin();
+    loop {
+        heard.read(stream).await;
+        heard.end();
+        tokio::time::sleep(RECONNECT).await;
+        stream = wire.try_event_stream(heard.last_event.as_deref()).await?;
+        // What was changed in between is pending.
+        heard.resume();
+    }
+}
+
+/// What one stream hears.
+struct Heard {
+    logs: Arc<Mutex<Logs>>,
+    /// The log, until the subscription is acknowledged.
+    log: Option<StreamLog>,
+    /// The place of the log among all.
+    index: Option<usize>,
+    /// The id of the last event.
+    last_event: Option<String>,
+}
+
+impl Heard {
+    /// Reads until the stream ends.
+    async fn read(&mut self, mut stream: reqwest::Response) {
+        let mut buffer = String::new();
+        while let Ok(Some(bytes)) = stream.chunk().await {
+            buffer.push_str(&String::from_utf8_lossy(&bytes));
+            while let Some((event, rest)) = buffer.split_once("\n\n") {
+                self.hear(event);
+                buffer = rest.to_owned();
+            }
+        }
+    }
+
+    fn hear(&mut self, event: &str) {
+        let field = |name: &'static str| event.lines().filter_map(move |line| line.strip_prefix(name));
+        let data = field("data:").collect::<String>();
+        let message: Value = serde_json::from_str(data.trim()).unwrap_or_default();
+        match (message["method"].as_str(), self.index) {
+            (Some("notifications/subscriptions/acknowledged"), None) => self.begin(),
+            (Some("notifications/resources/updated"), Some(index)) => {
+                let uri = message["params"]["uri"].as_str().unwrap_or_default();
+                self.logs.lock().expect("a log").streams[index].hear(uri);
+            }
+            _ => {}
+        }
+        if let Some(id) = field("id:").next() {
+            self.last_event = Some(id.trim().to_owned());
+        }
+    }
+
+    /// The subscriptions are acknowledged now.
+    fn begin(&mut self) {
+        let mut logs = self.logs.lock().expect("a log");
+        if let Some(log) = self.log.take() {
+            self.index = Some(logs.streams.len());
+            logs.streams.push(StreamLog { since: Instant::now(), ..log });
+        }
+    }
+
+    /// The stream has ended now.
+    fn end(&self) {
+        self.set_until(Some(Instant::now()));
+    }
+
+    /// It goes on.
+    fn resume(&self) {
+        self.set_until(None);
+    }
+
+    fn set_until(&self, until: Option<Instant>) {
+        if let Some(index) = self.index {
+            self.logs.lock().expect("a log").streams[index].until = until;
+        }
     }
 }

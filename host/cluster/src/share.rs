@@ -359,9 +359,10 @@ impl<E: Engine> Task<E> {
                         Some(tokio::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
                 }
                 Output::Write { expected, record } => {
-                    let (engine, shard, limit) = (self.engine.clone(), self.shard.clone(), part(self.lease, 5));
+                    let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
+                    let limit = part(self.lease, 5);
                     let written =
-                        async move { Answer::Written(write(&engine, &shard, expected, &record, limit).await) };
+                        async move { Answer::Written(write(&engine, &shard, &state, expected, &record, limit).await) };
                     self.request = Some(tokio::spawn(written));
                 }
                 Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
@@ -421,6 +422,7 @@ async fn read<E: Engine>(engine: &E, shard: &ShardName, state: &State, limit: Du
 async fn write<E: Engine>(
     engine: &E,
     shard: &ShardName,
+    state: &State,
     expected: Option<Revision>,
     record: &Record,
     limit: Duration,
@@ -432,7 +434,13 @@ async fn write<E: Engine>(
     match timeout(limit, engine.write(shard.key(), bytes, expected)).await {
         Ok(Ok(revision)) => Ok(revision),
         Ok(Err(EngineError::Conflict)) => Err(WriteFailure::Conflict),
-        Ok(Err(_)) | Err(_) => Err(WriteFailure::Unknown),
+        failure => {
+            state.failed.fetch_add(1, Ordering::Relaxed);
+            if let Ok(Err(error)) = failure {
+                tracing::debug!(target: "mcp_host", "the record {} cannot be written: {error}", shard.key());
+            }
+            Err(WriteFailure::Unknown)
+        }
     }
 }
 

@@ -106,6 +106,8 @@ pub(super) enum RejectionStatus {
     BadRequest,
     /// 404.
     NotFound,
+    /// 503: it may be sent again soon.
+    Unavailable,
 }
 
 impl Rejection {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mcp_host_tests::{LEASE, ReplicaSet};
+use mcp_host_tests::{LEASE, LinkFault, ReplicaSet};
 use rustix::process::Signal;
 
 const FILES: usize = 100;
@@ -18,17 +18,22 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(50);
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 /// The time for which a process stands still.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The delay of a link that is late.
+const LATE: Duration = Duration::from_millis(200);
 /// The time within which a stream has to be told: the lease, the interval, and the deadline of a poll.
 const BOUND: Duration = LEASE.saturating_add(Duration::from_secs(10));
 
 /// What is broken, one after the other.
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 9] = [
     Fault::KillHolder,
     Fault::KillLeader,
     Fault::PauseHolder,
     Fault::KillFollower,
+    Fault::Links(LinkFault::HalfOpen),
     Fault::RestartAll,
+    Fault::Links(LinkFault::Delay(LATE)),
     Fault::KillTwoNodes,
+    Fault::Links(LinkFault::Cut),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +44,7 @@ enum Fault {
     KillFollower,
     KillTwoNodes,
     RestartAll,
+    Links(LinkFault),
 }
 
 impl Fault {
@@ -49,6 +55,9 @@ impl Fault {
             Self::KillLeader => "kill -9 of the node of NATS that leads the records, for 5 s",
             Self::KillFollower => "kill -9 of a node of NATS that follows, for 5 s",
             Self::KillTwoNodes => "kill -9 of two nodes of NATS, for 5 s",
+            Self::Links(LinkFault::Delay(_)) => "what goes between replicas and NATS takes 200 ms longer, for 5 s",
+            Self::Links(LinkFault::HalfOpen) => "what NATS sends to replicas is lost, for 5 s",
+            Self::Links(_) => "the connections of all replicas to NATS are cut, for 5 s",
             Self::RestartAll => "all replicas are restarted, one after the other, with another config",
         }
     }
@@ -116,6 +125,11 @@ async fn inflict(set: &mut ReplicaSet, fault: Fault, number: u32) {
             set.signal(holder, Signal::STOP);
             change_for(set, PAUSE).await;
             set.signal(holder, Signal::CONT);
+        }
+        Fault::Links(fault) => {
+            set.nats.set_links(fault);
+            change_for(set, PAUSE).await;
+            set.nats.set_links(LinkFault::None);
         }
         Fault::RestartAll => {
             for index in 0..3 {

@@ -19,11 +19,11 @@ pub type BodyMemory = Size<MIB, { 64 * MIB }, { 16 * 1024 * MIB }>;
 /// The maximum size of the head of a request.
 pub type Headers = Size<{ 8 * KIB }, { 32 * KIB }, MIB>;
 /// The maximum number of open connections.
-pub type Connections = Count<1, 1024, 65_536>;
+pub type Connections = Count<1, 1024, 1_048_576>;
 /// The maximum number of sessions.
 pub type Sessions = Count<1, 1024, 65_536>;
 /// The maximum number of open event streams.
-pub type Streams = Count<1, 1024, 65_536>;
+pub type Streams = Count<1, 1024, 1_048_576>;
 /// The maximum rate of requests of all clients.
 pub type RequestRate = Rate<100_000, 1_000_000, 1>;
 /// The maximum rate of requests of one client.
@@ -57,12 +57,12 @@ table! {
         pub body_memory: BodyMemory,
         /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are rejected with 431.
         pub headers: Headers,
-        /// The number of open connections. 1024 unless set; 1 to 65536. Further ones wait until one is closed.
+        /// The number of open connections. 1024 unless set; 1 to 1048576. Further ones wait until one is closed.
         pub connections: Connections,
         /// The number of sessions. 1024 unless set; 1 to 65536. A further one ends the one that has been idle for
         /// longest; while none is idle, it is rejected with 503.
         pub sessions: Sessions,
-        /// The number of open event streams for notifications. 1024 unless set; 1 to 65536. A further one is rejected
+        /// The number of open event streams for notifications. 1024 unless set; 1 to 1048576. A further one is rejected
         /// with 503.
         pub streams: Streams,
         /// The memory of all subscriptions: their URIs, and 400 bytes for each. 512 MiB unless set; 64 KiB to 64 GiB. A

@@ -218,7 +218,7 @@ impl Endpoint {
         }
         let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;
         let session = self.sessions.acquire(id, &caller.authenticated);
-        session.ok_or_else(|| Box::new(rejection_response(sessions::not_found(None))))
+        session.ok_or_else(|| Box::new(rejection_response(self.sessions.unknown(headers, None))))
     }
 
     /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends

@@ -189,7 +189,7 @@ impl Endpoint {
         let session = match self.session_of(headers, caller) {
             // A message of a revision without sessions is in none, whatever its headers name.
             Err(()) if message.is_stateless() => None,
-            session => session.map_err(|()| sessions::not_found(message.request_id().cloned()))?,
+            session => session.map_err(|()| self.sessions.unknown(headers, message.request_id().cloned()))?,
         };
         let exchange = Exchange { headers, caller, session };
         let traceparent = message.meta.traceparent;
@@ -219,7 +219,7 @@ impl Endpoint {
             without => {
                 let rejection = match without {
                     Ok(_) => Rejection::new(first, preflight::no_session()),
-                    Err(()) => sessions::not_found(first),
+                    Err(()) => self.sessions.unknown(headers, first),
                 };
                 for message in &messages {
                     self.record_rejection(Rejected::of(message.as_ref().ok()), &rejection, headers, caller);

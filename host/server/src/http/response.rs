@@ -35,8 +35,13 @@ pub(super) fn rejection_response(rejection: Rejection) -> Response {
         RejectionStatus::Ok => StatusCode::OK,
         RejectionStatus::BadRequest => StatusCode::BAD_REQUEST,
         RejectionStatus::NotFound => StatusCode::NOT_FOUND,
+        RejectionStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
-    message_response(status, &rejection.into_response())
+    let mut response = message_response(status, &rejection.into_response());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 /// Returns the response to a request that exceeds a limit for now, and can be retried.

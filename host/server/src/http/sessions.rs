@@ -9,6 +9,10 @@
 //! not exist. If the same principal comes back with other groups, as with a renewed access token, its subscriptions get
 //! these, and its event stream ends: what a stream delivers is what the token may see that opened it.
 //!
+//! In a cluster the id ends with a part of that of the replica. A session stays at its replica, and a balancer sends its requests there.
+//! Another replica that gets one, because the balancer does not know better or finds the right one down for a moment, answers 503 with
+//! `Retry-After` as long as that replica is alive, or NATS is not heard: with 404 the client would give the session up.
+//!
 //! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for
 //! notifications is never idle. Of requests nothing is retained once they are answered or cancelled.
 
@@ -23,7 +27,7 @@ use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, SharePermit};
 use mcp_host_config::Operation;
 use mcp_resource_host::audit::SessionHash;
-use mcp_resource_host::host::Host;
+use mcp_resource_host::host::{ClusterView, Host};
 use parking_lot::{Mutex, MutexGuard};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::time::{Instant, sleep};
@@ -44,6 +48,9 @@ use crate::session::{Agreement, Session};
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The bytes of a session id, before it is written in hexadecimal digits.
 const SESSION_ID_BYTES: usize = 16;
+
+/// The part of a replica's id that is in the ids of its sessions, in hexadecimal digits.
+const REPLICA_DIGITS: usize = 16;
 
 /// All sessions of a server.
 pub(super) struct Sessions {
@@ -171,13 +178,28 @@ impl Sessions {
         Ok((self.limiter.acquire(client, max)?, Some(evicted)))
     }
 
-    /// Returns 128 random bits in hexadecimal digits; none if the system supplies no randomness.
+    /// Rejects a message with that id of a session that its headers name, and that does not exist here for its principal.
+    pub(super) fn unknown(&self, headers: &HeaderMap, id: Option<RequestId>) -> Rejection {
+        let session = session_id(headers).unwrap_or_default();
+        match self.host.cluster() {
+            Some(cluster) if is_elsewhere(session, &cluster) => elsewhere(id),
+            _ => not_found(id),
+        }
+    }
+
+    /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id; none if the system supplies no
+    /// randomness.
     fn new_id(&self) -> Option<Arc<str>> {
         let mut bytes = [0; SESSION_ID_BYTES];
         self.random.fill(&mut bytes).ok()?;
         let mut id = String::with_capacity(SESSION_ID_BYTES.saturating_mul(2));
         for byte in bytes {
             let _ = write!(id, "{byte:02x}");
+        }
+        if let Some(cluster) = self.host.cluster()
+            && let Some(me) = cluster.replicas.iter().find(|replica| replica.is_me)
+        {
+            let _ = write!(id, "-{:.REPLICA_DIGITS$}", me.replica.to_string());
         }
         Some(id.into())
     }
@@ -345,9 +367,87 @@ pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
+/// Whether a session may exist at another replica: at one that is alive, or at any other one while it is not known who is.
+fn is_elsewhere(session: &str, cluster: &ClusterView) -> bool {
+    let Some((_, replica)) = session.split_once('-') else { return false };
+    let is_named = |id: String| replica.len() == REPLICA_DIGITS && id.starts_with(replica);
+    let named = cluster.replicas.iter().find(|known| is_named(known.replica.to_string()));
+    match named {
+        Some(known) if known.is_me => false,
+        Some(known) => !known.is_missing || !cluster.hears,
+        None => !cluster.hears && replica.len() == REPLICA_DIGITS,
+    }
+}
+
+fn elsewhere(id: Option<RequestId>) -> Rejection {
+    let reason = "the session is one of another replica: send the request again; the balancer has to send requests of a session \
+                  where it began, by `Mcp-Session-Id`";
+    Rejection::invalid_request(id, reason).with_status(RejectionStatus::Unavailable)
+}
+
 /// Rejects a message with that id of a session that does not exist for its principal.
-pub(super) fn not_found(id: Option<RequestId>) -> Rejection {
+fn not_found(id: Option<RequestId>) -> Rejection {
     let reason = "there is no such session, or it has ended: open a new one with `initialize`, without `Mcp-Session-Id`, and \
                   subscribe again";
     Rejection::invalid_request(id, reason).with_status(RejectionStatus::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration as Silence;
+
+    use mcp_resource_host::host::{About, ReplicaView, RosterStats};
+
+    use super::*;
+
+    /// A cluster of this replica, 0, of 1, which is alive, and of 2, which is missing.
+    fn cluster(hears: bool) -> ClusterView {
+        let replica = |number: u8, is_missing| ReplicaView {
+            replica: format!("{number:0>32}").parse().unwrap(),
+            is_me: number == 0,
+            silent: Silence::ZERO,
+            is_missing,
+            about: About::default(),
+        };
+        // The part of an id is its beginning.
+        let with_part = |number: u8, is_missing| ReplicaView {
+            replica: format!("{}{}", part(number), "0".repeat(16)).parse().unwrap(),
+            ..replica(number, is_missing)
+        };
+        ClusterView {
+            name: "test".to_owned(),
+            hears,
+            live: NonZeroU32::MIN,
+            differing: 0,
+            replicas: vec![with_part(0, false), with_part(1, false), with_part(2, true)],
+            stats: RosterStats::default(),
+            invalid: 0,
+            failed: 0,
+        }
+    }
+
+    fn part(number: u8) -> String {
+        format!("{number:0>16}")
+    }
+
+    #[test]
+    fn a_session_of_a_replica_that_may_live_is_elsewhere_and_any_other_is_none() {
+        let of = |replica: &str| format!("{}-{replica}", "a".repeat(32));
+        for (replica, heard, unheard) in [
+            (part(0), false, false),
+            (part(1), true, true),
+            (part(2), false, true),
+            (part(3), false, true),
+            (String::new(), false, false),
+            ("1".to_owned(), false, false),
+            (format!("{}0", part(1)), false, false),
+        ] {
+            assert_eq!(is_elsewhere(&of(&replica), &cluster(true)), heard, "{replica}");
+            assert_eq!(is_elsewhere(&of(&replica), &cluster(false)), unheard, "{replica}");
+        }
+        assert!(!is_elsewhere("", &cluster(false)) && !is_elsewhere(&"a".repeat(32), &cluster(false)));
+        let response = super::super::response::rejection_response(elsewhere(None));
+        assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    }
 }

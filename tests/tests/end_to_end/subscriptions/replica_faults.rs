@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mcp_host_tests::{LEASE, ReplicaSet};
+use mcp_host_tests::{LEASE, LinkFault, ReplicaSet};
 use rustix::process::Signal;
 
 const FILES: usize = 20;
@@ -48,6 +48,18 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
     set.round().await;
     set.nats.restart(leader).await;
     set.nats.restart(other).await;
+    set.holder().await;
+    set.round().await;
+
+    // The network between replicas and NATS: late, without any answer, with answers that are lost, and cut.
+    let late = LinkFault::Delay(LEASE / 15);
+    for fault in [late, LinkFault::Stalled, LinkFault::HalfOpen, LinkFault::Cut, LinkFault::None] {
+        set.nats.set_links(fault);
+        set.round().await;
+        // Once more when all have noticed.
+        tokio::time::sleep(LEASE).await;
+        set.round().await;
+    }
     set.holder().await;
     set.round().await;
 

@@ -1,5 +1,6 @@
 //! The engine against a real server, `target/clients/nats/bin/nats-server`, which `cargo xtask clients` installs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -8,6 +9,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_tim
 
 use super::*;
 use crate::engine::conformance;
+use crate::member::{Found, Plan, RoleName};
+use crate::replica::ReplicaId;
+use crate::share::{ShardName, SharedPolls};
 
 /// A server on a free port of loopback, with its data in a temporary directory.
 struct Server {
@@ -95,6 +99,52 @@ async fn a_key_that_an_admin_has_deleted_is_none_and_can_be_created() {
     assert_eq!(engine.get("key").await.unwrap(), None);
     let revision = engine.write("key", b"b".to_vec(), None).await.unwrap();
     assert_eq!(engine.get("key").await.unwrap(), Some(Entry { revision, value: b"b".to_vec() }));
+}
+
+/// Polls a provider that has nothing to say, until it has the role and has made so many own polls.
+async fn poll_until(polls: &SharedPolls, role: RoleName, own_polls: u64) {
+    while polls.role() != role || polls.stats().member.own_polls < own_polls {
+        match polls.begin_poll() {
+            Plan::Own { .. } => polls.own_polled(true),
+            Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
+            Plan::Nothing => {}
+        }
+        // The interval of polls, unless there are news before.
+        let _ = tokio::time::timeout(Duration::from_millis(10), polls.wait_for_news()).await;
+        polls.take_news();
+    }
+}
+
+#[tokio::test]
+async fn while_the_bucket_is_full_a_replica_polls_for_itself_and_afterwards_for_all() {
+    let server = Server::start(&[]).await;
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    engine.write("filler", vec![0; 4096], None).await.unwrap();
+    let resize = async |max_bytes: i64| {
+        let config = serde_json::json!({
+            "name": "KV_mcp-host-test", "subjects": ["$KV.mcp-host-test.>"], "max_msgs_per_subject": 1, "discard": "new",
+            "max_bytes": max_bytes, "max_age": u64::try_from(MAX_AGE.as_nanos()).unwrap(), "max_msg_size": MAX_RECORD_BYTES,
+            "deny_delete": true, "allow_rollup_hdrs": true, "allow_direct": true, "storage": "file", "num_replicas": 1,
+        });
+        let subject = "$JS.API.STREAM.UPDATE.KV_mcp-host-test".to_owned();
+        let answer = engine.request(subject, HeaderMap::new(), config.to_string().into_bytes()).await.unwrap();
+        assert!(answer.error.is_none(), "{:?}", answer.error);
+    };
+    resize(4200).await;
+    assert!(matches!(engine.write("key", vec![0; 100], None).await, Err(EngineError::Refused(_))));
+    let shard = ShardName::new("test", [b"x".as_slice()], 0);
+    let polls = SharedPolls::start(engine.clone(), ReplicaId::new(1), shard, Duration::from_millis(600));
+    polls.watch(BTreeSet::from(["a".into()]), 1);
+    poll_until(&polls, RoleName::Alone, 20).await;
+    assert!(polls.stats().failed > 0, "it has tried to take the lease");
+    resize(-1).await;
+    poll_until(&polls, RoleName::Holding, 0).await;
+    // A bucket that becomes full takes the lease from its holder, who goes on for itself.
+    resize(1).await;
+    poll_until(&polls, RoleName::Alone, 0).await;
+    let before = polls.stats().member.own_polls;
+    poll_until(&polls, RoleName::Alone, before + 20).await;
 }
 
 #[tokio::test]
