@@ -475,8 +475,6 @@ mod tests {
             "up+file:///s*",
             "up+file:///**",
             "up+http://h:8080/**",
-            "up+*",
-            "up+f*",
             "up+repo://h//a",
             "**",
             "up+http://h/?/a",
