@@ -2,8 +2,9 @@
 //!
 //! Each replica can poll every provider for itself, and is right without the others. This crate saves polls: of all replicas that
 //! watch resources of a plugin, one polls the provider for all, and tells the others what has changed. What it knows of others may
-//! be late, incomplete or wrong; then a replica polls for itself, and tells everything once. So the engine never decides whether a
-//! change is told, only how soon, and who asks the provider.
+//! be late, incomplete or wrong; then a replica polls for itself, and tells everything once. So no failure of the engine decides whether a
+//! change is told, only how soon, and who asks the provider. Messages are not signed: whoever else can publish can also make replicas tell changes
+//! that are none, and not tell others (docs/cluster.md, "Who can publish").
 //!
 //! | module | subject |
 //! |---|---|

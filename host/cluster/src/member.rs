@@ -44,12 +44,15 @@
 //! # Bounds
 //!
 //! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most
-//! [`MAX_PATHS`] different paths; replicas whose paths do not fit are not covered, and poll for themselves.
+//! [`MAX_PATHS`] different paths; replicas whose paths do not fit are not covered, and poll for themselves. However often it is asked, a
+//! replica says at most 20 times in a lease all that it wants.
 
 mod hold;
 mod listen;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 mod wants;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -67,6 +70,8 @@ use self::listen::Chain;
 pub const MAX_PATHS: usize = 20_000;
 /// The time for which a replica waits until the holder has polled a path that is new.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The number of times in a lease that all paths are said because of messages.
+const ANSWERS: u32 = 20;
 /// The maximum number of versions that wait to be covered.
 const MAX_PENDING: usize = 1024;
 
@@ -283,6 +288,12 @@ pub struct Member {
     /// Since when the oldest of them waits for a poll.
     waiting_since: Option<Time>,
     last_announced: Time,
+    /// When all paths were last said because of a message.
+    answered: Option<Time>,
+    /// When they have to be said again, as there was another message meanwhile.
+    answer_at: Option<Time>,
+    /// Whether what the holder knows of this replica has to be withdrawn first.
+    withdraws: bool,
     role: Role,
     /// Whether changes before now are only known by the chain.
     relies_on_chain: bool,
@@ -319,6 +330,9 @@ impl Member {
             pending: VecDeque::new(),
             waiting_since: None,
             last_announced: Time::ZERO,
+            answered: None,
+            answer_at: None,
+            withdraws: false,
             role: Role::Alone,
             relies_on_chain: false,
             chain: None,
@@ -415,6 +429,7 @@ impl Member {
         (self.role, self.chain, self.handover, self.polling) = (Role::Alone, None, None, None);
         (self.relies_on_chain, self.tell_all, self.tokens) = (false, false, OwnTokens::None);
         (self.waiting_since, self.wake_at, self.read_at) = (None, None, None);
+        (self.answer_at, self.withdraws) = (None, false);
     }
 
     /// Begins a poll, unless there is nothing to poll. Must be followed by [`own_polled`](Self::own_polled) or
@@ -478,7 +493,7 @@ impl Member {
         let silence = self.chain.as_ref().map(|chain| chain.heard.saturating_add(self.lease));
         let patience = self.patience();
         let read = self.read_at.filter(|_| self.request.is_none());
-        let times = [Some(announces), silence, patience, read, self.wake_at, self.hold_deadline()];
+        let times = [Some(announces), silence, patience, read, self.wake_at, self.answer_at, self.hold_deadline()];
         times.into_iter().flatten().min()
     }
 
@@ -505,6 +520,9 @@ impl Member {
             self.announce_all(now);
             self.outputs.push_back(Output::Wake);
         }
+        if self.answer_at.take_if(|at| *at <= now).is_some() && !matches!(self.role, Role::Holding(_)) {
+            self.answer_now(now);
+        }
         if self.last_announced.saturating_add(part(self.lease, 3)) <= now {
             // The holder knows what it wants itself; but it may lose the lease.
             if matches!(self.role, Role::Holding(_)) {
@@ -530,7 +548,7 @@ impl Member {
             Message::Leave { replica } => self.left(replica),
             Message::Ask { replica, .. } => {
                 if replica.is_none_or(|replica| replica == self.me) && !matches!(self.role, Role::Holding(_)) {
-                    self.announce_all(now);
+                    self.answer(now);
                 }
             }
             Message::Changes { history, epoch, seq, part, changed, listing } => {
@@ -571,7 +589,28 @@ impl Member {
         }
     }
 
+    /// Says all paths because of a message: at once, or, if that was a moment ago, a moment after it. So however many messages there are,
+    /// a replica says no more than what [`ANSWERS`] allows, and a new holder has the answer while it still collects.
+    fn answer(&mut self, now: Time) {
+        let next = self.answered.map(|answered| answered.saturating_add(part(self.lease, ANSWERS)));
+        match next.filter(|next| now < *next) {
+            Some(next) => self.answer_at = Some(next),
+            None => self.answer_now(now),
+        }
+    }
+
+    fn answer_now(&mut self, now: Time) {
+        self.answered = Some(now);
+        if std::mem::take(&mut self.withdraws) {
+            self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
+        }
+        self.announce_all(now);
+    }
+
     fn announce_all(&mut self, now: Time) {
+        if !self.withdraws {
+            self.answer_at = None;
+        }
         let waits = self.waiting_since.is_some();
         let all = self.wanted.iter().cloned().collect();
         self.announce(now, None, waits, all, Vec::new());

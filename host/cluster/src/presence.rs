@@ -1,7 +1,8 @@
 //! The presence of one replica in its cluster: a [`Roster`] with a task that does what it says.
 //!
 //! A host has one. What has to be done about others is done by an [`Observer`], which the task calls and which must not block. What
-//! comes from the engine and is no notice is counted, and otherwise ignored.
+//! comes from the engine and is no notice is counted, and otherwise ignored. Who can publish can invent replicas: rates are divided by a number
+//! that the config bounds, and the log has a line about others in [`LOG_INTERVAL`] at most.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_host_base::throttle::Throttle;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -22,6 +24,8 @@ use crate::share::ShardName;
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest time in which a replica says that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The shortest time between two warnings of one kind about other replicas.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What a host does about what other replicas say.
 pub trait Observer: Send + Sync + 'static {
@@ -31,7 +35,7 @@ pub trait Observer: Send + Sync + 'static {
     /// Cached responses must not be served any more. Never called with [`Dropped::Nothing`].
     fn drop_cached(&self, dropped: &Dropped);
 
-    /// The number of live replicas, this one included. Called once each period.
+    /// The number of live replicas by which rates are divided, this one included. Called once each period.
     fn set_replicas(&self, replicas: NonZeroU32);
 }
 
@@ -56,7 +60,7 @@ pub struct ClusterView {
     pub name: String,
     /// Whether this replica hears what is said to all.
     pub hears: bool,
-    /// The number of live replicas, by which rates are divided.
+    /// The number of live replicas. Rates are divided by it, or by the maximum of the config if that is less.
     pub live: NonZeroU32,
     /// The number of live replicas that have another config.
     pub differing: usize,
@@ -104,8 +108,16 @@ impl State {
 }
 
 impl Presence {
-    /// Joins the cluster of that name. The task runs on the current runtime until this is dropped.
-    pub fn start<E: Engine>(engine: E, me: ReplicaId, cluster: &str, lease: Duration, observer: impl Observer) -> Self {
+    /// Joins the cluster of that name, in which rates are divided by at most `max_replicas`. The task runs on the current runtime until this
+    /// is dropped.
+    pub fn start<E: Engine>(
+        engine: E,
+        me: ReplicaId,
+        cluster: &str,
+        lease: Duration,
+        max_replicas: NonZeroU32,
+        observer: impl Observer,
+    ) -> Self {
         let roster = Roster::new(Duration::ZERO, me, lease, observer.describe());
         let state = Arc::new(State {
             start: Instant::now(),
@@ -118,7 +130,15 @@ impl Presence {
             failed: AtomicU64::new(0),
         });
         let subject = format!("mcp-host.1.{cluster}.replicas");
-        let task = Task { engine, subject, state: state.clone(), observer, differing: BTreeSet::new() };
+        let task = Task {
+            engine,
+            subject,
+            state: state.clone(),
+            observer,
+            max_replicas,
+            config_log: ConfigLog::new(),
+            excess_log: Throttle::new(LOG_INTERVAL),
+        };
         tokio::spawn(task.run());
         Self { state }
     }
@@ -157,8 +177,56 @@ struct Task<E, O> {
     subject: String,
     state: Arc<State>,
     observer: O,
-    /// The replicas with another config of which the log says so.
-    differing: BTreeSet<ReplicaId>,
+    max_replicas: NonZeroU32,
+    config_log: ConfigLog,
+    excess_log: Throttle,
+}
+
+/// What the log says about the configs of replicas. Each line but the first comes at least [`LOG_INTERVAL`] after the last warning, or says that
+/// all is well after it.
+#[derive(Debug)]
+struct ConfigLog {
+    /// The replicas with another config that the last warning has counted, as far as they are still alive.
+    counted: BTreeSet<ReplicaId>,
+    throttle: Throttle,
+}
+
+/// What is to be logged.
+#[derive(Debug, PartialEq, Eq)]
+enum ConfigLine<'a> {
+    Nothing,
+    /// So many replicas have another config than is here, and that is one of those that no warning has counted.
+    Differ {
+        count: usize,
+        one: &'a ReplicaView,
+        here: &'a str,
+    },
+    /// None has another config any more.
+    AllSame,
+}
+
+impl ConfigLog {
+    fn new() -> Self {
+        Self { counted: BTreeSet::new(), throttle: Throttle::new(LOG_INTERVAL) }
+    }
+
+    fn next<'a>(&mut self, replicas: &'a [ReplicaView]) -> ConfigLine<'a> {
+        let Some(me) = replicas.iter().find(|view| view.is_me) else { return ConfigLine::Nothing };
+        let here = &*me.about.config;
+        let differing = || replicas.iter().filter(|view| !view.is_missing && view.about.config != here);
+        let ids: BTreeSet<_> = differing().map(|view| view.replica).collect();
+        let has_warned = !self.counted.is_empty();
+        self.counted.retain(|replica| ids.contains(replica));
+        match differing().find(|view| !self.counted.contains(&view.replica)) {
+            Some(one) if self.throttle.record().is_some() => {
+                let count = ids.len();
+                self.counted = ids;
+                ConfigLine::Differ { count, one, here }
+            }
+            None if ids.is_empty() && has_warned => ConfigLine::AllSame,
+            _ => ConfigLine::Nothing,
+        }
+    }
 }
 
 /// Why a subscription is not listened to any more.
@@ -265,32 +333,43 @@ impl<E: Engine, O: Observer> Task<E, O> {
             (tick, roster.replicas(), roster.period())
         };
         self.drop_cached(&dropped);
-        self.observer.set_replicas(replicas);
+        self.observer.set_replicas(replicas.min(self.max_replicas));
+        self.log_excess(replicas);
         self.log_configs();
         let next = Instant::now().checked_add(period).unwrap_or_else(Instant::now);
         self.publish(&alive).await;
         next
     }
 
-    /// Logs which replicas have another config, once.
-    fn log_configs(&mut self) {
-        let view = self.state.roster().view(self.state.now());
-        let Some(mine) = view.iter().find(|view| view.is_me).map(|view| view.about.config.clone()) else { return };
-        let differs = |view: &&ReplicaView| !view.is_missing && view.about.config != mine;
-        let differing: BTreeSet<_> = view.iter().filter(differs).map(|view| view.replica).collect();
-        for view in
-            view.iter().filter(|view| differing.contains(&view.replica) && !self.differing.contains(&view.replica))
-        {
-            let ReplicaView { replica, about: About { config, machine, process, .. }, .. } = view;
+    /// Logs that there are more replicas than the config allows.
+    fn log_excess(&self, replicas: NonZeroU32) {
+        let max = self.max_replicas;
+        if replicas > max && self.excess_log.record().is_some() {
             tracing::warn!(
-                target: "mcp_host", %replica, machine, process,
-                "a replica of the cluster has another config than this one: its digest is {config:?}, and here {mine:?}"
+                target: "mcp_host",
+                "{replicas} replicas of the cluster are alive, and rates are divided by {max}: set `cluster.max-replicas` if so many \
+                 run, or look for who else can publish to the NATS servers"
             );
         }
-        if differing.is_empty() && !self.differing.is_empty() {
-            tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same config");
+    }
+
+    /// Logs what is new of replicas with another config.
+    fn log_configs(&mut self) {
+        let view = self.state.roster().view(self.state.now());
+        match self.config_log.next(&view) {
+            ConfigLine::Nothing => {}
+            ConfigLine::Differ { count, one, here } => {
+                let ReplicaView { replica, about: About { config, machine, process, .. }, .. } = one;
+                tracing::warn!(
+                    target: "mcp_host", %replica, machine, process, count,
+                    "a replica of the cluster has another config than this one: its digest is {config:?}, and here {here:?}. \
+                     `mcp-host status` shows all of them"
+                );
+            }
+            ConfigLine::AllSame => {
+                tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same config");
+            }
         }
-        self.differing = differing;
     }
 
     fn failed(&self, error: &EngineError) {
@@ -318,11 +397,14 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(2);
 
+    const MAX: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
     /// What an observer was told.
     #[derive(Debug)]
     struct Told {
         config: &'static str,
         told: mpsc::UnboundedSender<Dropped>,
+        replicas: Arc<AtomicU64>,
     }
 
     impl Observer for Told {
@@ -334,12 +416,26 @@ mod tests {
             let _ = self.told.send(dropped.clone());
         }
 
-        fn set_replicas(&self, _: NonZeroU32) {}
+        fn set_replicas(&self, replicas: NonZeroU32) {
+            self.replicas.store(replicas.get().into(), Ordering::Relaxed);
+        }
     }
 
     fn join(engine: &Model, number: u128, config: &'static str) -> (Presence, mpsc::UnboundedReceiver<Dropped>) {
+        let (presence, drops, _) = join_counting(engine, number, config);
+        (presence, drops)
+    }
+
+    /// Joins, and returns the number by which rates are divided, too.
+    fn join_counting(
+        engine: &Model,
+        number: u128,
+        config: &'static str,
+    ) -> (Presence, mpsc::UnboundedReceiver<Dropped>, Arc<AtomicU64>) {
         let (told, drops) = mpsc::unbounded_channel();
-        (Presence::start(engine.clone(), ReplicaId::new(number), "test", LEASE, Told { config, told }), drops)
+        let replicas = Arc::<AtomicU64>::default();
+        let observer = Told { config, told, replicas: replicas.clone() };
+        (Presence::start(engine.clone(), ReplicaId::new(number), "test", LEASE, MAX, observer), drops, replicas)
     }
 
     async fn until(presence: &Presence, is_so: impl Fn(&ClusterView) -> bool) -> ClusterView {
@@ -379,5 +475,62 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(one.view().replicas.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn invented_replicas_divide_rates_by_the_maximum_of_the_config_at_most() {
+        let engine = Model::default();
+        let (one, _drops, divisor) = join_counting(&engine, 1, "c");
+        let invent = async {
+            loop {
+                for number in 100..200 {
+                    let (replica, about) = (ReplicaId::new(number), About::default());
+                    let notice = Notice::Alive { replica, sent: 0, about }.encode().unwrap();
+                    engine.publish("mcp-host.1.test.replicas", notice).await.unwrap();
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let look = async {
+            until(&one, |view| view.live.get() == 101).await;
+            // The next period tells it.
+            while divisor.load(Ordering::Relaxed) < 2 {
+                sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(divisor.load(Ordering::Relaxed), u64::from(MAX.get()));
+        };
+        tokio::select! {
+            () = invent => {}
+            () = look => {}
+        }
+    }
+
+    #[test]
+    fn however_many_replicas_have_another_config_the_log_has_one_warning_in_its_interval() {
+        let view = |number, config: &str| ReplicaView {
+            replica: ReplicaId::new(number),
+            is_me: number == 0,
+            silent: Duration::ZERO,
+            is_missing: false,
+            about: About { config: config.to_owned(), ..About::default() },
+        };
+        let mut log = ConfigLog::new();
+        let me = view(0, "c");
+        assert_eq!(log.next(&[me.clone(), view(1, "c")]), ConfigLine::Nothing);
+        let replicas = [me.clone(), view(1, "c"), view(2, "d"), view(3, "e")];
+        assert_eq!(log.next(&replicas), ConfigLine::Differ { count: 2, one: &replicas[2], here: "c" });
+        for number in 4..2000 {
+            assert_eq!(log.next(&[me.clone(), view(2, "d"), view(number, "f")]), ConfigLine::Nothing);
+        }
+        assert_eq!(log.next(&[me.clone(), view(2, "c")]), ConfigLine::AllSame);
+        for number in 4..2000 {
+            assert_eq!(log.next(&[me.clone(), view(number, "f")]), ConfigLine::Nothing);
+            assert_eq!(log.next(std::slice::from_ref(&me)), ConfigLine::Nothing);
+        }
+        // After the interval, those that no warning has counted are logged.
+        log.throttle = Throttle::new(Duration::ZERO);
+        let replicas = [me, view(5, "f")];
+        assert_eq!(log.next(&replicas), ConfigLine::Differ { count: 1, one: &replicas[1], here: "c" });
+        assert_eq!(log.next(&replicas), ConfigLine::Nothing);
     }
 }

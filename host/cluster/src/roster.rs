@@ -6,17 +6,21 @@
 //!
 //! Each replica says every [`period`](Roster::period) that it runs, and hears itself as it hears the others. One that has been silent for half of the
 //! lease is *missing*, and forgotten after [`MISSING_TIME`]. The number of replicas, by which rates are divided, is corrected each period
-//! while this replica hears itself, and stays as it is while it does not: without the engine a replica keeps its share.
+//! while this replica hears itself, and stays as it is while it does not: without the engine a replica keeps its share. One that says that it
+//! leaves is not counted after two periods of silence. Who is heard again has not left: anybody can say that another one leaves.
 //!
 //! # Cached responses
 //!
 //! A replica whose poll has found a change says so to all ([`Notice::Stale`]), with a number, which it repeats each period. The others
-//! drop what they have cached of the plugin. All cached responses are dropped
+//! drop what they have cached of the plugin, at once. All cached responses are dropped
 //!
 //! - when a number is missing: a notice was lost;
 //! - when a replica appears, or is heard again: what it has said before was not heard;
 //! - when a replica becomes missing, and then each half of the lease until it is heard or forgotten: it may run, and find changes;
 //! - each period while this replica has not heard itself for half of the lease.
+//!
+//! Between two times at which all are dropped is a sixth of the lease at least, however many reasons there are: who can publish can make
+//! as many as it likes. A reason within that time counts when it is over.
 //!
 //! So a response whose invalidation cannot be heard is served for the lease at most, and for a period if only single messages are lost. A
 //! replica that neither runs on nor says that it leaves is believed to be gone after [`MISSING_TIME`].
@@ -94,7 +98,9 @@ pub struct Roster {
     /// When it heard itself last; at first, when it began.
     heard_self: Time,
     /// When all cached responses were dropped last.
-    dropped: Time,
+    dropped: Option<Time>,
+    /// Whether all have to be dropped as soon as that may be again.
+    owes_drop: bool,
     /// The number of live replicas.
     replicas: NonZeroU32,
     stats: RosterStats,
@@ -105,6 +111,8 @@ struct Other {
     heard: Time,
     sent: u64,
     is_missing: bool,
+    /// Whether it was said last that it leaves.
+    has_left: bool,
     about: About,
 }
 
@@ -117,7 +125,8 @@ impl Roster {
             about: about.bounded(),
             others: BTreeMap::new(),
             heard_self: now,
-            dropped: now,
+            dropped: None,
+            owes_drop: false,
             replicas: NonZeroU32::MIN,
             stats: RosterStats::default(),
         }
@@ -183,44 +192,48 @@ impl Roster {
 
     /// A notice was heard.
     pub fn receive(&mut self, now: Time, notice: Notice) -> Dropped {
-        let dropped = match notice {
+        let mut stale = None;
+        // Whether something that was said may not have been heard.
+        let is_gap = match notice {
             Notice::Alive { replica, .. } | Notice::Stale { replica, .. } if replica == self.me => {
                 self.heard_self = now;
-                Dropped::Nothing
+                false
             }
-            Notice::Left { replica, .. } if replica == self.me => Dropped::Nothing,
+            Notice::Left { replica, .. } if replica == self.me => false,
             Notice::Alive { replica, sent, about } => self.hear_alive(now, replica, sent, about),
             Notice::Stale { replica, number, plugin } => {
                 self.stats.stale_heard = self.stats.stale_heard.saturating_add(1);
-                self.hear_stale(now, replica, number, plugin)
+                stale = Some(plugin);
+                self.hear_stale(now, replica, number)
             }
-            Notice::Left { replica, sent } => match self.others.remove(&replica) {
-                Some(other) if other.sent == sent && !other.is_missing => Dropped::Nothing,
-                _ => Dropped::All,
-            },
+            Notice::Left { replica, sent } => self.others.get_mut(&replica).is_none_or(|other| {
+                other.has_left = true;
+                other.sent != sent || other.is_missing
+            }),
         };
-        self.count(now, dropped)
+        // The plugin's responses are dropped at once, even if all others have to wait.
+        match (self.drop_all(now, is_gap), stale) {
+            (Dropped::Nothing, Some(plugin)) => Dropped::Plugin(plugin),
+            (dropped, _) => dropped,
+        }
     }
 
-    fn hear_alive(&mut self, now: Time, replica: ReplicaId, sent: u64, about: About) -> Dropped {
+    fn hear_alive(&mut self, now: Time, replica: ReplicaId, sent: u64, about: About) -> bool {
         let is_known = self.others.contains_key(&replica);
         if !is_known && self.others.len() >= MAX_REPLICAS {
             // More than there can be: nothing that it says can be kept.
-            return Dropped::All;
+            return true;
         }
-        let before = self.others.insert(replica, Other { heard: now, sent, is_missing: false, about });
-        match before {
-            Some(before) if before.sent == sent && !before.is_missing => Dropped::Nothing,
-            _ => Dropped::All,
-        }
+        let before = self.others.insert(replica, Other { heard: now, sent, is_missing: false, has_left: false, about });
+        before.is_none_or(|before| before.sent != sent || before.is_missing)
     }
 
-    fn hear_stale(&mut self, now: Time, replica: ReplicaId, number: u64, plugin: String) -> Dropped {
-        let Some(other) = self.others.get_mut(&replica) else { return Dropped::All };
+    fn hear_stale(&mut self, now: Time, replica: ReplicaId, number: u64) -> bool {
+        let Some(other) = self.others.get_mut(&replica) else { return true };
         let is_gap = number > other.sent.saturating_add(1) || other.is_missing;
         other.sent = other.sent.max(number);
-        (other.heard, other.is_missing) = (now, false);
-        if is_gap { Dropped::All } else { Dropped::Plugin(plugin) }
+        (other.heard, other.is_missing, other.has_left) = (now, false, false);
+        is_gap
     }
 
     /// A [`period`](Self::period) is over. `about` is what this replica says about itself now.
@@ -228,20 +241,23 @@ impl Roster {
         self.about = about.bounded();
         let mut drops = !self.hears(now);
         let silence = part(self.lease, 2);
-        self.others.retain(|_, other| now.saturating_sub(other.heard) < MISSING_TIME);
+        let farewell = self.period().saturating_mul(2);
+        self.others
+            .retain(|_, other| now.saturating_sub(other.heard) < if other.has_left { farewell } else { MISSING_TIME });
         for other in self.others.values_mut() {
             let is_missing = now.saturating_sub(other.heard) > silence;
             drops |= is_missing && !other.is_missing;
             other.is_missing = is_missing;
         }
-        drops |= self.others.values().any(|other| other.is_missing) && now.saturating_sub(self.dropped) >= silence;
+        let is_long_ago = self.dropped.is_none_or(|dropped| now.saturating_sub(dropped) >= silence);
+        drops |= self.others.values().any(|other| other.is_missing) && is_long_ago;
         // Whoever does not hear itself does not know who is alive.
         if now.saturating_sub(self.heard_self) <= self.period().saturating_mul(2) {
             let others = self.others.values().filter(|other| !other.is_missing).count();
             let replicas = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
             self.replicas = NonZeroU32::new(replicas).unwrap_or(NonZeroU32::MIN);
         }
-        let dropped = self.count(now, if drops { Dropped::All } else { Dropped::Nothing });
+        let dropped = self.drop_all(now, drops);
         let alive = Notice::Alive { replica: self.me, sent: self.stats.stale_sent, about: self.about.clone() };
         Tick { alive, dropped }
     }
@@ -250,12 +266,16 @@ impl Roster {
         now.saturating_sub(heard) > part(self.lease, 2)
     }
 
-    fn count(&mut self, now: Time, dropped: Dropped) -> Dropped {
-        if dropped == Dropped::All {
-            self.dropped = now;
-            self.stats.dropped_all = self.stats.dropped_all.saturating_add(1);
+    /// Drops all cached responses if there is a reason, now or since they were dropped last, and that is long enough ago.
+    fn drop_all(&mut self, now: Time, is_due: bool) -> Dropped {
+        self.owes_drop |= is_due;
+        let pause = part(self.lease, 6);
+        if !self.owes_drop || self.dropped.is_some_and(|dropped| now.saturating_sub(dropped) < pause) {
+            return Dropped::Nothing;
         }
-        dropped
+        (self.dropped, self.owes_drop) = (Some(now), false);
+        self.stats.dropped_all = self.stats.dropped_all.saturating_add(1);
+        Dropped::All
     }
 }
 

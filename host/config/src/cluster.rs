@@ -7,6 +7,7 @@
 //! | `credentials` | a token, or `USER:PASSWORD`, from a variable or a file |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the servers |
 //! | `lease` | the time within which a replica is replaced that polls for all |
+//! | `max-replicas` | the number of replicas by which rates of clients are divided at most |
 //!
 //! Which plugins share their polls, `polling` of a `[[plugin]]` says.
 
@@ -16,6 +17,7 @@ use std::str::FromStr;
 use mcp_host_model::net::Origin;
 
 use super::Config;
+use super::count::Count;
 use super::declare::{checked_text, list_type, named_enum, table, written_as};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::error::{Diagnostic, Suggest, quote};
@@ -33,6 +35,9 @@ const PORT: u16 = 4222;
 
 /// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
 pub type Lease = BoundedDuration<{ 2 * SECOND }, { 10 * SECOND }, { 5 * MINUTE }>;
+
+/// The number of replicas by which rates of clients are divided at most. 32 unless set; 1 to 1024.
+pub type MaxReplicas = Count<1, 32, 1024>;
 
 table! {
     /// The cluster that this host is a replica of: `[cluster]`.
@@ -53,6 +58,8 @@ table! {
         pub ca: Option<CaBundle>,
         /// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
         pub lease: Lease,
+        /// The number of live replicas by which rates of clients are divided at most. 32 unless set; 1 to 1024.
+        pub max_replicas: MaxReplicas,
     }
 }
 

@@ -145,8 +145,8 @@ impl Member {
         if mine <= self.version {
             return mine;
         }
-        self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
-        self.announce_all(now);
+        self.withdraws = true;
+        self.answer(now);
         0
     }
 

@@ -28,6 +28,10 @@ fn stale(replica: u128, number: u64) -> Notice {
     Notice::Stale { replica: ReplicaId::new(replica), number, plugin: "p".to_owned() }
 }
 
+fn left(replica: u128, sent: u64) -> Notice {
+    Notice::Left { replica: ReplicaId::new(replica), sent }
+}
+
 /// The number of live replicas after the ticks from `from` to `to`, each of which is heard if `hears`.
 fn tick(roster: &mut Roster, seconds: std::ops::Range<u64>, hears: bool) -> u32 {
     for second in seconds {
@@ -45,12 +49,60 @@ fn a_stale_plugin_is_dropped_and_after_a_lost_notice_everything_is() {
     assert_eq!(me.receive(ms(0), alive(2, 0)), Dropped::All, "what it said before is not known");
     assert_eq!(me.receive(ms(1), stale(2, 1)), Dropped::Plugin("p".to_owned()));
     assert_eq!(me.receive(ms(2), stale(2, 1)), Dropped::Plugin("p".to_owned()), "a repetition");
-    assert_eq!(me.receive(ms(3), alive(2, 1)), Dropped::Nothing);
-    assert_eq!(me.receive(ms(4), stale(2, 3)), Dropped::All, "the second was lost");
-    assert_eq!(me.receive(ms(5), alive(2, 4)), Dropped::All, "the fourth was lost");
-    assert_eq!(me.receive(ms(6), alive(2, 4)), Dropped::Nothing);
-    assert_eq!(me.receive(ms(7), stale(3, 1)), Dropped::All, "of a replica that is not known");
-    assert_eq!(me.receive(ms(8), Notice::Left { replica: ReplicaId::new(2), sent: 4 }), Dropped::Nothing);
+    assert_eq!(me.receive(ms(3000), alive(2, 1)), Dropped::Nothing);
+    assert_eq!(me.receive(ms(4000), stale(2, 3)), Dropped::All, "the second was lost");
+    assert_eq!(me.receive(ms(7000), alive(2, 4)), Dropped::All, "the fourth was lost");
+    assert_eq!(me.receive(ms(9000), alive(2, 4)), Dropped::Nothing);
+    assert_eq!(me.receive(ms(10_000), stale(3, 1)), Dropped::All, "of a replica that is not known");
+    assert_eq!(me.receive(ms(12_000), left(2, 4)), Dropped::Nothing);
+    assert_eq!(me.receive(ms(12_000), left(4, 1)), Dropped::All, "of a replica that is not known");
+}
+
+#[test]
+fn however_many_reasons_there_are_all_is_dropped_once_in_a_sixth_of_the_lease_and_a_plugin_at_once() {
+    let mut me = roster(1);
+    let (mut dropped, mut number) = (Vec::new(), 1000_u128);
+    for now in 0..10_000 {
+        number += 1;
+        let notices = [alive(number, 0), alive(2, 7), alive(2, 9), left(number + 1_000_000, 3)];
+        for notice in notices {
+            match me.receive(ms(now), notice) {
+                Dropped::Nothing => {}
+                Dropped::All => dropped.push(now),
+                Dropped::Plugin(plugin) => panic!("{plugin}"),
+            }
+        }
+        // Whoever is told that the plugin has changed, and reads it, must not get what was cached.
+        let said = me.receive(ms(now), stale(number + 2_000_000, 1));
+        assert!(said == Dropped::Plugin("p".to_owned()) || said == Dropped::All, "at {now}: {said:?}");
+    }
+    assert_eq!(dropped, [0, 1667, 3334, 5001, 6668, 8335]);
+    assert_eq!(me.stats().dropped_all, 6);
+    // What was put off is done by itself.
+    me.receive(ms(10_000), alive(1, 0));
+    assert_eq!(me.tick(ms(10_000), about("c")).dropped, Dropped::Nothing);
+    assert_eq!(me.tick(ms(10_002), about("c")).dropped, Dropped::All);
+    assert_eq!(me.tick(ms(11_700), about("c")).dropped, Dropped::Nothing);
+}
+
+#[test]
+fn who_is_heard_has_not_left_whatever_others_say() {
+    let mut me = roster(1);
+    me.receive(ms(0), alive(2, 0));
+    for second in 1..60 {
+        // Somebody else says ten times a second that it leaves.
+        for part in 0..10 {
+            assert_eq!(me.receive(ms(second * 1000 + part * 100), left(2, 0)), Dropped::Nothing);
+        }
+        assert_eq!(me.receive(ms(second * 1000 + 950), alive(2, 0)), Dropped::Nothing);
+        assert_eq!(tick(&mut me, second + 1..second + 2, true), 2);
+    }
+    assert_eq!(me.stats().dropped_all, 1);
+    // It leaves.
+    me.receive(ms(60_000), left(2, 0));
+    assert_eq!(tick(&mut me, 61..62, true), 2);
+    assert_eq!(tick(&mut me, 62..63, true), 1);
+    assert_eq!((me.view(ms(62_000)).len(), me.stats().dropped_all), (1, 1));
 }
 
 #[test]
@@ -60,10 +112,11 @@ fn the_number_of_replicas_is_corrected_each_period_and_kept_without_the_engine()
     me.receive(ms(1000), alive(2, 0));
     me.receive(ms(1000), alive(3, 0));
     assert_eq!(tick(&mut me, 1..2, true), 3);
-    me.receive(ms(1500), Notice::Left { replica: ReplicaId::new(3), sent: 0 });
-    assert_eq!(tick(&mut me, 2..3, true), 2);
+    me.receive(ms(1500), left(3, 0));
+    me.receive(ms(2000), alive(2, 0));
+    assert_eq!(tick(&mut me, 2..4, true), 2);
     // Now nothing is heard, not even itself: it keeps its share.
-    assert_eq!(tick(&mut me, 3..300, false), 2);
+    assert_eq!(tick(&mut me, 4..300, false), 2);
     assert!(!me.hears(ms(299_000)));
     // It hears itself again, and the other one does not come back.
     assert_eq!(tick(&mut me, 300..302, true), 1);
@@ -92,7 +145,7 @@ fn more_replicas_than_there_can_be_are_not_kept() {
         me.receive(ms(0), alive(u128::try_from(number).unwrap(), 0));
     }
     assert_eq!(me.view(ms(0)).len(), MAX_REPLICAS + 1);
-    assert_eq!(me.receive(ms(1), stale(5000, 1)), Dropped::All);
+    assert_eq!(me.receive(ms(3000), stale(5000, 1)), Dropped::All);
 }
 
 /// One replica of a simulated world, with a cache of one response.

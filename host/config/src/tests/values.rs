@@ -135,7 +135,7 @@ fn the_section_of_the_cluster_is_read_whole() {
     assert_eq!(urls, ["tls://n1.example:4222", "nats://127.0.0.1:5222"]);
     let Some(NatsCredentials::Token(token)) = cluster.credentials else { panic!("a token") };
     assert_eq!(token.expose(), "from a variable");
-    assert_eq!(cluster.lease.duration(), Duration::from_secs(5));
+    assert_eq!((cluster.lease.duration(), cluster.max_replicas.get()), (Duration::from_secs(5), 6));
     assert!(cluster.ca.is_some());
     assert_eq!(config.plugins[0].polling, Some(Polling::Shared));
     assert_eq!((valid("minimal.toml").cluster, valid("minimal.toml").plugins[0].polling), (None, None));

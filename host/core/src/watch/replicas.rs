@@ -45,12 +45,16 @@ impl Replicas {
     pub(crate) fn from_config(
         config: &mcp_host_config::Config,
     ) -> Result<Option<Self>, mcp_host_cluster::engine::nats::NatsError> {
+        use std::num::NonZeroU32;
+
         use mcp_host_cluster::ReplicaId;
         use mcp_host_cluster::engine::nats::{Login, Nats, NatsOptions};
         use mcp_host_config::cluster::NatsCredentials;
 
         let Some(cluster) = &config.cluster else { return Ok(None) };
         let (name, lease) = (cluster.name.as_str().to_owned(), cluster.lease.duration());
+        let max_replicas = u32::try_from(cluster.max_replicas.get()).ok().and_then(NonZeroU32::new);
+        let max_replicas = max_replicas.unwrap_or(NonZeroU32::MIN);
         let login = match &cluster.credentials {
             None => Login::None,
             Some(NatsCredentials::Token(token)) => Login::Token(token.expose().clone()),
@@ -71,7 +75,7 @@ impl Replicas {
             start: Box::new(move |shard| SharedPolls::start(engine.clone(), me, shard, lease)),
             join: Box::new(move |observer| {
                 let (engine, name) = &joined;
-                Presence::start(engine.clone(), me, name, lease, observer)
+                Presence::start(engine.clone(), me, name, lease, max_replicas, observer)
             }),
             presence: OnceLock::new(),
         }))

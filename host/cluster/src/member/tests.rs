@@ -1,0 +1,94 @@
+//! One member: what it says and tells because of messages that anybody can send.
+
+use super::*;
+use crate::record::{Covers, Round};
+
+const ME: ReplicaId = ReplicaId::new(1);
+const LEASE: Duration = Duration::from_secs(10);
+
+fn ms(milliseconds: u64) -> Time {
+    Duration::from_millis(milliseconds)
+}
+
+/// A replica that watches some paths.
+fn member() -> Member {
+    let mut member = Member::new(ME, LEASE, 0);
+    member.watch(ms(0), ["a", "b"].map(Arc::from).into(), 1);
+    outputs(&mut member);
+    member
+}
+
+fn outputs(member: &mut Member) -> Vec<Output> {
+    std::iter::from_fn(|| member.next_output()).collect()
+}
+
+/// Whether it withdraws what it wants, and how often it says all of it.
+fn said(member: &mut Member) -> (usize, usize) {
+    let (mut leaves, mut wants) = (0, 0);
+    for output in outputs(member) {
+        match output {
+            Output::Publish(Message::Leave { .. }) => leaves += 1,
+            Output::Publish(Message::Want(want)) if want.base.is_none() => {
+                assert_eq!(want.add, ["a", "b"].map(Arc::from));
+                wants += 1;
+            }
+            _ => {}
+        }
+    }
+    (leaves, wants)
+}
+
+fn counted(seq: u64, covered: u64) -> Message {
+    let round = Round { epoch: 1, seq, parts: 0 };
+    Message::Counted { history: 1, epoch: 1, revision: seq, round, covers: Covers::from([(ME, covered)]) }
+}
+
+#[test]
+fn however_often_it_is_asked_a_replica_answers_at_once_and_then_twenty_times_in_a_lease() {
+    let (mut member, mut answers) = (member(), Vec::new());
+    for now in 1000..2000 {
+        for replica in [None, Some(ME), Some(ReplicaId::new(2))] {
+            member.receive(ms(now), Message::Ask { epoch: 1, replica });
+        }
+        member.wake(ms(now));
+        answers.extend((0..said(&mut member).1).map(|_| now));
+    }
+    assert_eq!(answers, [1000, 1500]);
+    // The last question is answered, too, and no other one.
+    assert_eq!(member.deadline(), Some(ms(2000)));
+    member.wake(ms(2000));
+    assert_eq!(said(&mut member), (0, 1));
+    member.wake(ms(3000));
+    assert_eq!(said(&mut member), (0, 0));
+    member.receive(ms(3001), Message::Ask { epoch: 2, replica: None });
+    assert_eq!(said(&mut member), (0, 1));
+}
+
+#[test]
+fn versions_that_a_replica_has_not_made_are_withdrawn_as_seldom() {
+    let (mut member, mut withdrawn) = (member(), Vec::new());
+    for now in 1000..2000 {
+        member.receive(ms(now), counted(now, 99));
+        member.wake(ms(now));
+        let (leaves, wants) = said(&mut member);
+        assert_eq!(leaves, wants, "what is withdrawn is said again");
+        withdrawn.extend((0..leaves).map(|_| now));
+    }
+    assert_eq!(withdrawn, [1000, 1500]);
+    member.wake(ms(2000));
+    assert_eq!(said(&mut member), (1, 1));
+}
+
+#[test]
+fn who_has_left_answers_nothing() {
+    let mut member = member();
+    for _ in 0..2 {
+        member.receive(ms(1000), Message::Ask { epoch: 1, replica: None });
+    }
+    member.leave(ms(1001));
+    outputs(&mut member);
+    member.watch(ms(1002), ["a", "b"].map(Arc::from).into(), 2);
+    outputs(&mut member);
+    member.wake(ms(1600));
+    assert_eq!(said(&mut member), (0, 0));
+}
