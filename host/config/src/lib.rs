@@ -487,20 +487,23 @@ impl Config {
 
     /// Reports globs that match nothing of an upstream, as what it lists so is served in canonical form.
     fn report_spelled_globs(&self, table: &Table<'_>) {
-        for (plugin, glob) in self.plugins.iter().flat_map(|plugin| {
-            let globs = self.rules.iter().flat_map(|rule| rule.allow.iter().chain(&rule.deny));
-            globs.map(move |glob| (plugin, glob))
-        }) {
-            let Some(upstream) = &plugin.upstream else { continue };
-            let prefix = upstream.prefix.as_ref().map_or("", Mount::as_str);
-            if let Some(canonical) = glob.canonical_below(&plugin.mount, prefix).filter(|_| !table.has_problems()) {
+        if table.has_problems() {
+            return;
+        }
+        let upstreams = || self.plugins.iter().filter_map(|plugin| Some((plugin, plugin.upstream.as_ref()?)));
+        for (index, rule) in self.rules.iter().enumerate() {
+            for (glob, (plugin, upstream)) in
+                rule.allow.iter().chain(&rule.deny).flat_map(|glob| upstreams().map(move |one| (glob, one)))
+            {
+                let prefix = upstream.prefix.as_ref().map_or("", Mount::as_str);
+                let Some(canonical) = glob.canonical_below(&plugin.mount, prefix) else { continue };
                 let message = format!(
                     "the glob {} matches nothing: resources of upstream `{}` are served with one spelling each",
                     error::quote(glob.as_str()),
                     plugin.name
                 );
                 let help = format!("write the canonical form: {}", error::quote(&canonical));
-                table.report(Diagnostic::new(message, help).at(table.entry_span("rule")));
+                table.report(Diagnostic::new(message, help).at(table.element_span("rule", index)));
             }
         }
     }

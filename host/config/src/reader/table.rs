@@ -133,6 +133,12 @@ impl<'a> Table<'a> {
         self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
     }
 
+    /// Returns where an element of the array at that key stands, or else the entry.
+    pub(crate) fn element_span(&self, key: &str, index: usize) -> Range<usize> {
+        let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
+        elements.and_then(|elements| elements.get(index)).map_or_else(|| self.entry_span(key), Spanned::span)
+    }
+
     /// Returns whether the table has a table at that key with the entry `inner`.
     pub(crate) fn has_nested(&self, key: &str, inner: &str) -> bool {
         self.nested(key).is_some_and(|table| table.contains_key(inner))

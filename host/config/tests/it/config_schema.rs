@@ -79,6 +79,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "trust_source_twice",
             "trust_unsigned_with_keys",
             "trust_unsigned_with_provenance",
+            "upstream_globs",
             "upstream_of_npx",
             "upstream_of_uvx",
             "upstream_overlaps_a_plugin",
