@@ -118,7 +118,8 @@ async fn no_value_is_offered_with_which_a_template_leads_to_another_spelling() {
         ("file://{host}/{+path}", "host", None, nothing),
         ("file:{+path}", "path", None, nothing),
         ("http://{host}/{+path}", "path", Some(("host", "h.example")), &["s/x", "a?b"]),
-        ("http://{host}/{+path}", "path", Some(("host", "u@h.example")), nothing),
+        // The expansion is another host: `u%40h.example`.
+        ("http://{host}/{+path}", "path", Some(("host", "u@h.example")), &["s/x", "a?b"]),
         ("http://{host}/{+path}", "path", Some(("host", "H.EXAMPLE.:080")), nothing),
         ("http://{host}/{+path}", "path", None, &["s/x", "a?b"]),
         ("x://{a}/{b}", "b", None, &["s"]),
