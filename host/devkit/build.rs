@@ -19,6 +19,7 @@ const EXCLUDED: &[&str] = &[
     "__pycache__",
     "failing",
     "granted",
+    "preparing",
     "provider_test.go",
     "bucket_test.go",
     "transport_test.go",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Open opens a provider with the config of the plugin.
@@ -67,6 +68,26 @@ func changes(provider Provider, request ChangesRequest) (Changes, error) {
 		return Changes{}, errors.New("the provider does not watch")
 	}
 	return watcher.Changes(request)
+}
+
+// prepare has a provider prepare.
+func prepare(provider Provider, token *string) (Progress, error) {
+	preparer, ok := provider.(Preparer)
+	if !ok {
+		return Progress{}, errors.New("the provider does not prepare: it is no Preparer")
+	}
+	return preparer.Prepare(token)
+}
+
+// beingPrepared is the error of a call that needs what is not prepared yet, by the host's keys of the config.
+func beingPrepared(mayPrepare bool, percent string) error {
+	if !mayPrepare {
+		return Unavailable(0, "it has to be prepared, which the config of the host does not allow")
+	}
+	if percent != "" {
+		percent = ", " + percent + " %"
+	}
+	return Unavailable(time.Second, "it is being prepared%s", percent)
 }
 
 // call runs a function, and turns a panic into an error with the stack in the log.

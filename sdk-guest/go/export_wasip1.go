@@ -18,6 +18,7 @@ import (
 	wit "mcp-host.example/provider/internal/bindings/imports/mcp_host_provider_resource_provider"
 	store "mcp-host.example/provider/internal/bindings/imports/wasi_config_store"
 	logging "mcp-host.example/provider/internal/bindings/imports/wasi_logging_logging"
+	"mcp-host.example/provider/internal/hook"
 	types "mcp-host.example/provider/internal/wit/types"
 )
 
@@ -35,6 +36,24 @@ func Export(info Info, open Open) {
 		Complete:      instance.complete,
 		Changes:       instance.changes,
 	})
+	hook.Prepare = instance.prepare
+}
+
+// BeingPrepared is the error of a call that needs what is not prepared yet. The client is told how much is, and when to ask again;
+// or that the config of the host does not let the provider prepare anything.
+func BeingPrepared() error {
+	_, mayPrepare := hostValue("mcp-host/limits.prepare.cpu-ms")
+	percent, _ := hostValue("mcp-host/prepare.percent")
+	return beingPrepared(mayPrepare, percent)
+}
+
+// hostValue returns the value of a key of the host.
+func hostValue(key string) (string, bool) {
+	value := store.Get(key)
+	if value.IsErr() || value.Ok().IsNone() {
+		return "", false
+	}
+	return value.Ok().Some(), true
 }
 
 // component is the provider of this instance.
@@ -152,6 +171,21 @@ func (instance *component) changes(watched []string, since types.Option[string])
 				Token: all.Token, Changed: all.Changed, ListingChanged: all.ListingChanged, PollAfterMs: after,
 			}, nil
 		})
+}
+
+func (instance *component) prepare(token *string) (hook.Progress, *hook.Failure) {
+	progress, err := call(func() (Progress, error) {
+		provider, err := instance.opened()
+		if err != nil {
+			return Progress{}, err
+		}
+		return prepare(provider, token)
+	}, logPanic)
+	if err != nil {
+		failure := asFailure(err)
+		return hook.Progress{}, &hook.Failure{Reason: failure.Error(), RetryAfter: failure.retryAfter}
+	}
+	return hook.Progress(progress), nil
 }
 
 func lowerAll[T, W any](all []T, lower func(T) (W, error)) ([]W, error) {

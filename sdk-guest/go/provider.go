@@ -35,6 +35,7 @@
 package provider
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -81,6 +82,41 @@ type Watcher interface {
 	// Changes returns which of the watched paths changed since the token of an earlier result. Without a token nothing has
 	// changed. For a token that it does not understand, everything has: see AllChanged.
 	Changes(request ChangesRequest) (Changes, error)
+}
+
+// Preparer has work that takes longer than a call, such as an index. Where the config has limits.prepare, the host calls Prepare in
+// the background, after it has loaded the provider and after changes. Results are kept in a granted directory or in a bucket. The
+// component has the function if its main package imports mcp-host.example/provider/prepare.
+type Preparer interface {
+	// Prepare prepares a part of the work: a few hundred milliseconds of it. The token is the NextToken of the call before; nil
+	// begins. A call that fails is repeated with the same token.
+	Prepare(token *string) (Progress, error)
+}
+
+// Progress is how far a preparation is after a call.
+type Progress struct {
+	// NextToken is that of the next call, and never the one of this call; empty when everything is prepared. At most 65536 bytes.
+	NextToken string
+	// Percent is the part that is prepared, 0 to 100; nil if it is not known.
+	Percent *int
+	// Message says what has been done, for administrators.
+	Message string
+	// AgainAfter is the time after which everything is to be prepared again, although no change is reported.
+	AgainAfter time.Duration
+}
+
+// ProgressOf is the progress of a preparation of which so many of all are done: "3000 of 5000 events". If those are not all, the
+// next call gets the token.
+func ProgressOf(prepared, all int, what, token string) Progress {
+	percent := 100
+	if all > 0 {
+		percent = min(prepared*100/all, 100)
+	}
+	progress := Progress{Percent: &percent, Message: fmt.Sprintf("%d of %d %s", prepared, all, what)}
+	if prepared < all {
+		progress.NextToken = token
+	}
+	return progress
 }
 
 // ListRequest is a request for one page of a listing.

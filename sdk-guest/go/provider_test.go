@@ -109,3 +109,23 @@ func TestAPanicIsAnErrorAndIsLogged(t *testing.T) {
 		t.Error(err, logged)
 	}
 }
+
+func TestProgressCountsToAHundredAndEndsThere(t *testing.T) {
+	if half := ProgressOf(1, 2, "files", "t"); half.NextToken != "t" || *half.Percent != 50 || half.Message != "1 of 2 files" {
+		t.Errorf("half: %+v", half)
+	}
+	for _, done := range []Progress{ProgressOf(2, 2, "files", "t"), ProgressOf(0, 0, "files", "t")} {
+		if done.NextToken != "" || *done.Percent != 100 {
+			t.Errorf("done: %+v", done)
+		}
+	}
+}
+
+func TestWhatIsBeingPreparedSaysHowFarItIs(t *testing.T) {
+	if got := beingPrepared(true, "40").Error(); got != "it is being prepared, 40 %" {
+		t.Error(got)
+	}
+	if got := beingPrepared(false, "").Error(); !strings.Contains(got, "does not allow") {
+		t.Error(got)
+	}
+}

@@ -2,12 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the binary `mcp-host`, in the target directory of this test's own executable.
+/// The environment variable with the path of another program to test or to measure, such as that of a release.
+pub const PROGRAM_VARIABLE: &str = "MCP_HOST_PROGRAM";
+
+/// Returns the path of the binary `mcp-host`: that of [`PROGRAM_VARIABLE`], or the one in the target directory of this test's own
+/// executable.
 ///
 /// # Panics
 ///
 /// It has not been built.
 pub fn host_binary() -> PathBuf {
+    if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
+        return program.into();
+    }
     let exe = std::env::current_exe().expect("a test knows its own executable");
     // `target/debug/deps/end_to_end-…`, or one folder up for a plain binary.
     let found = exe.ancestors().skip(1).take(2).map(|folder| folder.join("mcp-host")).find(|host| host.is_file());

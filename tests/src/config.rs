@@ -206,7 +206,7 @@ impl Plugin {
     }
 
     /// A provider that ships, mounted at `SCHEME://NAME/`. Its calls have time, since they share the processors with all other tests.
-    fn shipped(name: &str, component: &str, scheme: &str) -> Self {
+    pub fn shipped(name: &str, component: &str, scheme: &str) -> Self {
         let plugin = Self::new(name, &artifacts::component(component), &format!("{scheme}://{name}/"));
         plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m")
     }

@@ -227,6 +227,18 @@ impl RawHttp {
         wire.handshake().await
     }
 
+    /// The same session at the server of another URL.
+    #[must_use]
+    pub fn at(&self, url: &str) -> Self {
+        let (client, session) = (self.client.clone(), self.session.clone());
+        Self { client, url: url.to_owned(), revision: self.revision.clone(), session, last_id: self.last_id + 1000 }
+    }
+
+    /// The session of another client, which this one has learned the id of.
+    pub fn use_session(&mut self, id: &str) {
+        self.session = Some(id.to_owned());
+    }
+
     async fn handshake(mut self) -> Self {
         if self.revision.has_initialize() {
             let hello = wire::request(&self.revision, 0, "initialize", wire::initialize_params(&self.revision));

@@ -15,6 +15,8 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::ReservedPort;
@@ -39,8 +41,15 @@ impl NatsServer {
     }
 
     async fn run(dir: &TempDir, port: &ReservedPort) -> Child {
+        Self::run_with(dir, port, true).await
+    }
+
+    async fn run_with(dir: &TempDir, port: &ReservedPort, has_jetstream: bool) -> Child {
         let mut command = Command::new(client_program("nats/bin/nats-server"));
-        command.args(["--addr", "127.0.0.1", "--port", &port.address().port().to_string(), "--jetstream"]);
+        command.args(["--addr", "127.0.0.1", "--port", &port.address().port().to_string()]);
+        if has_jetstream {
+            command.arg("--jetstream");
+        }
         command.arg("--store_dir").arg(dir.path()).current_dir(dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("the server starts");
@@ -49,9 +58,54 @@ impl NatsServer {
         process
     }
 
+    /// Starts one without JetStream.
+    pub async fn start_without_jetstream() -> Self {
+        let (dir, port) = (tempfile::tempdir().expect("a directory for the server"), ReservedPort::new());
+        let process = Self::run_with(&dir, &port, false).await;
+        Self { process, dir, port }
+    }
+
     /// Its address.
     pub fn url(&self) -> String {
         format!("nats://{}", self.port.address())
+    }
+
+    /// The number of messages in a stream of JetStream.
+    pub async fn messages_of(&self, stream: &str) -> u64 {
+        let mut connection = TcpStream::connect(self.port.address()).await.expect("it listens");
+        let sent = format!(
+            "CONNECT {{\"verbose\":false}}\r\nSUB answers 1\r\nPUB $JS.API.STREAM.INFO.{stream} answers 0\r\n\r\n"
+        );
+        connection.write_all(sent.as_bytes()).await.expect("it reads");
+        let mut lines = BufReader::new(connection).lines();
+        while let Some(line) = lines.next_line().await.expect("it answers") {
+            if line.starts_with('{') {
+                let answer: Value = serde_json::from_str(&line).expect("JSON");
+                return answer["state"]["messages"].as_u64().expect("a number of messages");
+            }
+        }
+        panic!("the server has closed the connection");
+    }
+
+    /// Publishes messages, as anybody can who may connect. Returns when the server has them.
+    pub async fn publish<'a>(&self, messages: impl IntoIterator<Item = (&'a str, Vec<u8>)>) {
+        let mut stream = TcpStream::connect(self.port.address()).await.expect("it listens");
+        let mut sent = b"CONNECT {\"verbose\":false}\r\n".to_vec();
+        for (subject, message) in messages {
+            sent.extend(format!("PUB {subject} {}\r\n", message.len()).bytes());
+            sent.extend(message);
+            sent.extend(b"\r\n");
+        }
+        sent.extend(b"PING\r\n");
+        stream.write_all(&sent).await.expect("it reads");
+        let mut lines = BufReader::new(stream).lines();
+        while let Some(line) = lines.next_line().await.expect("it answers") {
+            assert!(!line.starts_with("-ERR"), "{line}");
+            if line == "PONG" {
+                return;
+            }
+        }
+        panic!("the server has closed the connection");
     }
 
     /// Kills it.

@@ -109,7 +109,7 @@ impl WatProvider {
             .map(|(name, parameters)| {
                 let body = self.function_bodies.iter().find(|(written, _)| written == name);
                 let body = body.map_or("(i32.const 1024)", |(_, body)| body);
-                let export = format!("mcp-host:provider/resource-provider@0.1.0#{name}");
+                let export = format!("mcp-host:provider/resource-provider@0.1.1#{name}");
                 format!("(func (export \"{export}\") (param {parameters}) (result i32) {body})\n")
             })
             .collect();

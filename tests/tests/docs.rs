@@ -167,6 +167,39 @@ fn every_source_that_a_page_names_is_there() {
     assert!(named > 0);
 }
 
+/// The documentation of a module that has a map names each of its modules: a table with the column `module`.
+#[test]
+fn a_map_of_modules_names_all_of_them() {
+    let listed = Command::new("git").args(["ls-files", "host/*.rs"]).current_dir(root()).output().unwrap();
+    let (mut maps, mut missing) = (0, Vec::new());
+    for file in String::from_utf8(listed.stdout).unwrap().lines() {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let head: String =
+            text.lines().take_while(|line| line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
+        // Each command of the program is a module, and its map has the others.
+        if !head.contains("//! | module | subject |") || file.starts_with("host/cli/") {
+            continue;
+        }
+        maps += 1;
+        let mut is_of_tests = false;
+        for line in text.lines() {
+            let declared =
+                line.trim_start_matches("pub ").trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+            let name = declared.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+            if let Some(name) = name.filter(|_| !is_of_tests)
+                && !head.contains(&format!("`{name}`"))
+                && !head.contains(&format!("[`{name}"))
+            {
+                missing.push(format!("{file}: {name}"));
+            }
+            let is_attribute = line.starts_with("#[");
+            is_of_tests = is_attribute && (is_of_tests || line.contains("(test") || line.contains("doc(hidden)"));
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(maps > 0);
+}
+
 /// On that page, a link to a source shows either the end of its path, or the name of a test in it.
 #[test]
 fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {

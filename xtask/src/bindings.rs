@@ -19,12 +19,16 @@ use crate::workspace::Workspace;
 pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let step = progress.step("generating the bindings of the C and Go SDKs");
     let sdks = workspace.root().join("sdk-guest");
-    let mut command = generator(workspace);
-    command.arg("sdk").arg(workspace.root().join("wit"));
-    cargo::capture(command.arg(sdks.join("c/bindings")).arg(sdks.join("go/internal/bindings")))?;
+    for (what, c, go) in
+        [("sdk", "c/bindings", "go/internal/bindings"), ("prepare", "c/prepare/bindings", "go/internal/prepare")]
+    {
+        let mut command = generator(workspace);
+        command.arg(what).arg(workspace.root().join("wit"));
+        cargo::capture(command.arg(sdks.join(c)).arg(sdks.join(go)))?;
+    }
     let file = digest_file(workspace);
     fs::write(&file, digest(workspace)? + "\n").with_context(|| format!("cannot write {}", file.display()))?;
-    step.done("generated sdk-guest/c/bindings and sdk-guest/go/internal/bindings");
+    step.done("generated bindings in sdk-guest/c and sdk-guest/go/internal");
     Ok(())
 }
 

@@ -6,7 +6,8 @@
 //! | [`fs_watch`] | file system events |
 //! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
-//! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
+//! | [`followers`] | a broadcast of events, which slow receivers lose |
+//! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
@@ -18,6 +19,8 @@
 pub mod backoff;
 pub mod circuit_breaker;
 pub mod escape;
+pub mod fair_semaphore;
+pub mod followers;
 pub mod fs_watch;
 pub mod informational;
 pub mod keyed_rate;

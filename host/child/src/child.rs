@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use crate::kernel::Lack;
-use crate::message::{Answer, EndReason, Outcome, frame, length, receive_with};
+use crate::message::{Answer, EndReason, Measured, Outcome, frame, length, receive_with};
 use crate::proxy::Proxy;
 
 /// The maximum length of a line of standard error. Of a longer one the rest is skipped.
@@ -31,6 +31,10 @@ pub struct Child {
     connection: Connection,
     lacks: Vec<Lack>,
     outcome: Option<Outcome>,
+    /// The number of its process.
+    process: i32,
+    /// What its processes used when they were measured last.
+    measured: Measured,
     /// Ends with the child.
     proxy: Option<Proxy>,
 }
@@ -41,6 +45,7 @@ impl Child {
         streams: (OwnedFd, OwnedFd, OwnedFd),
         proxy: Option<Proxy>,
         lacks: Vec<Lack>,
+        process: i32,
     ) -> io::Result<Self> {
         let (stdin, stdout, stderr) = streams;
         Ok(Self {
@@ -54,6 +59,8 @@ impl Child {
             connection,
             lacks,
             outcome: None,
+            process,
+            measured: Measured::default(),
             proxy,
         })
     }
@@ -73,11 +80,24 @@ impl Child {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
         }
-        let outcome = match self.connection.receive().await {
-            Ok(Some((Answer::Ended(outcome), _))) => outcome,
-            _ => Outcome { reason: EndReason::Lost, cpu: Duration::ZERO, memory: 0 },
+        let outcome = loop {
+            match self.connection.receive().await {
+                Ok(Some((Answer::Measured(measured), _))) => self.measured = measured,
+                Ok(Some((Answer::Ended(outcome), _))) => break outcome,
+                _ => break Outcome { reason: EndReason::Lost, cpu: Duration::ZERO, memory: 0 },
+            }
         };
         self.outcome.insert(outcome).clone()
+    }
+
+    /// What all of its processes use, as it was measured last: once a second, while [`wait`](Self::wait) is awaited. Nothing before.
+    pub fn measured(&self) -> Measured {
+        self.measured
+    }
+
+    /// The number of its process as the host sees it; in a sandbox with namespaces that of the init of its processes.
+    pub fn process(&self) -> i32 {
+        self.process
     }
 
     /// Kills all of its processes, and waits until they have ended.

@@ -224,10 +224,10 @@ impl Program {
         };
         let answer = timeout(LAUNCH_TIME, started).await.map_err(|_| LaunchError::Timeout(name()))?;
         let failed = |reason| LaunchError::Program { program: name(), reason };
-        let (lacks, descriptors) = match answer.map_err(LaunchError::Request)? {
-            Some((Answer::Started { lacks }, descriptors)) => (lacks, descriptors),
+        let (lacks, process, descriptors) = match answer.map_err(LaunchError::Request)? {
+            Some((Answer::Started { lacks, process }, descriptors)) => (lacks, process, descriptors),
             Some((Answer::Failed(reason), _)) => return Err(failed(reason)),
-            Some((Answer::Ended(_), _)) => return Err(failed("it has ended".to_owned())),
+            Some((Answer::Ended(_) | Answer::Measured(_), _)) => return Err(failed("it has ended".to_owned())),
             None => return Err(LaunchError::Ended),
         };
         let proxy = match descriptors.into_iter().next() {
@@ -235,6 +235,6 @@ impl Program {
             Some(listener) => Some(Proxy::start(listener, &self.spec.origins).map_err(LaunchError::Request)?),
         };
         let streams = (stdin.1.into(), stdout.0.into(), stderr.0.into());
-        Child::new(connection, streams, proxy, lacks).map_err(LaunchError::Request)
+        Child::new(connection, streams, proxy, lacks, process).map_err(LaunchError::Request)
     }
 }

@@ -83,6 +83,6 @@ pub use self::child::{Child, StderrLines};
 pub use self::grants::GrantError;
 pub use self::kernel::{Kernel, Lack};
 pub use self::launcher::{LaunchError, Launcher, LauncherProgram, Program};
-pub use self::message::{EndReason, Outcome};
+pub use self::message::{EndReason, Measured, Outcome};
 pub use self::process::run_launcher;
 pub use self::spec::{Directory, Limits, Sandbox, Spec, SpecError};

@@ -30,11 +30,27 @@ pub(crate) enum Answer {
     Started {
         /// What it has to do without.
         lacks: Vec<Lack>,
+        /// The number of its process, or of the init of its processes.
+        process: i32,
     },
     /// The program does not run, and why.
     Failed(String),
+    /// It runs, and its processes were measured. Left out where the host does not read.
+    Measured(Measured),
     /// All of its processes have ended.
     Ended(Outcome),
+}
+
+/// What the processes of a program use now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Bytes of memory that are resident and not a file's.
+    pub memory: u64,
+    /// Processor time since the start, of those that have ended, too.
+    pub cpu: Duration,
+    /// Processes and threads.
+    pub tasks: u64,
 }
 
 /// How a program ended, and what it had used.
@@ -102,6 +118,11 @@ pub(crate) fn send(stream: &UnixStream, message: &impl Serialize, descriptors: &
     let (first, rest) = bytes.split_at_checked(1).ok_or(io::ErrorKind::InvalidData)?;
     send_with(stream, first, descriptors, SendFlags::empty())?;
     (&mut &*stream).write_all(rest)
+}
+
+/// Sends a short message if the other end has room for it. The kernel takes all of its bytes at once, or none.
+pub(crate) fn offer(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    send_with(stream, &frame(message)?, &[], SendFlags::DONTWAIT)
 }
 
 /// Receives a message, with the descriptors that come along. None at the end of the stream.

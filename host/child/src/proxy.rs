@@ -216,7 +216,7 @@ impl State {
     }
 }
 
-/// The origin that a request names. None if it is none.
+/// The origin that a request names. `None` if the text is not an origin.
 fn origin(scheme: Scheme, authority: &Authority, port: Option<u16>) -> Option<Origin> {
     // Otherwise the name and the password would count as a part of the host.
     if authority.as_str().contains('@') {

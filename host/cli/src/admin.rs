@@ -1,16 +1,18 @@
 //! `admin`: actions on a running server, through its administration listener.
 
 mod lists;
+mod who;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use mcp_host_config::Operation;
 use mcp_host_server::admin_api::{
-    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
+    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload, WhoRequest,
+    WhoView,
 };
 use mcp_host_server::{AdminClient, AuditEvent};
-use mcp_resource_host::audit::{DECISIONS, OUTCOMES};
+use mcp_resource_host::audit::{DECISIONS, OPERATIONS, OUTCOMES};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::lists::ListArgs;
@@ -28,7 +30,9 @@ prints has none.
 
 Examples:
   mcp-host admin reload                          read the config and the components again, and say what changed
+  mcp-host admin reload --dry-run                say what a reload would change, and what is wrong with the config
   mcp-host admin explain notes:///plan.md        which rule of the running server decides?
+  mcp-host admin explain --who notes:///plan.md  who may read it?
   mcp-host admin log debug --for 10m             log more for ten minutes
   mcp-host admin log --restore                   log as the server started
   mcp-host admin disable notes                   stop serving a plugin, until it is enabled or the server restarts
@@ -54,8 +58,12 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Read the config and the components again; exit code 1 if they cannot be used
-    Reload,
-    /// Explain which rule of the running server decides; exit code 1 if the operation is denied
+    Reload {
+        /// Only say what would change, which plugins fail, and what is wrong with the config; components are not compiled
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Explain which rule of the running server decides; exit code 1 if the operation is denied, with `--who` to everyone
     Explain {
         /// The resource
         #[arg(value_name = "URI", value_parser = parse_uri)]
@@ -69,6 +77,9 @@ enum Action {
         /// A group that it is in, as a token would say; may be repeated
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
+        /// List everyone whom the rules allow or deny it: principals, groups and others, each with the rule that decides
+        #[arg(long, conflicts_with_all = ["principal", "groups"])]
+        who: bool,
     },
     /// Change the filter of the log for a time
     Log {
@@ -91,7 +102,7 @@ enum Action {
         #[arg(long, value_name = "PLUGIN")]
         plugin: Option<String>,
         /// Only those of an operation, such as `read` or `authenticate`
-        #[arg(long, value_name = "OPERATION")]
+        #[arg(long, value_name = "OPERATION", value_parser = OPERATIONS, hide_possible_values = true)]
         operation: Option<String>,
         /// Only those whose decision of the access rules is this one
         #[arg(long, value_parser = DECISIONS)]
@@ -138,16 +149,27 @@ impl Args {
         let client = AdminClient::new(&context.admin_config()?)?;
         let mut output = context.output();
         let has_failed = match self.action {
-            Action::Reload => {
-                let reload: Reload = client.post("reload", None::<&()>).await?;
+            Action::Reload { dry_run } => {
+                let path = if dry_run { "reload?dry-run" } else { "reload" };
+                let reload: Reload = client.post(path, None::<&()>).await?;
                 if self.json {
                     output.json(&reload)?
                 } else {
-                    print_reload(&reload, &mut output)?
+                    print_reload(&reload, dry_run, &mut output)?
                 }
-                false
+                reload.would_fail
             }
-            Action::Explain { uri, operation, principal, groups } => {
+            Action::Explain { uri, operation, who: true, .. } => {
+                let request = WhoRequest { uri, operation: operation.name().to_owned() };
+                let found: WhoView = client.post("explain/who", Some(&request)).await?;
+                if self.json {
+                    output.json(&found)?
+                } else {
+                    who::print(&found, &mut output)?
+                }
+                found.allowed.total == 0
+            }
+            Action::Explain { uri, operation, principal, groups, who: false } => {
                 let request = ExplainRequest { uri, operation: operation.name().to_owned(), principal, groups };
                 let explanation: Explanation = client.post("explain", Some(&request)).await?;
                 if self.json {
@@ -232,10 +254,17 @@ async fn act(
     Ok(matches!(details.status.state, PluginState::Failed { .. }))
 }
 
-fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError> {
+fn print_reload(reload: &Reload, is_dry_run: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     let took = humantime::format_duration(Duration::from_millis(reload.elapsed_ms));
-    let change = if reload.changed { "reloaded" } else { "reloaded: nothing changed" };
-    output.line(&format!("{change}; generation {}, in {took}", reload.generation))?;
+    let generation = reload.generation;
+    let is_same = !reload.changed && reload.requires_restart.is_empty();
+    output.line(&match (is_dry_run, reload.changed) {
+        (true, _) if reload.would_fail => format!("a reload would fail; generation {generation} is served"),
+        (true, _) if is_same => format!("a reload would change nothing; generation {generation} is served"),
+        (true, _) => format!("a reload would change this; generation {generation} is served"),
+        (false, true) => format!("reloaded; generation {generation}, in {took}"),
+        (false, false) => format!("reloaded: nothing changed; generation {generation}, in {took}"),
+    })?;
     for (what, names) in [
         ("added", &reload.plugins_added),
         ("changed", &reload.plugins_changed),
@@ -246,6 +275,14 @@ fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError
         if !names.is_empty() {
             output.line(&format!("{what}: {}", escape::line(&names.join(", "))))?;
         }
+    }
+    let is_new = |plugin: &String| reload.plugins_added.contains(plugin) || reload.plugins_changed.contains(plugin);
+    for (plugin, reason) in &reload.plugins_failing {
+        let then = if is_new(plugin) { "cannot be loaded" } else { "fails, and would stay so" };
+        output.prose(&format!("{plugin} {then}: {reason}"))?;
+    }
+    for (plugin, keys) in &reload.changed_keys {
+        output.line(&format!("  {}: {}", escape::line(plugin), escape::line(&keys.join(", "))))?;
     }
     Ok(())
 }
@@ -266,6 +303,12 @@ fn print_explanation(found: &Explanation, output: &mut Output<'_>) -> Result<(),
         None if found.allowed => "no rule denies it, and no rule allows `local` something by name".to_owned(),
         None => "no rule allows it".to_owned(),
     };
+    match (&found.served_at, found.served.as_str()) {
+        (Some(uri), _) => output.line(&escape::line(&format!("this spelling is not found; the resource is {uri}")))?,
+        (None, "nowhere") => output.line("it is not found: nothing outside of the prefix of the upstream is served")?,
+        (None, "only-if-listed") => output.line("it is found only if the upstream lists it")?,
+        _ => {}
+    }
     output.line(&escape::line(&format!("{verdict}: {reason}")))?;
     for (label, value) in [
         ("principal", &found.principal),

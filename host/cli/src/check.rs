@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(long)]
     strict: bool,
 
-    /// Connect to no server: neither to origins and databases of grants, nor for access tokens
+    /// Connect to no server: neither to upstreams, origins and databases of grants, nor for access tokens
     #[arg(long)]
     offline: bool,
 
@@ -49,9 +49,9 @@ impl Args {
         config_warnings.extend(confinement.warning());
         let mut output = context.output();
         if self.json {
-            output.json(&JsonReport::new(&report.plugins, &config_warnings, &confinement))?;
+            output.json(&JsonReport::new(&report.plugins, &config_warnings, &report.notes, &confinement))?;
         } else {
-            print(&report.plugins, &config_warnings, &confinement, &mut output)?;
+            print(&report.plugins, &config_warnings, &report.notes, &confinement, &mut output)?;
         }
         output.flush()?;
         let failed = report.plugins.iter().filter(|one| one.outcome.is_err()).count();
@@ -71,7 +71,8 @@ fn row(one: &PluginCheck) -> [Cell; 4] {
     let state = match &one.outcome {
         Err(CheckError::Load(_)) => Cell::error("not loaded"),
         Err(_) => Cell::error("failing"),
-        Ok(_) => ok_cell(one.provider.iter().flat_map(|provider| provider.faults.values()).sum()),
+        Ok(None) => Cell::warning("not asked"),
+        Ok(Some(_)) => ok_cell(one.provider.iter().flat_map(|provider| provider.faults.values()).sum()),
     };
     [
         Cell::verbatim(one.plugin.name.as_str()),
@@ -93,6 +94,7 @@ fn ok_cell(faults: u64) -> Cell {
 fn print(
     all: &[PluginCheck],
     config_warnings: &[String],
+    notes: &[String],
     confinement: &ConfinementReport,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
@@ -108,6 +110,10 @@ fn print(
             output.line("")?;
             output.prose(&format!("{}: {message}", one.plugin.name))?;
         }
+        if let Ok(None) = one.outcome {
+            output.line("")?;
+            output.prose(&format!("{}: it was not asked: `--offline` connects to no upstream", one.plugin.name))?;
+        }
         for note in one.notes() {
             output.line("")?;
             output.prose(&format!("{}: note: {note}", one.plugin.name))?;
@@ -116,6 +122,10 @@ fn print(
     for message in config_warnings {
         output.line("")?;
         output.prose(message)?;
+    }
+    for note in notes {
+        output.line("")?;
+        output.prose(&format!("note: {note}"))?;
     }
     output.line("")?;
     Ok(output.prose(&confinement.to_string())?)
@@ -158,7 +168,14 @@ mod tests {
         let mut written = Vec::new();
         let confinement = ConfinementReport::default();
         let mut output = Output::to(&mut written, Destination::Pipe);
-        print(&[load_failed(plugin())], &["look here".to_owned()], &confinement, &mut output).unwrap();
+        print(
+            &[load_failed(plugin())],
+            &["look here".to_owned()],
+            &["and there".to_owned()],
+            &confinement,
+            &mut output,
+        )
+        .unwrap();
         drop(output);
         assert_eq!(
             String::from_utf8(written).unwrap(),
@@ -168,6 +185,8 @@ mod tests {
              \n\
              look here\n\
              \n\
+             note: and there\n\
+             \n\
              confinement: no new privileges: no; seccomp: no; Landlock: no; compiler: none; server: none\n"
         );
     }
@@ -175,7 +194,7 @@ mod tests {
     #[test]
     fn json_says_of_each_plugin_either_what_it_is_or_why_it_is_not() {
         let report =
-            serde_json::to_value(JsonReport::new(&[load_failed(plugin())], &[], &ConfinementReport::default()))
+            serde_json::to_value(JsonReport::new(&[load_failed(plugin())], &[], &[], &ConfinementReport::default()))
                 .unwrap();
         let line = &report["plugins"][0];
         assert_eq!((&line["name"], &line["state"]), (&"notes".into(), &"not-loaded".into()));

@@ -20,15 +20,14 @@ use anyhow::Context as _;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum as _};
 
-use self::client::{Client, ClientDirs, TokenReference};
+use self::client::{Client, ClientDirs, Syntax, TokenReference};
 pub(super) use self::disconnect::Args as DisconnectArgs;
 use self::edit::EditError;
 use self::entry::{Entry, Server, Token};
 use self::file::ClientFile;
-pub(super) use self::file::FileError;
 use self::server::ServerArgs;
 use super::context::Context;
-use super::error::CliError;
+use super::error::{CliError, CommandError, EXIT_FAILURE, EXIT_USAGE};
 
 const EXAMPLES: &str = "\
 Without PATH it is the server of the config: one that the client starts, or the one at the HTTP address that the config names. A token \
@@ -192,14 +191,15 @@ pub(super) enum ConnectError {
     },
 }
 
-impl ConnectError {
-    /// Whether the command line is wrong.
-    pub(super) fn is_usage(&self) -> bool {
-        !matches!(self, Self::Edit { .. } | Self::NoHome | Self::NoToken { .. })
+impl CommandError for ConnectError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Edit { .. } | Self::NoHome | Self::NoToken { .. } => EXIT_FAILURE,
+            _ => EXIT_USAGE,
+        }
     }
 
-    /// What to do about it.
-    pub(super) fn help(&self) -> Option<String> {
+    fn help(&self) -> Option<String> {
         match self {
             Self::NoClient(_) | Self::MissingClient => {
                 let clients: Vec<_> = Client::value_variants().iter().map(|client| client.argument()).collect();
@@ -220,6 +220,30 @@ impl ConnectError {
             Self::AnyPort => Some("name a port in `server.http`, or the URL with `--url`".to_owned()),
             Self::Edit { error, is_removal, .. } => edit_help(error, *is_removal),
             Self::NoHome | Self::NoPath | Self::PathAndUrl => None,
+        }
+    }
+}
+
+impl Client {
+    /// Adds an entry to the text of a client's file, and returns the new text.
+    pub(crate) fn add(self, text: &str, entry: &Entry, force: bool) -> Result<String, EditError> {
+        match self.syntax() {
+            Syntax::Json => json_file::add(text, self.servers_key(), entry, force),
+            Syntax::Toml => toml_file::add(text, self.servers_key(), entry, force),
+        }
+    }
+
+    /// Removes an entry from the text of a client's file, and returns its name and the new text.
+    pub(crate) fn remove(
+        self,
+        text: &str,
+        name: Option<&str>,
+        url: Option<&str>,
+        force: bool,
+    ) -> Result<(String, String), EditError> {
+        match self.syntax() {
+            Syntax::Json => json_file::remove(text, self.servers_key(), name, url, force),
+            Syntax::Toml => toml_file::remove(text, self.servers_key(), name, url, force),
         }
     }
 }
@@ -303,7 +327,7 @@ fn show(client: Client, name: &str, server: Server, file: &Path, context: &Conte
         other => other,
     };
     let entry = Entry::new(name, &server, Some(client));
-    let text = edit::add(client, "", &entry, false).map_err(|error| ConnectError::Edit {
+    let text = client.add("", &entry, false).map_err(|error| ConnectError::Edit {
         file: file.to_owned(),
         error,
         is_removal: false,
@@ -333,11 +357,10 @@ fn write(
     let entry = Entry::new(name, server, Some(client));
     let file = open()?;
     let error = |error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: false };
-    let (text, replaced) = match edit::add(client, file.text(), &entry, false) {
-        Err(EditError::Other(other)) if force => (
-            edit::add(client, file.text(), &entry, true).map_err(error)?,
-            format!(" in place of {}", other.description()),
-        ),
+    let (text, replaced) = match client.add(file.text(), &entry, false) {
+        Err(EditError::Other(other)) if force => {
+            (client.add(file.text(), &entry, true).map_err(error)?, format!(" in place of {}", other.description()))
+        }
         added => (added.map_err(error)?, String::new()),
     };
     if text == file.text() {

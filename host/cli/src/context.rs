@@ -1,7 +1,7 @@
 //! The context of every command: the config, a host, and both standard streams.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::ColorChoice;
@@ -12,6 +12,7 @@ use mcp_resource_host::host::{Host, HostBuilder};
 use mcp_resource_host::telemetry::Telemetry;
 use parking_lot::Mutex;
 
+use super::diagnostics::CallRecorder;
 use super::error::CliError;
 use super::journal::Journal;
 use super::logging::{self, LogSettings, ReloadableFilter};
@@ -20,6 +21,7 @@ use super::options::GlobalArgs;
 use super::output::Output;
 use super::programs::Programs;
 use super::progress;
+use super::recording::{RecordingFile, recorder};
 
 /// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,6 +33,10 @@ pub(super) struct Context {
     pub(super) messages: Messages,
     log_filter: Arc<ReloadableFilter>,
     telemetry: Option<Arc<Telemetry>>,
+    /// What providers' calls did; none for `serve`.
+    calls: Option<Arc<CallRecorder>>,
+    /// What takes a recording of calls, if one is made.
+    pub(super) recording: OnceLock<Arc<RecordingFile>>,
     /// The config, if it was read before this process was confined.
     loaded: Mutex<Option<Result<Config, ConfigError>>>,
     programs: Programs,
@@ -45,6 +51,7 @@ impl Context {
         served: Option<&Config>,
         loaded: Option<Result<Config, ConfigError>>,
         programs: Programs,
+        calls: Option<CallRecorder>,
     ) -> Self {
         let messages = Messages::stderr(global.color);
         if let Some(journal) = journal {
@@ -56,15 +63,31 @@ impl Context {
             messages.warning(&format!("no traces are exported (`telemetry.otlp`): {error}"));
             None
         });
-        let log_filter = Arc::new(logging::start(log, &messages, telemetry.as_ref()));
+        let log_filter = Arc::new(logging::start(log, &messages, telemetry.as_ref(), calls.is_some()));
         let telemetry = telemetry.map(Arc::new);
         let (config, loaded) = (global.config.clone(), Mutex::new(loaded));
-        Self { config, color: global.color, messages, log_filter, telemetry, loaded, programs }
+        let calls = calls.map(Arc::new);
+        Self {
+            config,
+            color: global.color,
+            messages,
+            log_filter,
+            telemetry,
+            calls,
+            recording: OnceLock::new(),
+            loaded,
+            programs,
+        }
     }
 
     /// The export of traces, if there is a collector.
     pub(super) fn telemetry(&self) -> Option<Arc<Telemetry>> {
         self.telemetry.clone()
+    }
+
+    /// What providers' calls did; none for `serve`.
+    pub(super) fn calls(&self) -> Option<&Arc<CallRecorder>> {
+        self.calls.as_ref()
     }
 
     /// The filter of the log.
@@ -111,11 +134,12 @@ impl Context {
     }
 
     /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is
-    /// the server's, which may be running.
+    /// the server's, which may be running. It is no replica of a cluster either: it would divide the rates of those that serve, and might
+    /// poll for them. It prepares nothing, as it is gone before that is done.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
         let mut config = self.config()?;
-        config.audit = None;
-        Ok(self.builder(config).start().await?)
+        (config.audit, config.cluster) = (None, None);
+        Ok(self.builder(config).without_preparations().start().await?)
     }
 
     /// Shuts a host down gracefully.
@@ -125,7 +149,13 @@ impl Context {
 
     /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
-        let builder = self.programs.of_host(Host::builder(config));
+        let mut builder = self.programs.of_host(Host::builder(config));
+        if let Some(calls) = &self.calls {
+            builder = builder.observe_calls(calls.clone());
+        }
+        if let Some(recording) = self.recording.get() {
+            builder = builder.record_calls(recorder(recording.clone()));
+        }
         builder.command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
     }
 

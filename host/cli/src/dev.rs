@@ -6,7 +6,7 @@
 //! | `snapshot`, `sources` | which files are the sources, and which have changed |
 //! | `builds` | the state of builds: what starts one, and what the last one came to |
 //! | `build`, `build_output` | a run of the build command, and its output |
-//! | `compilations` | whether the host is compiling what was built |
+//! | `compilations`, `preparations` | whether the host is compiling what was built; how far what the provider prepares is |
 //! | `listing`, `listing_diff` | the listing, and what a reload changed of it |
 //! | `read`, `checks` | what happens at the keys `r` and `t` |
 //! | `terminal`, `line_editor`, `status` | keys, the prompt, and the status line |
@@ -34,6 +34,7 @@ mod kind;
 mod line_editor;
 mod listing;
 mod listing_diff;
+mod preparations;
 mod project;
 mod read;
 mod session;
@@ -59,6 +60,7 @@ use self::terminal::Terminal;
 use super::context::Context;
 use super::error::CliError;
 use super::logging::{LogSettings, LogTimes};
+use super::observation::ObservationArgs;
 use super::programs::Programs;
 use super::serve;
 use super::signals::{self, Hangup};
@@ -92,6 +94,9 @@ pub(super) struct Args {
     /// Build with this shell command, whatever the config says
     #[arg(long, value_name = "COMMAND")]
     build: Option<BuildCommand>,
+
+    #[command(flatten)]
+    observation: ObservationArgs,
 }
 
 /// The log filter unless another is chosen: all that guests log, and what goes wrong.
@@ -122,9 +127,16 @@ impl Args {
         let config = serve_locally(settings.servable());
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
+        context.observe(&self.observation)?;
+        if let Some(calls) = context.calls() {
+            calls.print_to(&context.messages);
+        }
         let compilations = Compilations::new();
         let programs = Programs::start(&config)?;
-        let builder = programs.of_host(context.builder(config)).progress(compilations.progress(&context.messages));
+        let builder = programs
+            .of_host(context.builder(config))
+            .incremental_compilation()
+            .progress(compilations.progress(&context.messages));
         let host = Arc::new(builder.start_loading()?);
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
@@ -164,6 +176,8 @@ fn serve_locally(mut config: Config) -> Config {
     }
     // The listener is there already. A config without plugins is not warned of as one that shows clients nothing.
     config.server.http = None;
+    // Only a server is a replica of a cluster.
+    config.cluster = None;
     config
 }
 

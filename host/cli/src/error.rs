@@ -20,19 +20,16 @@ use mcp_host_server::ServeError;
 use mcp_resource_host::host::{InspectError, StartError};
 
 use self::help::build_help;
-use super::connect::{ConnectError, FileError};
 use super::messages::Messages;
-use super::registry::RegistryCommandError;
-use super::served_paths::ServedPathError;
 use mcp_host_server::AdminClientError;
 use mcp_resource_host::keyvalue::AdminError;
 
 /// Something failed.
-const EXIT_FAILURE: u8 = 1;
+pub(super) const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is invalid.
-const EXIT_USAGE: u8 = 2;
+pub(super) const EXIT_USAGE: u8 = 2;
 /// Somebody has to agree to what a newer version of a component wants.
-const EXIT_NOT_AGREED: u8 = 3;
+pub(super) const EXIT_NOT_AGREED: u8 = 3;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +121,17 @@ pub(super) enum CliError {
         /// The number of checks that failed.
         failed: usize,
     },
+    /// Replayed calls do something else than is recorded.
+    #[error(
+        "{differing} of {total} calls {} from the recording",
+        if *.differing == 1 { "differs" } else { "differ" }
+    )]
+    Differs {
+        /// The number of calls that differ.
+        differing: usize,
+        /// The number of calls.
+        total: usize,
+    },
     /// `dev` was given a directory that cannot be opened.
     #[error("the directory {} cannot be opened: {source}", dir.display())]
     ProjectDir {
@@ -190,15 +198,6 @@ pub(super) enum CliError {
         /// The file.
         file: PathBuf,
     },
-    /// A path of the command line cannot be served.
-    #[error(transparent)]
-    ServedPath(#[from] ServedPathError),
-    /// A client cannot be connected to a server, or disconnected.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The file of a client cannot be read or written.
-    #[error(transparent)]
-    ClientFile(#[from] FileError),
     /// `serve PATH` must not listen at the address of the command line.
     #[error("`{address}` can be reached from other machines, and without a config there is no TLS")]
     ExposedPaths {
@@ -298,15 +297,34 @@ pub(super) enum CliError {
     /// The answer that was printed is a negative one: an operation is denied, or a plugin could not be loaded.
     #[error("the answer is negative")]
     NegativeAnswer,
-    /// A command for components from registries failed.
-    #[error(transparent)]
-    Registry(#[from] RegistryCommandError),
+    /// A command failed for a reason of its own.
+    #[error("{0}")]
+    Command(Box<dyn CommandError>),
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
     /// Errors without a case of their own, such as missing threads or signals.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
+}
+
+/// The error of one command.
+pub(super) trait CommandError: std::error::Error + Send + Sync + 'static {
+    /// What to do about it, unless the message says so.
+    fn help(&self) -> Option<String> {
+        None
+    }
+
+    /// The exit code of the process.
+    fn exit_code(&self) -> u8 {
+        EXIT_FAILURE
+    }
+}
+
+impl<E: CommandError> From<E> for CliError {
+    fn from(error: E) -> Self {
+        Self::Command(Box::new(error))
+    }
 }
 
 impl CliError {
@@ -335,19 +353,12 @@ impl CliError {
     /// Returns the exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Connect(error) if error.is_usage() => EXIT_USAGE,
+            Self::Command(error) => error.exit_code(),
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Registry(RegistryCommandError::NotAgreed { .. }) => EXIT_NOT_AGREED,
-            Self::Registry(
-                RegistryCommandError::Capability(_)
-                | RegistryCommandError::NotFromRegistry(_)
-                | RegistryCommandError::AgreeWithoutName(_),
-            )
-            | Self::Config(_)
+            Self::Config(_)
             | Self::Exposure(_)
             | Self::Admin(AdminClientError::NotConfigured | AdminClientError::AnyPort(_))
-            | Self::ServedPath(_)
             | Self::ExposedPaths { .. }
             | Self::NoPlugin { .. }
             | Self::Keyvalue(AdminError::NotGranted { .. })

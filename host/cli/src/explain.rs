@@ -1,10 +1,12 @@
 //! `explain`: which rule decides, by the config alone. No plugin is loaded.
 
+mod who;
+
 use mcp_host_config::issuer::Scope;
 use mcp_host_config::{Config, Operation, Rule, UriGlob};
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::{Access, Decision, Principal};
-use mcp_resource_host::host::Explanation;
+use mcp_resource_host::host::{Explanation, MountDecision, Served, WhoMay};
 use serde_json::{Map, Value, json};
 
 use super::context::Context;
@@ -15,12 +17,13 @@ use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 
 const EXAMPLES: &str = "\
-Exit codes: 0 if the operation is allowed, 1 if it is denied.
+Exit codes: 0 if the operation is allowed, 1 if it is denied; with `--who`, 0 if anyone is allowed it.
 
 Examples:
   mcp-host explain git://linux/blob/main/README
   mcp-host explain --as ci --op list git://linux/tree/main
   mcp-host explain --as corp/ada --group corp/engineering notes:///plan.md
+  mcp-host explain --who notes:///plan.md      everyone who may read it, and by which rule
   mcp-host explain --as ci                     all rules that apply to it";
 
 /// Explain which rule decides what a principal may do
@@ -37,6 +40,10 @@ pub(super) struct Args {
     /// The operation: list, templates, read, metadata, complete or subscribe
     #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
     operation: Operation,
+
+    /// List everyone whom the rules allow or deny it: principals, groups and others, each with the rule that decides
+    #[arg(long, requires = "uri", conflicts_with_all = ["name", "groups"])]
+    who: bool,
 
     #[command(flatten)]
     principal_args: PrincipalArgs,
@@ -55,16 +62,28 @@ pub(super) fn operation(name: &str) -> Result<Operation, String> {
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         let config = context.config_without_secrets()?;
+        if let Some(uri) = self.uri.as_ref().filter(|_| self.who) {
+            let found =
+                WhoMay::by_config(&config, self.operation, uri).map_err(|error| unmounted(&config, uri, error))?;
+            let mut output = context.output();
+            let file = context.config_file().display().to_string();
+            who::print(&found, self.operation, &file, self.json, &mut output)?;
+            output.flush()?;
+            return if found.allowed.is_empty() { Err(CliError::NegativeAnswer) } else { Ok(()) };
+        }
         let principal = self.principal_args.principal(&config)?;
         let mut output = context.output();
         let Some(uri) = &self.uri else {
             print_view(&config, &principal, self.json, &mut output)?;
             return Ok(output.flush()?);
         };
-        let explanation = Explanation::by_config(&config, &principal, self.operation, uri).map_err(|error| {
-            let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(&config, uri));
-            CliError::Resource { error, hint }
-        })?;
+        if let Some((plugin, decision)) = Explanation::of_mount(&config, &principal, self.operation, uri) {
+            print_mount(uri, &plugin, decision, &principal, self.operation, self.json, &mut output)?;
+            output.flush()?;
+            return if decision == MountDecision::None { Err(CliError::NegativeAnswer) } else { Ok(()) };
+        }
+        let explanation = Explanation::by_config(&config, &principal, self.operation, uri)
+            .map_err(|error| unmounted(&config, uri, error))?;
         let file = context.config_file().display().to_string();
         if self.json {
             output.line(&to_json(&explanation, &principal, self.operation, &file).to_string())?;
@@ -72,8 +91,44 @@ impl Args {
             print(&explanation, &principal, self.operation, &file, &mut output)?;
         }
         output.flush()?;
-        if explanation.decision.is_allowed() { Ok(()) } else { Err(CliError::NegativeAnswer) }
+        if explanation.is_allowed() { Ok(()) } else { Err(CliError::NegativeAnswer) }
     }
+}
+
+/// The error for a URI about which nothing is said, with a hint if no mount owns it.
+fn unmounted(config: &Config, uri: &str, error: Error) -> CliError {
+    let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(config, uri));
+    CliError::Resource { error, hint }
+}
+
+/// Prints what the rules decide below a mount in front of URIs.
+fn print_mount(
+    mount: &str,
+    plugin: &str,
+    decision: MountDecision,
+    principal: &Principal,
+    operation: Operation,
+    as_json: bool,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let (name, verdict) = match decision {
+        MountDecision::All => ("all", "allowed: the rules allow all resources below it"),
+        MountDecision::Some => {
+            ("some", "it depends on the resource: the rules allow some below it, and may deny others")
+        }
+        MountDecision::None => ("none", "denied: the rules allow no resource below it"),
+    };
+    if as_json {
+        let view = json!({
+            "principal": principal.name(), "operation": operation.name(), "mount": mount, "plugin": plugin, "resources": name,
+        });
+        return Ok(output.line(&view.to_string())?);
+    }
+    output.line(verdict)?;
+    output.line(&format!("principal  {}", escape::line(principal.name())))?;
+    output.line(&format!("operation  {operation}"))?;
+    output.line(&format!("mount      {}", escape::line(mount)))?;
+    Ok(output.line(&format!("plugin     {plugin}"))?)
 }
 
 fn print(
@@ -83,7 +138,7 @@ fn print(
     file: &str,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, served, .. } = explanation;
     let verdict = if decision.is_allowed() { "allowed" } else { "denied" };
     let reason = match decision {
         Decision::Allowed(glob) => format!("`allow` has `{}`{}", escape::line(&glob.glob), place(file, *line)),
@@ -95,7 +150,22 @@ fn print(
         true => String::new(),
         false => format!(" (for `{decided}`, which `{operation}` requires, too)"),
     };
+    match served {
+        Served::At(uri) => {
+            let uri = escape::line(uri.as_str());
+            output.prose(&format!(
+                "not found: this spelling is not served; the resource is {uri}, of which the rules say:"
+            ))?;
+        }
+        Served::Nowhere => {
+            output.prose("not found: nothing outside of the prefix of the upstream is served; the rules say:")?
+        }
+        _ => {}
+    }
     output.line(&format!("{verdict}: {reason}{of_other}"))?;
+    if *served == Served::OnlyIfListed {
+        output.prose("It is found only if the upstream lists it: a server may take this for another resource.")?;
+    }
     output.line(&format!("principal  {}", escape::line(principal.name())))?;
     if !groups.is_empty() {
         output.line(&format!("groups     {}", escape::line(&groups.join(", "))))?;
@@ -119,15 +189,19 @@ fn place(file: &str, line: Option<usize>) -> String {
 }
 
 fn to_json(explanation: &Explanation, principal: &Principal, operation: Operation, file: &str) -> Value {
-    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, served, .. } = explanation;
     let mut members = Map::new();
-    members.insert("allowed".to_owned(), decision.is_allowed().into());
+    members.insert("allowed".to_owned(), explanation.is_allowed().into());
     members.insert("principal".to_owned(), principal.name().into());
     members.insert("groups".to_owned(), json!(groups));
     members.insert("operation".to_owned(), operation.name().into());
     members.insert("decided".to_owned(), decided.name().into());
     members.insert("scopes".to_owned(), json!(names(scopes)));
     members.insert("uri".to_owned(), uri.as_str().into());
+    members.insert("served".to_owned(), served.name().into());
+    if let Some(uri) = served.at() {
+        members.insert("served_at".to_owned(), uri.as_str().into());
+    }
     members.insert("plugin".to_owned(), plugin.as_str().into());
     members.insert("path".to_owned(), path.as_str().into());
     let rule = decision.glob().map(|glob| {

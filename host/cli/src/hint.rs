@@ -53,10 +53,47 @@ pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, err
     if !is_about_uri(error) {
         return None;
     }
-    match by_config(host, principal, Operation::Subscribe, uri) {
-        Some(hint) => Some(hint),
-        None => for_unknown(host, principal, uri, error).await,
+    if is_prefix_mount(&host.config(), uri) {
+        return Some(format!(
+            "`{}` is a mount, and no resource; `mcp-host watch --listing` prints when the listing changes",
+            escape::line(uri)
+        ));
     }
+    if let Some(hint) = by_config(host, principal, Operation::Subscribe, uri) {
+        return Some(hint);
+    }
+    match error {
+        Error::InvalidRequest { .. } => match for_unnotified(host, principal, uri) {
+            Some(hint) => Some(hint),
+            None => for_unknown(host, principal, uri, error).await,
+        },
+        _ => for_unknown(host, principal, uri, error).await,
+    }
+}
+
+/// Whether a text is the mount `NAME+` of a plugin, which is in front of URIs and none itself.
+fn is_prefix_mount(config: &Config, text: &str) -> bool {
+    config.plugins.iter().any(|plugin| plugin.mount.is_prefix() && plugin.mount.as_str() == text)
+}
+
+/// What to do about an upstream that does not notify of changes.
+fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
+    let explanation = host.explain(principal, Operation::Subscribe, uri).ok()?;
+    let config = host.config();
+    let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == explanation.plugin)?;
+    let upstream = plugin.upstream.as_ref()?;
+    if plugin.has_views() {
+        return Some(
+            "nothing can be subscribed to where each principal sees its own content of an upstream".to_owned(),
+        );
+    }
+    (!upstream.poll).then(|| {
+        format!(
+            "the server of upstream `{}` does not notify of changes; with `poll = true` in its `[[upstream]]` what is watched is read again \
+             at its `watch-interval`",
+            plugin.name
+        )
+    })
 }
 
 /// Returns a hint for a URI below which nothing was found. If no mount owns it, the error names the nearest of those that are

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 use mcp_host_config::{self as config, Config, PluginName};
-use mcp_host_engine::plugin::{Inspection, Needs, NeedsError};
+use mcp_host_engine::plugin::{Inspection, Needs, NeedsError, preparation_note};
 use mcp_host_model::digest::Digest;
 use serde::Serialize;
 
@@ -144,6 +144,10 @@ fn print(
             output.text(&format!("{}: note: {note}", compared.name))?;
         }
     }
+    if let Some(note) = preparation_note(inspection.prepares, plugin) {
+        output.line("")?;
+        output.prose(&format!("note: {note}"))?;
+    }
     if let Ok(info) = &inspection.info
         && let Some(description) = &info.description
     {
@@ -202,7 +206,7 @@ struct InspectReport<'a> {
     plugin_table: Option<String>,
     /// Without `--plugin`: only about what it asks for.
     warnings: Vec<String>,
-    /// What it asks for and the plugin is not granted. Empty without `--plugin`.
+    /// That it wants to prepare its data; with `--plugin` also what it asks for and the plugin is not granted.
     notes: Vec<String>,
 }
 
@@ -212,7 +216,8 @@ impl<'a> InspectReport<'a> {
         let name = suggested_name(inspection, &plugin.component);
         let invalid_needs = inspection.needs.as_ref().err().map(NeedsError::warning);
         let of_grants = compared.map(|compared| compared.warnings(inspection)).unwrap_or_default();
-        let notes = needs.filter(|_| compared.is_some()).map(|needs| needs.notes(plugin));
+        let notes = needs.filter(|_| compared.is_some()).map(|needs| needs.notes(plugin)).unwrap_or_default();
+        let of_preparation = preparation_note(inspection.prepares, plugin);
         let info = inspection.info.as_ref();
         Self {
             digest: inspection.digest.to_string(),
@@ -225,7 +230,7 @@ impl<'a> InspectReport<'a> {
             needs,
             plugin_table: needs.map(|needs| plugin_table::render(&name, &plugin.component, inspection.digest, needs)),
             warnings: of_grants.into_iter().chain(invalid_needs).collect(),
-            notes: notes.unwrap_or_default(),
+            notes: notes.into_iter().chain(of_preparation).collect(),
         }
     }
 }
@@ -245,10 +250,11 @@ mod tests {
         let mut plugin = standalone_plugin("notes.wasm".into()).unwrap();
         plugin.config.insert("language".to_owned(), "ja".to_owned());
         Inspection {
+            prepares: false,
             digest: Digest::compute(b"component"),
             size: 2048,
             imports: set(&IMPORTS),
-            exports: set(&["mcp-host:provider/resource-provider@0.1.0"]),
+            exports: set(&["mcp-host:provider/resource-provider@0.1.1"]),
             requirements: Requirements::new(IMPORTS.into_iter(), &plugin),
             needs: Ok(None),
             info,
@@ -279,7 +285,7 @@ mod tests {
              size      2.0 KiB (2048 bytes)\n\
              provider  notes 1.2.3\n\
              watches   yes\n\
-             exports   mcp-host:provider/resource-provider@0.1.0\n\
+             exports   mcp-host:provider/resource-provider@0.1.1\n\
              \n\
              wasi:filesystem/types@0.2.6   grants.dirs\n\
              wasi:sockets/tcp@0.2.6        unsupported\n\

@@ -8,6 +8,9 @@
 //! | `context` | the config, a started host, and both standard streams |
 //! | `output` | standard output: results or protocol only |
 //! | `messages`, `stderr`, `journal` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
+//! | `recording` | the calls of providers in a file, for `replay` |
+//! | `diagnostics` | what providers' calls did, for their authors: times, host calls, where they failed |
+//! | `observation` | `--profile` and `--record` |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `registry` | the commands for components from registries |
@@ -35,6 +38,7 @@ mod connect;
 mod context;
 mod context_selection;
 mod dev;
+mod diagnostics;
 mod doctor;
 mod error;
 mod escape;
@@ -50,13 +54,18 @@ mod logging;
 mod man;
 mod messages;
 mod new;
+mod observation;
 mod options;
 mod output;
+mod profile;
 mod programs;
 mod progress;
 mod provider;
 mod read;
+mod record;
+mod recording;
 mod registry;
+mod replay;
 mod requirements;
 mod schema;
 mod search;
@@ -84,6 +93,7 @@ use mcp_host_engine::confinement::Confinement;
 use tokio::runtime::{Builder, Runtime};
 
 use self::context::Context;
+use self::diagnostics::CallRecorder;
 use self::error::CliError;
 use self::journal::Journal;
 use self::logging::LogSettings;
@@ -136,6 +146,9 @@ enum Command {
     Dev(dev::Args),
     List(list::Args),
     Read(read::Args),
+    Replay(replay::Args),
+    Record(record::Args),
+    Profile(profile::Args),
     Search(search::Args),
     Context(context_selection::Args),
     Index(search_index::Args),
@@ -216,7 +229,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     start_threads();
     let mut log = LogSettings::new(
-        &global,
+        (&global.log, global.log_format),
         options::is_log_chosen(&matches),
         served.map(|config| &config.log),
         journal.is_some(),
@@ -224,17 +237,25 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     if let Command::Dev(_) = command {
         dev::adjust_log(&mut log);
     }
+    if command.loads_plugins() {
+        log.quiet_guests();
+    }
     let (programs, programs_error) = match programs {
         Ok(programs) => (programs, None),
         Err(error) => (Programs::default(), Some(error)),
     };
-    let context = Context::new(&global, log, journal, served, loaded, programs);
+    let calls = (!matches!(command, Command::Serve(_))).then(CallRecorder::default);
+    let context = Context::new(&global, log, journal, served, loaded, programs, calls);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement
         .map_err(CliError::from)
         .and_then(|confinement| programs_error.map_or(Ok(confinement), Err))
         .and_then(|confinement| run(command, config, confinement, manager?, &context));
+    context.print_failed_calls();
+    let profiled = context.finish_profile();
+    let recorded = context.finish_recording();
+    let result = result.and(profiled).and(recorded);
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -302,6 +323,9 @@ fn run(
             Command::Dev(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
+            Command::Replay(args) => args.run(context).await,
+            Command::Record(args) => args.run(context).await,
+            Command::Profile(args) => args.run(context).await,
             Command::Search(args) => args.run(context).await,
             Command::Context(args) => args.run(context).await,
             Command::Index(args) => args.run(context).await,

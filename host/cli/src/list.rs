@@ -4,16 +4,19 @@
 
 use bytesize::ByteSize;
 use mcp_host_model::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
+use mcp_host_server::json::Encoder;
 use mcp_host_server::{Revision, wire};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::transport::ListedResources;
 use mcp_resource_host::host::{Host, ListRequest};
 
 use super::context::Context;
+use super::diagnostics::timing::{self, Encoding};
 use super::error::CliError;
 use super::escape;
 use super::hint;
 use super::messages::Messages;
+use super::observation::ObservationArgs;
 use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::table::{Cell, Table};
@@ -53,10 +56,18 @@ pub(super) struct Args {
     /// Print the MCP result object; with --all, one per page
     #[arg(long)]
     json: bool,
+
+    /// Print on standard error what the calls cost: times, host calls, memory; as a JSON object per page with `--json`
+    #[arg(long)]
+    timing: bool,
+
+    #[command(flatten)]
+    observation: ObservationArgs,
 }
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        context.observe(&self.observation)?;
         let host = context.start_host().await?;
         let result = self.list(&host, context).await;
         context.shutdown(&host).await;
@@ -67,8 +78,14 @@ impl Args {
         let principal = self.principal_args.principal(&host.config())?;
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
+        // Those that were made to load the plugins.
+        drop(context.calls().map(|calls| calls.take_calls()));
         loop {
-            let page = match (self.page(host, &principal, cursor.as_deref()).await, &self.uri) {
+            let page = self.page(host, &principal, cursor.as_deref()).await;
+            if self.timing {
+                print_timing(context, page.as_ref().ok(), self.json)?;
+            }
+            let page = match (page, &self.uri) {
                 (Err(error), Some(uri)) => {
                     let hint = hint::for_list(host, &principal, uri, &error).await;
                     return Err(CliError::Resource { error, hint });
@@ -101,6 +118,16 @@ impl Args {
     }
 }
 
+/// Prints what the calls for a page cost, and its encoding for a client.
+fn print_timing(context: &Context, page: Option<&Page>, is_json: bool) -> Result<(), CliError> {
+    let encoding = page.map(|page| {
+        let page = page.clone();
+        Encoding::measure(|| page.encode().into_vec().len())
+    });
+    let calls = context.calls().map(|calls| calls.take_calls()).unwrap_or_default();
+    timing::print(context, &calls, encoding, is_json)
+}
+
 /// Warns about plugins that are missing from a page.
 fn warn(messages: &Messages, missing: &[MissingPlugin]) {
     for one in missing {
@@ -123,12 +150,23 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
 }
 
 /// One page of either kind.
+#[derive(Clone)]
 enum Page {
     Entries(Listing<Resource>),
     Templates(Listing<ResourceTemplate>),
 }
 
 impl Page {
+    /// The MCP result object.
+    fn encode(self) -> Encoder {
+        match self {
+            Self::Entries(page) => {
+                wire::list_result(page.map(ListedResources::One), Revision::LATEST_WITH_SESSIONS, false)
+            }
+            Self::Templates(page) => wire::templates_result(page, Revision::LATEST_WITH_SESSIONS, false),
+        }
+    }
+
     fn missing(&self) -> &[MissingPlugin] {
         match self {
             Self::Entries(page) => &page.missing,
@@ -171,16 +209,7 @@ impl<'a> Printer<'a> {
 
     fn print(&mut self, page: Page) -> Result<(), CliError> {
         match page {
-            Page::Entries(page) if self.json => {
-                self.output.document(wire::list_result(
-                    page.map(ListedResources::One),
-                    Revision::LATEST_WITH_SESSIONS,
-                    false,
-                ))?;
-            }
-            Page::Templates(page) if self.json => {
-                self.output.document(wire::templates_result(page, Revision::LATEST_WITH_SESSIONS, false))?;
-            }
+            page if self.json => self.output.document(page.encode())?,
             Page::Entries(page) => self.entries.print(page.items.iter().map(entry_row).collect(), &mut self.output)?,
             Page::Templates(page) => {
                 self.templates.print(page.items.iter().map(template_row).collect(), &mut self.output)?;

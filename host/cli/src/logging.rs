@@ -19,10 +19,10 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
+use super::diagnostics::host_calls;
 use super::escape;
 use super::log_rate::LogRateLimiter;
 use super::messages::Messages;
-use super::options::GlobalArgs;
 use super::stderr::Stderr;
 
 /// The format of the log.
@@ -105,15 +105,32 @@ pub(super) struct LogSettings {
 impl LogSettings {
     /// What the command line and the environment say, and beside them the config. `dev` has a default of its own. Without a format, the
     /// log goes to the journal if there is one.
-    pub(super) fn new(global: &GlobalArgs, is_filter_chosen: bool, config: Option<&Log>, has_journal: bool) -> Self {
+    pub(super) fn new(
+        (filter, format): (&LogFilter, Option<Format>),
+        is_filter_chosen: bool,
+        config: Option<&Log>,
+        has_journal: bool,
+    ) -> Self {
         let configured = config.and_then(|log| log.filter.clone()).filter(|_| !is_filter_chosen);
-        let format = global.log_format.or_else(|| Some(config?.format?.into()));
+        let format = format.or_else(|| Some(config?.format?.into()));
         Self {
-            filter: configured.unwrap_or_else(|| global.log.clone()),
+            filter: configured.unwrap_or_else(|| filter.clone()),
             format: format.unwrap_or(if has_journal { Format::Journal } else { Format::Text }),
             times: LogTimes::Full,
-            default: global.log.clone(),
+            default: filter.clone(),
             is_filter_chosen,
+        }
+    }
+}
+
+/// The filter of commands that print a result, unless another is chosen: what programs and guests write is for a server's log.
+const COMMAND_LOG: &str = "info,mcp_host::guest=warn";
+
+impl LogSettings {
+    /// Logs what guests and programs write from `warn` up only, unless a filter is chosen.
+    pub(super) fn quiet_guests(&mut self) {
+        if let Some(filter) = COMMAND_LOG.parse().ok().filter(|_| !self.is_filter_chosen) {
+            self.filter = filter;
         }
     }
 }
@@ -165,7 +182,13 @@ impl mcp_host_server::LogFilter for ReloadableFilter {
 }
 
 /// Starts logging and, if there is a collector, the spans of requests. Returns the filter of the log.
-pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Option<&Telemetry>) -> ReloadableFilter {
+/// The host calls of providers are recorded where calls are observed.
+pub(super) fn start(
+    settings: LogSettings,
+    messages: &Messages,
+    telemetry: Option<&Telemetry>,
+    observes_calls: bool,
+) -> ReloadableFilter {
     let LogSettings { filter, format, times, default, is_filter_chosen } = settings;
     let stderr = messages.writer().clone();
     let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, format };
@@ -177,8 +200,10 @@ pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Optio
     let (reloadable, handle) = reload::Layer::new(targets(&filter));
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
     // It fails where this process has a logger already, which is then the one.
+    // A layer that is absent is none here, and not an `Option`: that would be one without a filter, beside those that have one.
     let _ = match telemetry {
         Some(telemetry) => subscriber.with(telemetry.layer()).try_init(),
+        None if observes_calls => subscriber.with(host_calls::layer()).try_init(),
         None => subscriber.try_init(),
     };
     let state = Mutex::new(FilterState { configured: filter, is_overridden: false });

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Command;
 use clap::builder::Resettable;
 use clap_mangen::Man;
-use roff::{Roff, roman};
+use roff::{Roff, bold, roman};
 
 use super::context::Context;
 use super::error::CliError;
@@ -37,29 +37,69 @@ impl Args {
     }
 }
 
+/// Commands that are used together, each with its group: a page names the others of its groups.
+const RELATED: [&[&str]; 5] = [
+    &["init", "check", "serve", "connect"],
+    &["check", "explain", "doctor", "inspect"],
+    &["serve", "status", "admin"],
+    &["list", "read", "watch", "search", "context"],
+    &["new", "dev", "test", "inspect"],
+];
+
 /// Writes the pages of a program, and returns their number.
 fn write(program: Command, directory: &Path) -> io::Result<usize> {
     fs::create_dir_all(directory)?;
     let mut program = program.disable_help_subcommand(true);
     program.build();
     let mut pages = 0_usize;
-    let mut commands = vec![program];
-    while let Some(command) = commands.pop() {
-        commands.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
-        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-        fs::write(directory.join(format!("{name}.1")), page(command)?)?;
+    let top = page_name(&program);
+    let known: Vec<_> = program.get_subcommands().filter(|command| !command.is_hide_set()).map(page_name).collect();
+    let mut commands = vec![(program, None::<String>)];
+    while let Some((command, parent)) = commands.pop() {
+        let name = page_name(&command);
+        let below: Vec<_> = command.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+        let related = RELATED.iter().map(|group| group.iter().map(|one| format!("{top}-{one}")).collect::<Vec<_>>());
+        let related = related.filter(|group| group.contains(&name)).flatten().filter(|one| known.contains(one));
+        let mut see: Vec<String> = parent.into_iter().collect();
+        for page in below.iter().map(page_name).chain(related).filter(|page| *page != name) {
+            if !see.contains(&page) {
+                see.push(page);
+            }
+        }
+        commands.extend(below.into_iter().map(|command| (command, Some(name.clone()))));
+        fs::write(directory.join(format!("{name}.1")), page(command, &see)?)?;
         pages = pages.saturating_add(1);
     }
     Ok(pages)
 }
 
-fn page(command: Command) -> io::Result<Vec<u8>> {
+/// The name of the page of a command.
+fn page_name(command: &Command) -> String {
+    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+fn page(command: Command, see: &[String]) -> io::Result<Vec<u8>> {
     let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut page = Vec::new();
     let version = command.get_version().map(str::to_owned).unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned());
     Man::new(command.after_help(Resettable::Reset)).source(format!("mcp-host {version}")).render(&mut page)?;
     sections(&notes).to_writer(&mut page)?;
+    see_also(see).to_writer(&mut page)?;
     Ok(page)
+}
+
+/// The section with the names of other pages; nothing without any.
+fn see_also(pages: &[String]) -> Roff {
+    let mut roff = Roff::new();
+    if !pages.is_empty() {
+        let mut text = Vec::new();
+        for (at, page) in pages.iter().enumerate() {
+            text.extend((at > 0).then(|| roman(", ")));
+            text.extend([bold(page.as_str()), roman("(1)")]);
+        }
+        roff.control("SH", ["SEE ALSO"]).text(text);
+    }
+    roff
 }
 
 /// The sections of a text of `--help`. `Examples:` and `Exit codes:` begin sections of their own. Indented lines are not filled.
@@ -92,6 +132,24 @@ fn sections(notes: &str) -> Roff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_names_the_pages_above_below_and_beside() {
+        let directory = tempfile::tempdir().unwrap();
+        let admin = Command::new("admin").subcommand(Command::new("reload")).subcommand(Command::new("log").hide(true));
+        let program = Command::new("x").subcommands([admin, Command::new("status"), Command::new("man")]);
+        assert_eq!(write(program, directory.path()).unwrap(), 5);
+        for (page, see) in [
+            ("x", Some(r"\fBx\-admin\fR(1), \fBx\-status\fR(1), \fBx\-man\fR(1)")),
+            ("x-admin", Some(r"\fBx\fR(1), \fBx\-admin\-reload\fR(1), \fBx\-status\fR(1)")),
+            ("x-admin-reload", Some(r"\fBx\-admin\fR(1)")),
+            ("x-man", Some(r"\fBx\fR(1)")),
+        ] {
+            let text = fs::read_to_string(directory.path().join(format!("{page}.1"))).unwrap();
+            let found = text.lines().skip_while(|line| *line != ".SH \"SEE ALSO\"").nth(1);
+            assert_eq!(found, see, "{page}: {text}");
+        }
+    }
 
     #[test]
     fn notes_exit_codes_and_examples_are_sections_and_examples_keep_their_lines() {

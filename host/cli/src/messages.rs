@@ -120,7 +120,7 @@ impl Messages {
         self.print_line(&labeled(label, style, message, self.columns()));
     }
 
-    /// The width of the terminal that standard error is; none if it is none.
+    /// The width of the terminal. `None` if standard error is not one.
     pub(super) fn columns(&self) -> Option<usize> {
         terminal_width(&io::stderr()).map(usize::from)
     }

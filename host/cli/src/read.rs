@@ -22,9 +22,11 @@ use mcp_host_server::{Revision, wire};
 use mcp_resource_host::host::Host;
 
 use super::context::Context;
+use super::diagnostics::timing::{self, Encoding};
 use super::error::CliError;
 use super::escape;
 use super::hint;
+use super::observation::ObservationArgs;
 use super::options::{PrincipalArgs, parse_uri};
 use super::output::{Destination, Output};
 use super::search_index::wait_until_indexed;
@@ -35,7 +37,8 @@ Examples:
   mcp-host read git://linux/blob/main/logo.png --output logo.png
   mcp-host read git://linux/blob/main/logo.png | file -
   mcp-host read notes:///welcome.md --as anonymous     may clients over HTTP read it?
-  mcp-host read notes:///welcome.md --json";
+  mcp-host read notes:///welcome.md --json
+  mcp-host read notes:///welcome.md --timing           what does it cost?";
 
 /// Read a resource as a client does
 ///
@@ -59,10 +62,18 @@ pub(super) struct Args {
     /// Print the MCP result object, with all contents
     #[arg(long)]
     json: bool,
+
+    /// Print on standard error what the call cost: times, host calls, memory; as a JSON object with `--json`
+    #[arg(long)]
+    timing: bool,
+
+    #[command(flatten)]
+    observation: ObservationArgs,
 }
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        context.observe(&self.observation)?;
         let host = context.start_host().await?;
         let result = self.read(&host, context).await;
         context.shutdown(&host).await;
@@ -74,7 +85,13 @@ impl Args {
         if host.is_built_in(&self.uri) {
             wait_until_indexed(host, context).await;
         }
-        let contents = match host.read(principal, &self.uri).await {
+        // Those that were made to load the plugins.
+        drop(context.calls().map(|calls| calls.take_calls()));
+        let read = host.read(principal, &self.uri).await;
+        if self.timing {
+            print_timing(context, read.as_ref().ok(), self.json)?;
+        }
+        let contents = match read {
             Ok(contents) => contents,
             Err(error) => {
                 let hint = hint::for_read(host, principal, &self.uri, &error).await;
@@ -100,19 +117,33 @@ impl Args {
                 print_notices(std::slice::from_ref(one), false, context);
             }
             (OutputMode::Rendered(contents), _) => {
-                print_rendered(contents, &mut output)?;
+                let (shown, others) = preferred(contents);
+                print_rendered(&shown, &mut output)?;
                 output.flush()?;
                 print_notices(contents, true, context);
+                if let Some(note) = other_formats(&others) {
+                    context.messages.note(&note);
+                }
             }
         }
         Ok(())
     }
 }
 
+/// Prints what the call cost, and the encoding of the contents for a client.
+fn print_timing(context: &Context, contents: Option<&Vec<ResourceContents>>, is_json: bool) -> Result<(), CliError> {
+    let encoding = contents.map(|contents| {
+        let contents = contents.clone();
+        Encoding::measure(|| wire::read_result(contents, Revision::LATEST_WITH_SESSIONS, false).into_vec().len())
+    });
+    let calls = context.calls().map(|calls| calls.take_calls()).unwrap_or_default();
+    timing::print(context, &calls, encoding, is_json)
+}
+
 /// The form of the output.
 #[derive(Debug, PartialEq)]
 enum OutputMode<'a> {
-    /// All text is shown to a person.
+    /// The text is shown to a person, of each resource in one format.
     Rendered(&'a [ResourceContents]),
     /// One content is written unchanged.
     Raw(&'a ResourceContents),
@@ -157,7 +188,24 @@ fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &C
     lines.iter().for_each(|line| context.messages.note(line));
 }
 
-fn print_rendered(contents: &[ResourceContents], output: &mut Output<'_>) -> std::io::Result<()> {
+/// The contents without further formats of the same resource, and those. Of each the first text is kept, or else the first.
+fn preferred(contents: &[ResourceContents]) -> (Vec<&ResourceContents>, Vec<&ResourceContents>) {
+    let is_text = |one: &ResourceContents| matches!(one.body, ResourceBody::Text(_));
+    let is_kept = |one: &&ResourceContents| {
+        let formats = || contents.iter().filter(|other| other.entry.uri == one.entry.uri);
+        let best = formats().find(|other| is_text(other)).or_else(|| formats().next());
+        best.is_some_and(|best| std::ptr::eq(best, *one))
+    };
+    contents.iter().partition(is_kept)
+}
+
+/// Says in which other formats resources are there; nothing without any.
+fn other_formats(others: &[&ResourceContents]) -> Option<String> {
+    let formats: Vec<_> = others.iter().map(|one| escape::line(&kind_and_size(one)).into_owned()).collect();
+    (!formats.is_empty()).then(|| format!("also there as {}; `--json` prints all", formats.join("; ")))
+}
+
+fn print_rendered(contents: &[&ResourceContents], output: &mut Output<'_>) -> std::io::Result<()> {
     let are_several = contents.len() > 1;
     for (index, one) in contents.iter().enumerate() {
         if are_several {
@@ -223,7 +271,7 @@ mod tests {
 
     fn rendered(contents: &[ResourceContents]) -> String {
         let mut written = Vec::new();
-        print_rendered(contents, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
+        print_rendered(&preferred(contents).0, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
         String::from_utf8(written).unwrap()
     }
 
@@ -260,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_shown_all_text_each_under_its_name() {
-        let contents = [text("a.md", "# A"), blob("a.md")];
+    fn a_terminal_is_shown_each_resource_under_its_name_in_its_preferred_text() {
+        let contents = [blob("a.md"), text("a.md", "# A"), text("a.md", "A, again"), blob("b.md")];
         assert_eq!(
             OutputMode::select(&contents, REQUESTED, Destination::Terminal).unwrap(),
             OutputMode::Rendered(&contents)
@@ -271,9 +319,14 @@ mod tests {
             "==> notes:///a.md (text/markdown, 3 B) <==\n\
              # A\n\
              \n\
-             ==> notes:///a.md (image/png, 2.0 KiB) <==\n\
+             ==> notes:///b.md (image/png, 2.0 KiB) <==\n\
              binary: not shown\n"
         );
+        assert_eq!(
+            other_formats(&preferred(&contents).1).unwrap(),
+            "also there as image/png, 2.0 KiB; text/markdown, 8 B; `--json` prints all"
+        );
+        assert_eq!(rendered(&[text("a.md", "| a |"), text("a.md", "[1]")]), "| a |\n", "a row comes once");
     }
 
     #[test]

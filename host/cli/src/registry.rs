@@ -37,7 +37,7 @@ use mcp_host_registry::{
 };
 
 use super::context::Context;
-use super::error::CliError;
+use super::error::{CliError, CommandError, EXIT_FAILURE, EXIT_NOT_AGREED, EXIT_USAGE};
 use super::output::Output;
 use super::table::{Cell, Table};
 
@@ -126,6 +126,16 @@ pub(super) enum RegistryCommandError {
         /// The number of components.
         count: usize,
     },
+}
+
+impl CommandError for RegistryCommandError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotAgreed { .. } => EXIT_NOT_AGREED,
+            Self::Capability(_) | Self::NotFromRegistry(_) | Self::AgreeWithoutName(_) => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
 }
 
 /// The config of these commands: its references are read as they are.
@@ -327,7 +337,7 @@ fn described(sbom: &LockedSbom, store: &Store) -> String {
     format!("{summary}, not verified: {}", store.file(&sbom.digest).display())
 }
 
-/// Inspects a component file, which is one that was obtained if that is given.
+/// Inspects a component file. `obtained` is the component that the file was fetched as, if it was.
 pub(super) async fn inspect(
     config: &Config,
     file: &Path,

@@ -31,6 +31,8 @@ use super::browser::Browser;
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
+use super::profile::LiveProfiler;
+use super::recording::make_passthrough;
 use super::service_manager::{Notifier, PassedSocket, ServiceManager};
 use super::signals::{self, Hangup};
 
@@ -175,10 +177,13 @@ impl Args {
         let trigger = ReloadTrigger::default();
         let login_codes = LoginCodes::default();
         let controls = AdminControls::new().log(context.log_filter()).login_codes(login_codes.clone());
+        let controls = controls.passthrough(make_passthrough()).profiler(Arc::new(LiveProfiler));
         let controls = match context.telemetry() {
             Some(telemetry) => controls.metrics(telemetry.counts()),
             None => controls,
         };
+        let has_file = !self.has_paths();
+        let controls = if has_file { controls.compare(trigger.clone()) } else { controls };
         let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
@@ -193,17 +198,21 @@ impl Args {
         if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
         }
-        let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
-        let reloading = hangup.map(|hangup| {
-            let log = context.log_filter();
-            let watcher = host.watch_config(context.config_file()).map(move |config| {
-                log.configure(&config.log);
-                self.apply_overrides(config)
-            });
+        let watcher = has_file.then(|| {
+            let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
-            let watcher = watcher.with_trigger(trigger.clone());
-            let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
-            AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
+            watcher.with_trigger(trigger.clone())
+        });
+        let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
+        let log = context.log_filter();
+        let reloading = watcher.map(|watcher| match hangup {
+            Some(hangup) => {
+                let watcher = watcher.apply(move |config| log.configure(&config.log));
+                let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
+                AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
+            }
+            // The file is still compared with what is served.
+            None => AbortOnDropHandle::new(tokio::spawn(async { ((), watcher.run_without_reloads().await) })),
         });
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
@@ -237,6 +246,7 @@ impl Args {
         drop((reloading, load_logger, stop_loading, drain_delay));
         log_cached_responses(&host);
         context.shutdown(&host).await;
+        tracing::info!(target: log_target::SERVER, "stopped");
         if let Some(telemetry) = context.telemetry() {
             // It is joined: a failure is that it panicked.
             let _ = tokio::task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;

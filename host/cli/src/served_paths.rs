@@ -27,6 +27,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::error::{CommandError, EXIT_USAGE};
+
 pub(super) use self::components::Components;
 use self::contents::{Content, Folder};
 use self::plugin::ServedPlugin;
@@ -59,9 +61,12 @@ pub(super) enum ServedPathError {
     },
 }
 
-impl ServedPathError {
-    /// What to do about it.
-    pub(super) fn help(&self) -> Option<String> {
+impl CommandError for ServedPathError {
+    fn exit_code(&self) -> u8 {
+        EXIT_USAGE
+    }
+
+    fn help(&self) -> Option<String> {
         match self {
             Self::Open { source, path } if source.kind() == io::ErrorKind::NotFound => {
                 let relative = if path.is_relative() { "; a relative path starts from the current directory" } else { "" };

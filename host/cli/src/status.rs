@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use mcp_host_server::AdminClient;
 use mcp_host_server::admin_api::{
-    CacheStatus, ClusterView, Memory, PluginDetails, PluginState, PluginStatus, RecentCalls, ReplicaView, Status,
+    AuditFailureView, AuditStatus, CacheStatus, ClusterView, Memory, PluginDetails, PluginState, PluginStatus,
+    RecentCalls, ReplicaView, Status,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -149,6 +150,9 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     let [sessions, resources] =
         [(*sessions, "session"), (watched.resources, "watched resource")].map(|(count, noun)| counted(count, noun));
     output.line(&format!("clients   {sessions}, {resources}"))?;
+    if let Some(audit) = &status.audit {
+        print_audit(audit, output)?;
+    }
     if let Some(cluster) = &status.cluster {
         print_cluster(cluster, output)?;
     }
@@ -157,9 +161,9 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
     }
     if is_wide {
-        Table::new(WIDE_HEADER).print(plugins.items.iter().map(wide_row).collect(), output)?;
+        Table::always_with_headings(WIDE_HEADER).print(plugins.items.iter().map(wide_row).collect(), output)?;
     } else {
-        Table::new(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
+        Table::always_with_headings(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
     }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     if plugins.items.len() < plugins.total {
@@ -168,14 +172,40 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     Ok(())
 }
 
+/// Prints that the audit log cannot be written, and what was lost of it; nothing if it has all lines.
+fn print_audit(audit: &AuditStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+    let AuditStatus { file, failure, refuses, dropped_lines, refused_requests } = audit;
+    let lost = counted_u64(*dropped_lines, "line");
+    if let Some(AuditFailureView { since, reason }) = failure {
+        let file = file.as_deref().unwrap_or("standard error");
+        output.prose(&format!("audit     {file} has not been written since {since}: {reason}"))?;
+        let then = match refuses {
+            true => format!("requests are refused until then: {refused_requests} so far"),
+            false => format!("{lost} lost so far; more are when the queue is full"),
+        };
+        output.prose(&format!("  {then}; free space on its disk"))?;
+    } else if *dropped_lines > 0 {
+        output.prose(&format!("audit     {lost} lost since the start, when it could not be written"))?;
+    }
+    Ok(())
+}
+
+fn counted_u64(count: u64, noun: &str) -> String {
+    counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
+}
+
 /// Prints the cluster: a line, and one for each replica that an administrator should look at.
 fn print_cluster(cluster: &ClusterView, output: &mut Output<'_>) -> Result<(), CliError> {
-    let ClusterView { name, hears, live, replicas, .. } = cluster;
+    let ClusterView { name, hears, live, rate_divisor, replicas, .. } = cluster;
     let here = replicas.items.iter().find(|replica| replica.this).map_or(0, |replica| replica.leases);
     let [name, live, here] = [escape::line(name).to_string(), counted_u32(*live), counted(here, "lease")];
-    output.line(&format!("cluster   {name}: {live} alive, {here} held here"))?;
-    if !hears {
-        output.prose("  NATS is not heard: this replica polls for itself, and what is known of others may be old")?;
+    if *hears {
+        output.line(&format!("cluster   {name}: {live} alive, {here} held here"))?;
+    } else {
+        output.line(&format!("cluster   {name}: NATS is not heard"))?;
+        output.prose(&format!(
+            "  this replica polls for itself, and divides rates by {rate_divisor}, as before; which others are alive is not known"
+        ))?;
     }
     for replica in &replicas.items {
         let ReplicaView { id, machine, pid, silent_ms, .. } = replica;
@@ -183,8 +213,13 @@ fn print_cluster(cluster: &ClusterView, output: &mut Output<'_>) -> Result<(), C
         if !replica.alive {
             let silent = humantime::format_duration(Duration::from_secs(silent_ms / 1000));
             output.prose(&format!("{which} has been silent for {silent}"))?;
-        } else if replica.differs {
-            output.prose(&format!("{which} has another config"))?;
+        } else if replica.differs || replica.cursor_key_differs {
+            let what = match (replica.differs, replica.cursor_key_differs) {
+                (true, true) => "another config and another `server.cursor-key`",
+                (true, false) => "another config",
+                _ => "another `server.cursor-key`: cursors of one are not valid at the other",
+            };
+            output.prose(&format!("{which} has {what}"))?;
         }
     }
     Ok(())
@@ -278,18 +313,35 @@ pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
 pub(super) fn state(state: &PluginState) -> Cell {
     match state {
         PluginState::Ready {} => Cell::ok("ready"),
+        PluginState::Failing { .. } => Cell::error("failing"),
         PluginState::Loading {} => Cell::warning("loading"),
         PluginState::Failed { .. } => Cell::error("failed"),
+        PluginState::Unreachable { .. } => Cell::error("unreachable"),
         PluginState::Suspended { .. } => Cell::error("suspended"),
         PluginState::Disabled { .. } => Cell::warning("disabled"),
     }
 }
 
-/// Prints why a plugin is not served, if it is not.
+/// How many of the last calls failed.
+fn failing(failed: usize, calls: usize) -> String {
+    match calls {
+        0 => "failing, and not called for ten minutes;".to_owned(),
+        calls => format!("{failed} of its last {calls} calls failed; failing"),
+    }
+}
+
+/// Prints why a plugin is not served, or that its calls fail, if it is not.
 pub(super) fn print_reason(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
     let reason = match &plugin.state {
         PluginState::Ready {} | PluginState::Loading {} => return Ok(()),
+        PluginState::Failing { cause, since, reason, .. } if cause == "grant" => {
+            format!("failing since {since}: {reason}")
+        }
+        PluginState::Failing { since, failed, calls, reason, .. } => {
+            format!("{} since {since}, last: {reason}", failing(*failed, *calls))
+        }
         PluginState::Failed { reason } => format!("could not be loaded: {reason}"),
+        PluginState::Unreachable { since, reason } => format!("not reachable since {since}: {reason}"),
         PluginState::Suspended { retry_in_ms } => {
             let after = humantime::format_duration(Duration::from_secs(retry_in_ms.div_ceil(1000)));
             format!("its circuit breaker is open; it is probed in {after}")

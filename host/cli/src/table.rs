@@ -1,6 +1,7 @@
 //! Tables: one item per row.
 //!
-//! On a terminal they have headings; programs get plain rows. A row is one line, provider text is escaped, and a column never gets
+//! On a terminal they have headings; programs get plain rows, but of tables that are for people wherever they are printed, as programs have
+//! `--json` ([`Table::always_with_headings`]). A row is one line, provider text is escaped, and a column never gets
 //! narrower from one page of a listing to the next. Only where the terminal is too narrow for a page, its columns are arranged to fit,
 //! and a cell takes as many lines as it needs. At least half of the width is for what is shown verbatim, such as URIs.
 
@@ -94,6 +95,8 @@ impl Cell {
 pub(super) struct Table<const COLUMNS: usize> {
     /// Taken when they are printed.
     headings: Option<[&'static str; COLUMNS]>,
+    /// Whether they are printed to a terminal only.
+    are_for_terminals: bool,
     /// The width of each column so far, without the gap.
     widths: [u16; COLUMNS],
 }
@@ -101,12 +104,17 @@ pub(super) struct Table<const COLUMNS: usize> {
 impl<const COLUMNS: usize> Table<COLUMNS> {
     /// A table with those headings.
     pub(super) fn new(headings: [&'static str; COLUMNS]) -> Self {
-        Self { headings: Some(headings), widths: [0; COLUMNS] }
+        Self { headings: Some(headings), are_for_terminals: true, widths: [0; COLUMNS] }
+    }
+
+    /// A table that has its headings wherever it is printed: without them its numbers mean nothing.
+    pub(super) fn always_with_headings(headings: [&'static str; COLUMNS]) -> Self {
+        Self { are_for_terminals: false, ..Self::new(headings) }
     }
 
     /// A table whose first column labels the others.
     pub(super) fn without_headings() -> Self {
-        Self { headings: None, widths: [0; COLUMNS] }
+        Self { headings: None, are_for_terminals: true, widths: [0; COLUMNS] }
     }
 
     /// Prints more rows.
@@ -119,9 +127,14 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         if output.is_colored() {
             table.enforce_styling().style_text_only();
         }
-        let headings = self.headings.take().filter(|_| output.destination() == Destination::Terminal);
+        let is_terminal = output.destination() == Destination::Terminal;
+        let headings = self.headings.take().filter(|_| is_terminal || !self.are_for_terminals);
         if let Some(headings) = headings {
-            table.set_header(headings.map(|text| comfy_table::Cell::new(text).add_attribute(Attribute::Bold)));
+            let heading = |text: &str| comfy_table::Cell::new(text);
+            table.set_header(headings.map(|text| match is_terminal {
+                true => heading(text).add_attribute(Attribute::Bold),
+                false => heading(text),
+            }));
         }
         let is_verbatim: [bool; COLUMNS] =
             std::array::from_fn(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.is_verbatim)));
@@ -225,6 +238,15 @@ mod tests {
         let pages = vec![vec![row("a", "A")], vec![row("b", "B")]];
         assert_eq!(printed(Destination::Terminal, pages.clone()), "URI  NAME\na    A\nb    B\n");
         assert_eq!(printed(Destination::Pipe, pages), "a  A\nb  B\n");
+    }
+
+    #[test]
+    fn tables_for_people_have_headings_wherever_they_are_printed() {
+        let mut written = Vec::new();
+        let mut output = Output::to(&mut written, Destination::Pipe);
+        Table::always_with_headings(["URI", "NAME"]).print(vec![row("a", "A")], &mut output).unwrap();
+        drop(output);
+        assert_eq!(String::from_utf8(written).unwrap(), "URI  NAME\na    A\n");
     }
 
     #[test]

@@ -17,6 +17,8 @@ use self::options::ProviderOptions;
 use self::report::{JsonReport, print};
 use super::context::Context;
 use super::error::CliError;
+use super::observation::ObservationArgs;
+use super::replay::{ReplayFileError, ReplayOptions, replay_file};
 
 const EXAMPLES: &str = "\
 The component runs in its sandbox, with these grants and nothing else, under the default limits; with --plugin, with the \
@@ -28,6 +30,7 @@ Examples:
   mcp-host test target/hello.wasm
   mcp-host test notes.wasm --dir ~/notes=/notes --edit 'date >> ~/notes/log.md'
   mcp-host test http-cache.wasm --http https://docs.rs --keyvalue pages --junit report.xml
+  mcp-host test notes.wasm --replay recordings/     as it was when `--record` recorded it
   mcp-host test new/git.wasm --plugin linux       with the grants of that plugin of the config";
 
 /// Test whether a provider keeps the contract, with a report of what to fix
@@ -52,10 +55,20 @@ pub(super) struct Args {
     /// Write a report in JUnit's format, for CI
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+
+    /// Replay the recordings of this directory (`*.jsonl`) with the component, instead of the checks of the contract
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["edit", "junit", "json", "profile", "record"])]
+    replay: Option<PathBuf>,
+
+    #[command(flatten)]
+    observation: ObservationArgs,
 }
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        if let Some(recordings) = &self.replay {
+            return replay_all(context, &self.file, recordings).await;
+        }
         let (config, plugin) = match self.provider.plugin_name() {
             None => (
                 Config::new(),
@@ -80,6 +93,7 @@ impl Args {
         if let Some(command) = &self.edit {
             options = options.edit(edit(command));
         }
+        context.observe(&self.observation)?;
         let builder = context.builder(config);
         let spinner = context.messages.spin(format!("testing {}", self.file.display()));
         let tested = conformance::run(builder, &plugin, options).await;
@@ -91,7 +105,8 @@ impl Args {
         }
         let mut output = context.output();
         if self.json {
-            output.json(&JsonReport::new(&report))?;
+            let failed = context.calls().map(|calls| calls.take_failures().0).unwrap_or_default();
+            output.json(&JsonReport::new(&report, failed.iter().map(Into::into).collect()))?;
         } else {
             print(&self.file, &report, &mut output)?;
         }
@@ -101,6 +116,31 @@ impl Args {
             failed => Err(CliError::Conformance { failed }),
         }
     }
+}
+
+/// Replays all recordings of a directory with a component.
+async fn replay_all(context: &Context, component: &Path, recordings: &Path) -> Result<(), CliError> {
+    let unreadable = |source| ReplayFileError::Read { file: recordings.to_owned(), source };
+    let entries = std::fs::read_dir(recordings)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>());
+    let mut files = entries.map_err(unreadable)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    files.sort();
+    if files.is_empty() {
+        return Err(ReplayFileError::NoRecordings { dir: recordings.to_owned() }.into());
+    }
+    let runtime = context.builder(Config::new()).runtime()?;
+    let options = ReplayOptions { component: Some(component.to_owned()), plugin: None, times: 1 };
+    let (mut differing, mut total) = (0_usize, 0_usize);
+    let mut output = context.output();
+    for file in &files {
+        let report = replay_file(&runtime, file, &options).await?;
+        report.print(file, &mut output)?;
+        differing = differing.saturating_add(report.differing.len());
+        total = total.saturating_add(report.calls);
+    }
+    output.flush()?;
+    if differing == 0 { Ok(()) } else { Err(CliError::Differs { differing, total }) }
 }
 
 /// The edit that a shell command makes. Its output goes to standard error.

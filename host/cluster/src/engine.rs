@@ -10,6 +10,7 @@ pub mod model;
 pub mod nats;
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -47,6 +48,23 @@ pub trait Engine: Clone + Send + Sync + 'static {
         key: &str,
         value: Vec<u8>,
         expected: Option<u64>,
+    ) -> impl Future<Output = Result<u64, EngineError>> + Send;
+
+    /// Writes the value of a key as [`write`](Self::write) does. It is dropped after that time, unless it is written again.
+    fn write_expiring(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        lifetime: Duration,
+    ) -> impl Future<Output = Result<u64, EngineError>> + Send;
+
+    /// Writes the value of a key, whatever its revision. It is dropped after that time, unless it is written again.
+    fn overwrite(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lifetime: Duration,
     ) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
     /// Sends a message to all who have subscribed to the subject, this process included. It may be lost. Messages of one process to

@@ -9,10 +9,12 @@
 //! | module | subject |
 //! |---|---|
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
-//! | [`message`], [`record`] | what replicas tell each other, and what they keep in the bucket |
+//! | `replica` | the identity of a replica |
+//! | [`message`], [`record`], `bounded_json` | what replicas tell each other, and what they keep in the bucket |
 //! | [`share`] | a member with a task that does what it says: what the watch of plugins calls |
 //! | [`roster`] | the state machine of who is alive, and of which cached responses are stale |
 //! | [`presence`] | a roster with a task that does what it says: one for each host |
+//! | [`session`] | what replicas keep of a session that each of them continues |
 //! | [`engine`] | what is needed of an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -25,6 +27,7 @@
     )
 )]
 
+mod bounded_json;
 pub mod engine;
 pub mod member;
 pub mod message;
@@ -32,6 +35,8 @@ pub mod presence;
 pub mod record;
 mod replica;
 pub mod roster;
+pub mod session;
 pub mod share;
 
+pub use self::bounded_json::JsonError;
 pub use self::replica::{ReplicaId, ReplicaIdError};

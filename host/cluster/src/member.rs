@@ -27,6 +27,13 @@
 //! says before its first round does not count: it may never make one.
 //! Messages may be lost, repeated and late: that costs polls and repetitions.
 //!
+//! # Paths that are not polled
+//!
+//! A provider may fail for some paths and answer about the others. A round is made without them, and says by whom it covers who has to poll for
+//! itself: a replica that wants a path which the tokens do not cover any more is not covered, and one that wants a path which was never polled is
+//! covered up to the version before it. The holder itself polls its own paths, too, while it wants such a path. So a path for which a
+//! provider fails costs nothing but polls, of those replicas only that want it.
+//!
 //! # The lease
 //!
 //! A holder writes its record at least each sixth of the lease. It relies on the lease for half of it, counted from when it began the last
@@ -55,7 +62,7 @@ mod simulation;
 mod tests;
 mod wants;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,8 +166,8 @@ pub enum OwnTokens {
 /// A poll for all replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPoll {
-    /// The paths of all replicas.
-    pub paths: Arc<BTreeSet<Arc<str>>>,
+    /// The paths of all replicas, each with one that wants it.
+    pub paths: Arc<BTreeMap<Arc<str>, ReplicaId>>,
     /// The tokens to begin with, if those of the last shared poll here are not the newest.
     pub tokens: Option<Vec<Option<String>>>,
     /// The key by which paths are divided into groups: the same for all replicas.
@@ -176,6 +183,10 @@ pub struct Found {
     pub listing: bool,
     /// The new tokens.
     pub tokens: Vec<Option<String>>,
+    /// Paths that were not polled, and that the tokens do not cover any more: changes of them are not known.
+    pub lost: BTreeSet<Arc<str>>,
+    /// Other paths that were not polled. The tokens say of them what they said before, which is nothing of those that are new.
+    pub left: BTreeSet<Arc<str>>,
 }
 
 /// What is counted, for metrics.
@@ -442,7 +453,9 @@ impl Member {
         if matches!(self.role, Role::Following) {
             return Plan::Nothing;
         }
-        if let Some(poll) = self.begin_shared(now) {
+        if !self.takes_own_turn()
+            && let Some(poll) = self.begin_shared(now)
+        {
             self.polling = Some(Polling::Shared);
             return Plan::Shared(poll);
         }

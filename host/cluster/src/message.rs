@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded_json::{self, JsonError};
 use crate::record::{Covers, MAX_REPLICAS, Round};
 use crate::replica::ReplicaId;
 
@@ -107,12 +108,9 @@ pub struct Want {
 /// Bytes are no message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// There are too many.
-    #[error("a message of {0} bytes; at most {MAX_MESSAGE_BYTES} are allowed")]
-    TooLong(usize),
-    /// They are not the JSON of a message.
+    /// They are too many, or no JSON of a message.
     #[error("not a message: {0}")]
-    Invalid(#[from] serde_json::Error),
+    Json(#[from] JsonError),
     /// It names too many paths or replicas.
     #[error("a message with {0} paths or replicas")]
     TooMany(usize),
@@ -131,10 +129,7 @@ impl Message {
     ///
     /// It is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
-        if bytes.len() > MAX_MESSAGE_BYTES {
-            return Err(MessageError::TooLong(bytes.len()));
-        }
-        let message: Self = serde_json::from_slice(bytes)?;
+        let message: Self = bounded_json::decode(bytes, MAX_MESSAGE_BYTES)?;
         let (count, max) = match &message {
             Self::Want(want) => (want.add.len().max(want.remove.len()), MAX_MESSAGE_PATHS),
             Self::Changes { changed, .. } => (changed.len(), MAX_MESSAGE_PATHS),
@@ -182,8 +177,7 @@ impl Message {
     ///
     /// It is too long: what a replica tells is divided into parts, so only paths far beyond the longest URI are.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
-        let bytes = serde_json::to_vec(self)?;
-        if bytes.len() > MAX_MESSAGE_BYTES { Err(MessageError::TooLong(bytes.len())) } else { Ok(bytes) }
+        Ok(bounded_json::encode(self, MAX_MESSAGE_BYTES)?)
     }
 }
 
@@ -245,8 +239,11 @@ mod tests {
 
     #[test]
     fn what_is_no_message_or_too_large_is_an_error() {
-        assert!(matches!(Message::decode(b"{\"kind\":\"want\"}"), Err(MessageError::Invalid(_))));
-        assert!(matches!(Message::decode(&vec![b' '; MAX_MESSAGE_BYTES + 1]), Err(MessageError::TooLong(_))));
+        assert!(matches!(Message::decode(b"{\"kind\":\"want\"}"), Err(MessageError::Json(JsonError::Invalid(_)))));
+        assert!(matches!(
+            Message::decode(&vec![b' '; MAX_MESSAGE_BYTES + 1]),
+            Err(MessageError::Json(JsonError::TooLong { .. }))
+        ));
         let changed = vec!["".into(); MAX_MESSAGE_PATHS + 1];
         let many = Message::Changes { history: 0, epoch: 0, seq: 0, part: 0, changed, listing: false };
         assert!(matches!(Message::decode(&many.encode().unwrap()), Err(MessageError::TooMany(_))));

@@ -4,6 +4,8 @@
 //! comes from the engine and is no notice is counted, and otherwise ignored. Who can publish can invent replicas: rates are divided by a number
 //! that the config bounds, and the log has a line about others in [`LOG_INTERVAL`] at most.
 
+mod log;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +19,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::engine::{Engine, EngineError};
 use crate::member::Time;
 use crate::replica::ReplicaId;
-use crate::roster::{About, Dropped, Notice, ReplicaView, Roster, RosterStats, Tick};
+use crate::roster::{About, Dropped, Notice, ReplicaView, Roster, RosterStats, RosterView, Tick};
+use crate::session::SessionKey;
 use crate::share::ShardName;
+
+use self::log::{DifferenceLog, log_configs, log_cursor_keys};
 
 /// The pause after the engine has refused a subscription.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,7 +37,7 @@ pub trait Observer: Send + Sync + 'static {
     /// Returns what this replica says about itself. Called once each period.
     fn describe(&self) -> About;
 
-    /// Cached responses must not be served any more. Never called with [`Dropped::Nothing`].
+    /// What is known must not be used any more. Never called with [`Dropped::Nothing`].
     fn drop_cached(&self, dropped: &Dropped);
 
     /// The number of live replicas by which rates are divided, this one included. Called once each period.
@@ -53,17 +58,21 @@ impl Observer for Box<dyn Observer> {
     }
 }
 
-/// A cluster as one replica knows it.
+/// A cluster as one replica knows it, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     /// The name of the cluster.
     pub name: String,
     /// Whether this replica hears what is said to all.
     pub hears: bool,
-    /// The number of live replicas. Rates are divided by it, or by the maximum of the config if that is less.
+    /// The number of live replicas, this one included: 1 while nothing is heard.
     pub live: NonZeroU32,
+    /// The number by which rates are divided: the live replicas, at most the maximum of the config; while nothing is heard, as before.
+    pub divisor: NonZeroU32,
     /// The number of live replicas that have another config.
     pub differing: usize,
+    /// The number of live replicas with whom cursors are not shared.
+    pub differing_cursor_keys: usize,
     /// All replicas that are known, in order.
     pub replicas: Vec<ReplicaView>,
     /// What is counted of notices and of dropped responses.
@@ -84,13 +93,23 @@ pub struct Presence {
 struct State {
     start: Instant,
     cluster: String,
+    max_replicas: NonZeroU32,
     roster: Mutex<Roster>,
-    /// The plugins of which the others have to be told that their responses are stale.
-    stale: Mutex<BTreeSet<String>>,
-    has_stale: Notify,
+    /// What the others have to be told of.
+    changed: Mutex<Changed>,
+    has_changed: Notify,
     closing: Notify,
     invalid: AtomicU64,
     failed: AtomicU64,
+}
+
+/// What has changed here, and the others have to be told.
+#[derive(Debug, Default)]
+struct Changed {
+    /// The plugins whose responses are stale.
+    plugins: BTreeSet<String>,
+    /// The sessions whose records are others.
+    sessions: BTreeSet<SessionKey>,
 }
 
 impl State {
@@ -98,8 +117,8 @@ impl State {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stale(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    fn changed(&self) -> MutexGuard<'_, Changed> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> Time {
@@ -122,9 +141,10 @@ impl Presence {
         let state = Arc::new(State {
             start: Instant::now(),
             cluster: cluster.to_owned(),
+            max_replicas,
             roster: Mutex::new(roster),
-            stale: Mutex::default(),
-            has_stale: Notify::new(),
+            changed: Mutex::default(),
+            has_changed: Notify::new(),
             closing: Notify::new(),
             invalid: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -135,8 +155,8 @@ impl Presence {
             subject,
             state: state.clone(),
             observer,
-            max_replicas,
-            config_log: ConfigLog::new(),
+            config_log: DifferenceLog::new(|replica| replica.has_other_config),
+            cursor_key_log: DifferenceLog::new(|replica| replica.has_other_cursor_key),
             excess_log: Throttle::new(LOG_INTERVAL),
         };
         tokio::spawn(task.run());
@@ -145,20 +165,34 @@ impl Presence {
 
     /// Tells the others that cached responses of a plugin are stale. It does not wait.
     pub fn invalidate(&self, plugin: &ShardName) {
-        self.state.stale().insert(plugin.key().to_owned());
-        self.state.has_stale.notify_one();
+        self.state.changed().plugins.insert(plugin.key().to_owned());
+        self.state.has_changed.notify_one();
+    }
+
+    /// Tells the others that the record of a session is another one now. It does not wait.
+    pub fn session_changed(&self, session: SessionKey) {
+        self.state.changed().sessions.insert(session);
+        self.state.has_changed.notify_one();
+    }
+
+    /// Whether this replica hears what is said to all.
+    pub fn hears(&self) -> bool {
+        self.state.roster().hears(self.state.now())
     }
 
     /// The cluster as this replica knows it.
     pub fn view(&self) -> ClusterView {
-        let State { cluster, invalid, failed, .. } = &*self.state;
-        let (roster, now) = (self.state.roster(), self.state.now());
+        let State { cluster, invalid, failed, max_replicas, .. } = &*self.state;
+        let roster = self.state.roster();
+        let RosterView { hears, live, differing, differing_cursor_keys, replicas } = roster.view(self.state.now());
         ClusterView {
             name: cluster.clone(),
-            hears: roster.hears(now),
-            live: roster.replicas(),
-            differing: roster.differing(),
-            replicas: roster.view(now),
+            hears,
+            live,
+            divisor: roster.divisor().min(*max_replicas),
+            differing,
+            differing_cursor_keys,
+            replicas,
             stats: roster.stats(),
             invalid: invalid.load(Ordering::Relaxed),
             failed: failed.load(Ordering::Relaxed),
@@ -177,56 +211,9 @@ struct Task<E, O> {
     subject: String,
     state: Arc<State>,
     observer: O,
-    max_replicas: NonZeroU32,
-    config_log: ConfigLog,
+    config_log: DifferenceLog,
+    cursor_key_log: DifferenceLog,
     excess_log: Throttle,
-}
-
-/// What the log says about the configs of replicas. Each line but the first comes at least [`LOG_INTERVAL`] after the last warning, or says that
-/// all is well after it.
-#[derive(Debug)]
-struct ConfigLog {
-    /// The replicas with another config that the last warning has counted, as far as they are still alive.
-    counted: BTreeSet<ReplicaId>,
-    throttle: Throttle,
-}
-
-/// What is to be logged.
-#[derive(Debug, PartialEq, Eq)]
-enum ConfigLine<'a> {
-    Nothing,
-    /// So many replicas have another config than is here, and that is one of those that no warning has counted.
-    Differ {
-        count: usize,
-        one: &'a ReplicaView,
-        here: &'a str,
-    },
-    /// None has another config any more.
-    AllSame,
-}
-
-impl ConfigLog {
-    fn new() -> Self {
-        Self { counted: BTreeSet::new(), throttle: Throttle::new(LOG_INTERVAL) }
-    }
-
-    fn next<'a>(&mut self, replicas: &'a [ReplicaView]) -> ConfigLine<'a> {
-        let Some(me) = replicas.iter().find(|view| view.is_me) else { return ConfigLine::Nothing };
-        let here = &*me.about.config;
-        let differing = || replicas.iter().filter(|view| !view.is_missing && view.about.config != here);
-        let ids: BTreeSet<_> = differing().map(|view| view.replica).collect();
-        let has_warned = !self.counted.is_empty();
-        self.counted.retain(|replica| ids.contains(replica));
-        match differing().find(|view| !self.counted.contains(&view.replica)) {
-            Some(one) if self.throttle.record().is_some() => {
-                let count = ids.len();
-                self.counted = ids;
-                ConfigLine::Differ { count, one, here }
-            }
-            None if ids.is_empty() && has_warned => ConfigLine::AllSame,
-            _ => ConfigLine::Nothing,
-        }
-    }
 }
 
 /// Why a subscription is not listened to any more.
@@ -291,7 +278,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
                     Some(bytes) => self.receive(&bytes),
                     None => return Ended::Subscription,
                 },
-                () = state.has_stale.notified() => self.tell_stale().await,
+                () = state.has_changed.notified() => self.tell_changed().await,
                 () = sleep_until(*next_tick) => *next_tick = self.tick().await,
             }
         }
@@ -316,10 +303,14 @@ impl<E: Engine, O: Observer> Task<E, O> {
         }
     }
 
-    async fn tell_stale(&self) {
-        let plugins = std::mem::take(&mut *self.state.stale());
+    async fn tell_changed(&self) {
+        let Changed { plugins, sessions } = std::mem::take(&mut *self.state.changed());
         for plugin in plugins {
             let notice = self.state.roster().invalidate(plugin);
+            self.publish(&notice).await;
+        }
+        for session in sessions {
+            let notice = self.state.roster().change_session(session);
             self.publish(&notice).await;
         }
     }
@@ -327,15 +318,17 @@ impl<E: Engine, O: Observer> Task<E, O> {
     /// Does what is due each period. Returns when the next one is over.
     async fn tick(&mut self) -> Instant {
         let about = self.observer.describe();
-        let (Tick { alive, dropped }, replicas, period) = {
+        let (Tick { alive, dropped }, divisor, period) = {
             let mut roster = self.state.roster();
             let tick = roster.tick(self.state.now(), about);
-            (tick, roster.replicas(), roster.period())
+            (tick, roster.divisor(), roster.period())
         };
         self.drop_cached(&dropped);
-        self.observer.set_replicas(replicas.min(self.max_replicas));
-        self.log_excess(replicas);
-        self.log_configs();
+        self.observer.set_replicas(divisor.min(self.state.max_replicas));
+        self.log_excess(divisor);
+        let view = self.state.roster().view(self.state.now());
+        log_configs(&mut self.config_log, &view);
+        log_cursor_keys(&mut self.cursor_key_log, &view);
         let next = Instant::now().checked_add(period).unwrap_or_else(Instant::now);
         self.publish(&alive).await;
         next
@@ -343,32 +336,13 @@ impl<E: Engine, O: Observer> Task<E, O> {
 
     /// Logs that there are more replicas than the config allows.
     fn log_excess(&self, replicas: NonZeroU32) {
-        let max = self.max_replicas;
+        let max = self.state.max_replicas;
         if replicas > max && self.excess_log.record().is_some() {
             tracing::warn!(
                 target: "mcp_host",
                 "{replicas} replicas of the cluster are alive, and rates are divided by {max}: set `cluster.max-replicas` if so many \
                  run, or look for who else can publish to the NATS servers"
             );
-        }
-    }
-
-    /// Logs what is new of replicas with another config.
-    fn log_configs(&mut self) {
-        let view = self.state.roster().view(self.state.now());
-        match self.config_log.next(&view) {
-            ConfigLine::Nothing => {}
-            ConfigLine::Differ { count, one, here } => {
-                let ReplicaView { replica, about: About { config, machine, process, .. }, .. } = one;
-                tracing::warn!(
-                    target: "mcp_host", %replica, machine, process, count,
-                    "a replica of the cluster has another config than this one: its digest is {config:?}, and here {here:?}. \
-                     `mcp-host status` shows all of them"
-                );
-            }
-            ConfigLine::AllSame => {
-                tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same config");
-            }
         }
     }
 
@@ -457,12 +431,16 @@ mod tests {
         assert_eq!((view.differing, view.replicas.len(), view.hears), (1, 2, true));
         until(&other, |view| view.live.get() == 2).await;
         while drops.try_recv().is_ok() {}
+        let session = SessionKey::of("id");
+        one.session_changed(session.clone());
+        assert_eq!(drops.recv().await, Some(Dropped::Session(session)));
         let shard = ShardName::new("test", [b"x".as_slice()], 0);
         one.invalidate(&shard);
         assert_eq!(drops.recv().await, Some(Dropped::Plugin(shard.key().to_owned())));
         drop(one);
-        let view = until(&other, |view| view.live.get() == 1).await;
-        assert_eq!((view.replicas.len(), view.invalid, view.failed), (1, 0, 0), "it has said that it leaves");
+        // It has said that it leaves: one that is not heard any more is shown for longer than this test takes.
+        let view = until(&other, |view| view.replicas.len() == 1).await;
+        assert_eq!((view.live.get(), view.invalid, view.failed), (1, 0, 0));
     }
 
     #[tokio::test]
@@ -503,34 +481,5 @@ mod tests {
             () = invent => {}
             () = look => {}
         }
-    }
-
-    #[test]
-    fn however_many_replicas_have_another_config_the_log_has_one_warning_in_its_interval() {
-        let view = |number, config: &str| ReplicaView {
-            replica: ReplicaId::new(number),
-            is_me: number == 0,
-            silent: Duration::ZERO,
-            is_missing: false,
-            about: About { config: config.to_owned(), ..About::default() },
-        };
-        let mut log = ConfigLog::new();
-        let me = view(0, "c");
-        assert_eq!(log.next(&[me.clone(), view(1, "c")]), ConfigLine::Nothing);
-        let replicas = [me.clone(), view(1, "c"), view(2, "d"), view(3, "e")];
-        assert_eq!(log.next(&replicas), ConfigLine::Differ { count: 2, one: &replicas[2], here: "c" });
-        for number in 4..2000 {
-            assert_eq!(log.next(&[me.clone(), view(2, "d"), view(number, "f")]), ConfigLine::Nothing);
-        }
-        assert_eq!(log.next(&[me.clone(), view(2, "c")]), ConfigLine::AllSame);
-        for number in 4..2000 {
-            assert_eq!(log.next(&[me.clone(), view(number, "f")]), ConfigLine::Nothing);
-            assert_eq!(log.next(std::slice::from_ref(&me)), ConfigLine::Nothing);
-        }
-        // After the interval, those that no warning has counted are logged.
-        log.throttle = Throttle::new(Duration::ZERO);
-        let replicas = [me, view(5, "f")];
-        assert_eq!(log.next(&replicas), ConfigLine::Differ { count: 1, one: &replicas[1], here: "c" });
-        assert_eq!(log.next(&replicas), ConfigLine::Nothing);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded_json::{self, JsonError};
 use crate::replica::ReplicaId;
 
 /// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
@@ -55,12 +56,9 @@ pub struct Round {
 /// What was read from the bucket is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It is too long.
-    #[error("a record of {0} bytes; at most {MAX_RECORD_BYTES} are allowed")]
-    TooLong(usize),
-    /// It is not the JSON of a record.
+    /// They are too many, or no JSON of a record.
     #[error("not a record: {0}")]
-    Invalid(#[from] serde_json::Error),
+    Json(#[from] JsonError),
     /// It has more tokens, or names more replicas, than any host writes.
     #[error("a record of {replicas} replicas and {tokens} tokens; at most {MAX_REPLICAS} and {MAX_TOKENS} are allowed")]
     TooMany {
@@ -81,10 +79,7 @@ impl Record {
     ///
     /// It is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        if bytes.len() > MAX_RECORD_BYTES {
-            return Err(RecordError::TooLong(bytes.len()));
-        }
-        let record: Self = serde_json::from_slice(bytes)?;
+        let record: Self = bounded_json::decode(bytes, MAX_RECORD_BYTES)?;
         let (replicas, tokens) = (record.covers.len(), record.tokens.len());
         if replicas > MAX_REPLICAS || tokens > MAX_TOKENS {
             return Err(RecordError::TooMany { replicas, tokens });
@@ -103,8 +98,7 @@ impl Record {
     ///
     /// It is too long: a provider gives long tokens.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
-        let bytes = serde_json::to_vec(self)?;
-        if bytes.len() > MAX_RECORD_BYTES { Err(RecordError::TooLong(bytes.len())) } else { Ok(bytes) }
+        Ok(bounded_json::encode(self, MAX_RECORD_BYTES)?)
     }
 }
 
@@ -133,9 +127,12 @@ mod tests {
     #[test]
     fn what_is_no_record_or_too_large_is_an_error() {
         let long = Record { tokens: vec![Some("x".repeat(MAX_RECORD_BYTES))], ..record() };
-        assert!(matches!(long.encode(), Err(RecordError::TooLong(_))));
-        assert!(matches!(Record::decode(&vec![b' '; MAX_RECORD_BYTES + 1]), Err(RecordError::TooLong(_))));
-        assert!(matches!(Record::decode(b"{}"), Err(RecordError::Invalid(_))));
+        assert!(matches!(long.encode(), Err(RecordError::Json(JsonError::TooLong { .. }))));
+        assert!(matches!(
+            Record::decode(&vec![b' '; MAX_RECORD_BYTES + 1]),
+            Err(RecordError::Json(JsonError::TooLong { .. }))
+        ));
+        assert!(matches!(Record::decode(b"{}"), Err(RecordError::Json(JsonError::Invalid(_)))));
         let many = Record { tokens: vec![None; MAX_TOKENS + 1], ..record() };
         assert!(matches!(Record::decode(&many.encode().unwrap()), Err(RecordError::TooMany { .. })));
     }

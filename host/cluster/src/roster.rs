@@ -9,6 +9,9 @@
 //! while this replica hears itself, and stays as it is while it does not: without the engine a replica keeps its share. One that says that it
 //! leaves is not counted after two periods of silence. Who is heard again has not left: anybody can say that another one leaves.
 //!
+//! [`Roster::view`] is the only source of what is shown of the cluster, and all of it is of one moment. A replica that does not hear itself
+//! knows of no other one that is alive.
+//!
 //! # Cached responses
 //!
 //! A replica whose poll has found a change says so to all ([`Notice::Stale`]), with a number, which it repeats each period. The others
@@ -22,6 +25,13 @@
 //! Between two times at which all are dropped is a sixth of the lease at least, however many reasons there are: who can publish can make
 //! as many as it likes. A reason within that time counts when it is over.
 //!
+//! # Sessions
+//!
+//! A replica that has written the record of a session that replicas share says so to all ([`Notice::Session`]), with a number of the same
+//! sequence. So whenever all cached responses are dropped, what is known of the records of sessions may be old, too.
+//!
+//! # How long
+//!
 //! So a response whose invalidation cannot be heard is served for the lease at most, and for a period if only single messages are lost. A
 //! replica that neither runs on nor says that it leaves is believed to be gone after [`MISSING_TIME`].
 
@@ -34,6 +44,7 @@ use std::time::Duration;
 use crate::member::{Time, part};
 use crate::record::MAX_REPLICAS;
 use crate::replica::ReplicaId;
+use crate::session::SessionKey;
 
 pub use self::notice::{About, MAX_NAMED_LEASES, MAX_NOTICE_BYTES, Notice, NoticeError};
 
@@ -42,14 +53,16 @@ pub const MISSING_TIME: Duration = Duration::from_mins(10);
 /// The longest time between two signs of life.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 
-/// The cached responses that must not be served any more.
+/// What is known and must not be used any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// None.
+    /// Nothing.
     Nothing,
-    /// Those of the plugin with that shard.
+    /// The cached responses of the plugin with that shard.
     Plugin(String),
-    /// All.
+    /// What is known of that session's record.
+    Session(SessionKey),
+    /// All cached responses, and what is known of the records of sessions.
     All,
 }
 
@@ -82,10 +95,29 @@ pub struct ReplicaView {
     pub is_me: bool,
     /// The time since it was heard last.
     pub silent: Duration,
-    /// Whether it has been silent for too long to count as alive.
-    pub is_missing: bool,
+    /// Whether it counts as alive: it was heard within half of the lease, and so was the replica that is asked.
+    pub is_alive: bool,
+    /// Whether it has another config than the replica that is asked.
+    pub has_other_config: bool,
+    /// Whether cursors of one of the two are not valid at the other.
+    pub has_other_cursor_key: bool,
     /// What it says about itself.
     pub about: About,
+}
+
+/// What a replica knows of its cluster at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RosterView {
+    /// Whether this replica hears what is said to all.
+    pub hears: bool,
+    /// The number of replicas that are alive, this one included: 1 while nothing is heard.
+    pub live: NonZeroU32,
+    /// The number of live replicas that have another config.
+    pub differing: usize,
+    /// The number of live replicas with whom cursors are not shared.
+    pub differing_cursor_keys: usize,
+    /// All replicas that are known, in order.
+    pub replicas: Vec<ReplicaView>,
 }
 
 /// The replicas that one replica knows of.
@@ -101,8 +133,10 @@ pub struct Roster {
     dropped: Option<Time>,
     /// Whether all have to be dropped as soon as that may be again.
     owes_drop: bool,
-    /// The number of live replicas.
-    replicas: NonZeroU32,
+    /// The number by which rates are divided.
+    divisor: NonZeroU32,
+    /// The number of notices of changes that it has sent.
+    sent: u64,
     stats: RosterStats,
 }
 
@@ -127,7 +161,8 @@ impl Roster {
             heard_self: now,
             dropped: None,
             owes_drop: false,
-            replicas: NonZeroU32::MIN,
+            divisor: NonZeroU32::MIN,
+            sent: 0,
             stats: RosterStats::default(),
         }
     }
@@ -137,9 +172,9 @@ impl Roster {
         part(self.lease, 6).min(MAX_PERIOD)
     }
 
-    /// The number of live replicas, this one included.
-    pub fn replicas(&self) -> NonZeroU32 {
-        self.replicas
+    /// The number by which rates are divided: the live replicas, or those that there were when this one heard itself last.
+    pub fn divisor(&self) -> NonZeroU32 {
+        self.divisor
     }
 
     /// Whether this replica hears what is said to all.
@@ -147,55 +182,70 @@ impl Roster {
         !self.is_silent(now, self.heard_self)
     }
 
-    /// The number of live replicas that have another config.
-    pub fn differing(&self) -> usize {
-        let live = self.others.values().filter(|other| !other.is_missing);
-        live.filter(|other| other.about.config != self.about.config).count()
-    }
-
     /// What is counted.
     pub fn stats(&self) -> RosterStats {
         self.stats
     }
 
-    /// All replicas, in order.
-    pub fn view(&self, now: Time) -> Vec<ReplicaView> {
-        let view = |(replica, other): (&ReplicaId, &Other)| ReplicaView {
-            replica: *replica,
-            is_me: false,
-            silent: now.saturating_sub(other.heard),
-            is_missing: other.is_missing,
-            about: other.about.clone(),
+    /// What is known of the cluster now.
+    pub fn view(&self, now: Time) -> RosterView {
+        let hears = self.hears(now);
+        let view = |replica: ReplicaId, heard: Time, about: &About| {
+            let is_me = replica == self.me;
+            ReplicaView {
+                replica,
+                is_me,
+                silent: now.saturating_sub(heard),
+                is_alive: is_me || hears && !self.is_silent(now, heard),
+                has_other_config: about.config != self.about.config,
+                has_other_cursor_key: !about.shares_cursors(&self.about),
+                about: about.clone(),
+            }
         };
-        let me = ReplicaView {
-            replica: self.me,
-            is_me: true,
-            silent: now.saturating_sub(self.heard_self),
-            is_missing: false,
-            about: self.about.clone(),
+        let others = self.others.iter().map(|(replica, other)| view(*replica, other.heard, &other.about));
+        let mut replicas: Vec<_> = others.chain([view(self.me, self.heard_self, &self.about)]).collect();
+        replicas.sort_by_key(|view| view.replica);
+        let count = |is_counted: fn(&ReplicaView) -> bool| {
+            replicas.iter().filter(|view| view.is_alive && is_counted(view)).count()
         };
-        let mut all: Vec<_> = self.others.iter().map(view).chain([me]).collect();
-        all.sort_by_key(|view| view.replica);
-        all
+        RosterView {
+            hears,
+            live: u32::try_from(count(|_| true)).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+            differing: count(|view| view.has_other_config),
+            differing_cursor_keys: count(|view| view.has_other_cursor_key),
+            replicas,
+        }
     }
 
     /// Says that cached responses of a plugin are stale. Returns what to say to all.
     pub fn invalidate(&mut self, plugin: String) -> Notice {
         self.stats.stale_sent = self.stats.stale_sent.saturating_add(1);
-        Notice::Stale { replica: self.me, number: self.stats.stale_sent, plugin }
+        Notice::Stale { replica: self.me, number: self.next_number(), plugin }
+    }
+
+    /// Says that the record of a session is another one. Returns what to say to all.
+    pub fn change_session(&mut self, session: SessionKey) -> Notice {
+        Notice::Session { replica: self.me, number: self.next_number(), session }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.sent = self.sent.saturating_add(1);
+        self.sent
     }
 
     /// The last thing to say to all.
     pub fn leave(&self) -> Notice {
-        Notice::Left { replica: self.me, sent: self.stats.stale_sent }
+        Notice::Left { replica: self.me, sent: self.sent }
     }
 
     /// A notice was heard.
     pub fn receive(&mut self, now: Time, notice: Notice) -> Dropped {
-        let mut stale = None;
+        let mut one = Dropped::Nothing;
         // Whether something that was said may not have been heard.
         let is_gap = match notice {
-            Notice::Alive { replica, .. } | Notice::Stale { replica, .. } if replica == self.me => {
+            Notice::Alive { replica, .. } | Notice::Stale { replica, .. } | Notice::Session { replica, .. }
+                if replica == self.me =>
+            {
                 self.heard_self = now;
                 false
             }
@@ -203,18 +253,22 @@ impl Roster {
             Notice::Alive { replica, sent, about } => self.hear_alive(now, replica, sent, about),
             Notice::Stale { replica, number, plugin } => {
                 self.stats.stale_heard = self.stats.stale_heard.saturating_add(1);
-                stale = Some(plugin);
-                self.hear_stale(now, replica, number)
+                one = Dropped::Plugin(plugin);
+                self.hear_change(now, replica, number)
+            }
+            Notice::Session { replica, number, session } => {
+                one = Dropped::Session(session);
+                self.hear_change(now, replica, number)
             }
             Notice::Left { replica, sent } => self.others.get_mut(&replica).is_none_or(|other| {
                 other.has_left = true;
                 other.sent != sent || other.is_missing
             }),
         };
-        // The plugin's responses are dropped at once, even if all others have to wait.
-        match (self.drop_all(now, is_gap), stale) {
-            (Dropped::Nothing, Some(plugin)) => Dropped::Plugin(plugin),
-            (dropped, _) => dropped,
+        // What is named is dropped at once, even if all others have to wait.
+        match self.drop_all(now, is_gap) {
+            Dropped::Nothing => one,
+            dropped => dropped,
         }
     }
 
@@ -228,7 +282,7 @@ impl Roster {
         before.is_none_or(|before| before.sent != sent || before.is_missing)
     }
 
-    fn hear_stale(&mut self, now: Time, replica: ReplicaId, number: u64) -> bool {
+    fn hear_change(&mut self, now: Time, replica: ReplicaId, number: u64) -> bool {
         let Some(other) = self.others.get_mut(&replica) else { return true };
         let is_gap = number > other.sent.saturating_add(1) || other.is_missing;
         other.sent = other.sent.max(number);
@@ -254,11 +308,11 @@ impl Roster {
         // Whoever does not hear itself does not know who is alive.
         if now.saturating_sub(self.heard_self) <= self.period().saturating_mul(2) {
             let others = self.others.values().filter(|other| !other.is_missing).count();
-            let replicas = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
-            self.replicas = NonZeroU32::new(replicas).unwrap_or(NonZeroU32::MIN);
+            let divisor = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
+            self.divisor = NonZeroU32::new(divisor).unwrap_or(NonZeroU32::MIN);
         }
         let dropped = self.drop_all(now, drops);
-        let alive = Notice::Alive { replica: self.me, sent: self.stats.stale_sent, about: self.about.clone() };
+        let alive = Notice::Alive { replica: self.me, sent: self.sent, about: self.about.clone() };
         Tick { alive, dropped }
     }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::declare::{table, written_as};
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 use super::http::{HttpAddress, HttpAddressError, Tls};
 use super::paths::SocketPath;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};

@@ -15,7 +15,7 @@ use toml::de::DeValue;
 
 use super::count::Count;
 use super::declare::{named_enum, table};
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 use super::paths::CreatableFile;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::size::{KIB, MIB, Size, TIB};

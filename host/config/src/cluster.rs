@@ -8,6 +8,7 @@
 //! | `ca` | a PEM file of certificate authorities that are trusted for the servers |
 //! | `lease` | the time within which a replica is replaced that polls for all |
 //! | `max-replicas` | the number of replicas by which rates of clients are divided at most |
+//! | `sessions` | whether any replica continues a session, or the one that opened it |
 //!
 //! Which plugins share their polls, `polling` of a `[[plugin]]` says.
 
@@ -19,10 +20,9 @@ use mcp_host_model::net::Origin;
 use super::Config;
 use super::count::Count;
 use super::declare::{checked_text, list_type, named_enum, table, written_as};
+use super::diagnostic::{Diagnostic, Suggest, quote};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
-use super::error::{Diagnostic, Suggest, quote};
-use super::grants::{CaBundle, SqlUrl};
-use super::plugin::Plugin;
+use super::grants::CaBundle;
 use super::reader::{FromNode, Node, Schema, Table};
 use super::secret::{Secret, SecretSource};
 
@@ -60,6 +60,9 @@ table! {
         pub lease: Lease,
         /// The number of live replicas by which rates of clients are divided at most. 32 unless set; 1 to 1024.
         pub max_replicas: MaxReplicas,
+        /// Where sessions of the revisions up to 2025-11-25 are: `"sticky"`, at the replica that opened them, or `"shared"`, at any
+        /// replica. `"sticky"` unless set.
+        pub sessions: SessionPlace,
     }
 }
 
@@ -224,18 +227,13 @@ named_enum! {
     }
 }
 
-impl Plugin {
-    /// Whether one replica of a cluster polls its provider for all. Unless the config says so, that is not done where the provider sees
-    /// something that another replica's may not: directories, a SQLite database, a key-value bucket.
-    pub fn shares_polls(&self) -> bool {
-        let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
-        let sees_local_state = !self.grants.dirs.is_empty()
-            || !self.grants.keyvalue.is_empty()
-            || self.grants.sql.values().any(|grant| is_local(&grant.url));
-        match self.polling {
-            Some(polling) => polling == Polling::Shared,
-            None => !sees_local_state,
-        }
+named_enum! {
+    /// Where a session of the revisions up to 2025-11-25 is, if the host is a replica of a cluster.
+    pub enum SessionPlace as "where sessions are", such as "\"shared\"", default Sticky {
+        /// At the replica that opened it.
+        Sticky = "sticky",
+        /// At any replica: what it consists of is kept in NATS.
+        Shared = "shared",
     }
 }
 
@@ -254,7 +252,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grants::{DirGrant, Mode};
 
     #[test]
     fn a_url_is_encrypted_or_stays_on_this_machine_and_has_a_port() {
@@ -272,15 +269,5 @@ mod tests {
         }
         assert_eq!("tls://me:hunter2@n1.example".parse::<NatsUrl>(), Err(NatsUrlError::UserInfo));
         assert!(matches!("nats://n1.example".parse::<NatsUrl>(), Err(NatsUrlError::NotEncrypted(_))));
-    }
-
-    #[test]
-    fn polls_are_shared_unless_a_provider_sees_what_is_local() {
-        let mut plugin = Plugin::new("notes".parse().unwrap(), "notes.wasm", "notes:///".parse().unwrap());
-        assert!(plugin.shares_polls());
-        plugin.grants.dirs.insert("/notes".parse().unwrap(), DirGrant { host: "/notes".into(), mode: Mode::ReadOnly });
-        assert!(!plugin.shares_polls());
-        plugin.polling = Some(Polling::Shared);
-        assert!(plugin.shares_polls());
     }
 }

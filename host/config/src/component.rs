@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Environment;
 use super::declare::list_type;
-use super::error::quote;
+use super::diagnostic::quote;
 use super::paths::{CreatableDirectory, ExistingFile};
 use super::reader::{FromNode, Node, Schema};
 use super::registry::source;

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::declare::written_as;
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 use super::reader::{FromNode, Node, Schema};
 use super::secret::{Secret, SecretSource};
 

@@ -353,7 +353,7 @@ macro_rules! checked_text {
 
         #[doc = concat!("A text that is not ", $type_name, ".")]
         #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        #[error("{} is not {}", $crate::error::quote(.0), $type_name)]
+        #[error("{} is not {}", $crate::diagnostic::quote(.0), $type_name)]
         pub struct $error(String);
 
         impl $name {
@@ -378,7 +378,7 @@ macro_rules! checked_text {
             }
         }
 
-        impl $crate::error::Suggest for $error {
+        impl $crate::diagnostic::Suggest for $error {
             fn suggestion(&self, key: &str) -> String {
                 let help: fn(&str, &str) -> String = $help;
                 help(&self.0, key)

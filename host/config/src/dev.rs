@@ -12,7 +12,7 @@ use std::str::FromStr;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::declare::{from_text, table};
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::reader::Schema;
 
 /// The maximum length of a command, in bytes: what Linux takes as one argument of a program.

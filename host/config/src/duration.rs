@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::quantity::{self, OutOfRange, QuantityError, bounded_value};
 use super::reader::Schema;
 

@@ -7,7 +7,7 @@ use iri_string::types::UriStr;
 use mcp_host_model::net::{Origin, Scheme};
 
 use super::declare::written_as;
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::reader::{FromNode, Node, Schema};
 
 /// The maximum length of a URL, in bytes.
@@ -46,27 +46,40 @@ impl EndpointUrl {
         behind.split('?').next().unwrap_or_default()
     }
 
+    /// Returns it without its query, which may hold a key: for people.
+    pub fn without_query(&self) -> String {
+        without_query(&self.text)
+    }
+
     /// Returns whether it has a query.
     pub fn has_query(&self) -> bool {
         self.text.contains('?')
     }
 }
 
-/// The reason why a text is not such a URL.
+/// A URL without its query, which may hold a key.
+fn without_query(text: &str) -> String {
+    match text.split_once('?') {
+        Some((front, _)) => format!("{front}?…"),
+        None => text.to_owned(),
+    }
+}
+
+/// The reason why a text is not such a URL. No query is shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointUrlError {
     /// It is not an absolute URL of `http` or `https`, or it is too long.
-    #[error("{} is not an absolute URL", quote(.0))]
+    #[error("{} is not an absolute URL", quote(&without_query(.0)))]
     Syntax(String),
     /// It has a user name or a password. The text is not shown.
     #[error("the URL has a user name or a password")]
     UserInfo,
     /// It has a fragment.
-    #[error("the URL {} has a fragment", quote(.0))]
+    #[error("the URL {} has a fragment", quote(&without_query(.0)))]
     Fragment(String),
     /// It is not encrypted, and its host is another machine.
-    #[error("the URL {} is not encrypted", quote(.0))]
+    #[error("the URL {} is not encrypted", quote(&without_query(.0)))]
     NotEncrypted(String),
 }
 
@@ -152,7 +165,7 @@ written_as! {
         let url = EndpointUrl::from_node(node)?;
         if url.has_query() {
             node.report_error(
-                format!("the URL {} has a query", quote(url.as_str())),
+                format!("the URL {} has a query", quote(&url.without_query())),
                 "remove the `?` and what follows it",
             );
             return None;

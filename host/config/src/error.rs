@@ -1,11 +1,10 @@
-//! Diagnostics of a config.
+//! The error of a config with problems.
 //!
 //! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each says what is wrong,
 //! where, and what to write instead; [`ConfigError::render`] draws them with the offending text underlined. Control
 //! characters of the file are removed before they reach a terminal.
 //!
-//! Bounded: the first [`MAX_DIAGNOSTICS`] problems are retained, the others counted. The offending line is quoted from
-//! the file, unless it seems to hold a secret; values that were read from a variable or from another file are never quoted.
+//! The offending line is quoted from the file, unless it seems to hold a secret; values that were read from a variable or from another file are never quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,15 +12,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::Config;
 use super::admin::Admin;
+use super::diagnostic::{Cause, Diagnostic, Diagnostics, Position};
 use super::secret_text::holds_secret;
 use mcp_host_base::text::wrap;
-pub(super) use mcp_host_base::text::{quote, truncated};
 
-/// The number of problems that one error retains.
-const MAX_DIAGNOSTICS: usize = 100;
 /// The columns of the label before a correction, `  = help: `, after the columns of a line number.
 const HELP_LABEL_WIDTH: usize = 10;
 
@@ -33,148 +32,6 @@ pub enum RenderStyle {
     Plain,
     /// With ANSI colors, for terminals.
     Ansi,
-}
-
-/// A position in the file; line and column are counted from 1, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The line.
-    pub line: usize,
-    /// The column.
-    pub column: usize,
-}
-
-/// One problem of a config.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
-    message: String,
-    help: String,
-    primary: Option<Label>,
-    secondary: Option<Label>,
-    shows_source: bool,
-    cause: Cause,
-    position: Option<Position>,
-}
-
-/// The cause of a problem. A later one leaves less of the config usable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cause {
-    /// The machine lacks a file, a directory or a variable of a plugin or of the registry that it comes from, or has no usable value there.
-    MachineForPlugin,
-    /// The machine lacks such a thing that the server itself needs, but that decides no access: a certificate, the key of a collector.
-    MachineForServer,
-    /// The machine lacks such a thing of a principal or an issuer: a token, keys.
-    MachineForPrincipals,
-    /// The text of the config.
-    Config,
-}
-
-impl Cause {
-    /// The cause of a problem of the machine that a key at that path of the config has.
-    pub(super) fn of_machine_at(path: &str) -> Self {
-        match path.split('.').next().unwrap_or_default() {
-            "plugin" | "registry" | "trust" | "upstream" => Self::MachineForPlugin,
-            "principal" | "issuer" => Self::MachineForPrincipals,
-            _ => Self::MachineForServer,
-        }
-    }
-}
-
-/// A span of the file that a problem points at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Label {
-    span: Range<usize>,
-    text: Option<String>,
-}
-
-impl Diagnostic {
-    /// A problem of the file as a whole. `message` says what is wrong, `help` what to write instead.
-    pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
-        let (message, help) = (message.into(), help.into());
-        Self { message, help, primary: None, secondary: None, shows_source: true, cause: Cause::Config, position: None }
-    }
-
-    /// Points at a span of the file, in bytes.
-    pub(super) fn at(mut self, span: Range<usize>) -> Self {
-        self.primary = Some(Label { span, text: None });
-        self
-    }
-
-    /// Labels that span.
-    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
-        self.primary = self.primary.map(|mark| Label { text: Some(label.into()), ..mark });
-        self
-    }
-
-    /// Points at a second span, which the first conflicts with.
-    pub(super) fn secondary(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
-        self.secondary = Some(Label { span, text: Some(label.into()) });
-        self
-    }
-
-    /// Omits the source line, because it contains a secret.
-    pub(super) fn redacted(self) -> Self {
-        Self { shows_source: false, ..self }
-    }
-
-    /// Sets the cause, which is the config unless set.
-    pub(super) fn caused_by(self, cause: Cause) -> Self {
-        Self { cause, ..self }
-    }
-
-    /// Returns the problem.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the correction.
-    pub fn help(&self) -> &str {
-        &self.help
-    }
-
-    /// Returns its position; `None` if it concerns the file as a whole.
-    pub fn position(&self) -> Option<Position> {
-        self.position
-    }
-
-    fn start(&self) -> usize {
-        self.primary.as_ref().map_or(usize::MAX, |mark| mark.span.start)
-    }
-}
-
-/// Collected problems: the first [`MAX_DIAGNOSTICS`], and the number of others.
-#[derive(Debug, Default)]
-pub(super) struct Diagnostics {
-    shown: Vec<Diagnostic>,
-    omitted: usize,
-    /// The last of the causes of all problems, retained or not.
-    cause: Option<Cause>,
-}
-
-impl Diagnostics {
-    pub(super) fn push(&mut self, problem: Diagnostic) {
-        self.cause = self.cause.max(Some(problem.cause));
-        if self.shown.len() < MAX_DIAGNOSTICS {
-            self.shown.push(problem);
-        } else {
-            self.omitted = self.omitted.saturating_add(1);
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.shown.is_empty()
-    }
-
-    /// Returns the last of the causes of all problems; none without a problem.
-    pub(super) fn cause(&self) -> Option<Cause> {
-        self.cause
-    }
-}
-
-impl From<Diagnostic> for Diagnostics {
-    fn from(problem: Diagnostic) -> Self {
-        Self { cause: Some(problem.cause), shown: vec![problem], omitted: 0 }
-    }
 }
 
 /// An invalid config, with all its problems.
@@ -278,6 +135,23 @@ impl ConfigError {
         &self.diagnostics
     }
 
+    /// Returns the same problems, of which those beside what may be private have no line of the file: values of `grants.env`, the commands of
+    /// upstreams, and URLs with a query. For whoever may not read the file: a log, and administrators over a network.
+    #[must_use]
+    pub fn without_private_lines(mut self) -> Self {
+        let private = private_spans(&self.text);
+        for problem in &mut self.diagnostics {
+            let shown = problem.primary.iter().chain(&problem.secondary);
+            let mut shown = shown.map(|mark| whole_lines(&self.text, &mark.span));
+            problem.shows_source &= match &private {
+                Some(private) => !shown.any(|lines| private.iter().any(|span| overlap(span, &lines))),
+                // Nothing tells what is where.
+                None => false,
+            };
+        }
+        self
+    }
+
     /// Renders all problems, each with its line and correction. Several lines, the last without a line break.
     pub fn render(&self, look: RenderStyle) -> String {
         self.render_within(look, None)
@@ -307,8 +181,17 @@ impl ConfigError {
         let group =
             match (&problem.primary, problem.position) {
                 (None, _) | (_, None) => title.element(Origin::path(file)),
-                (_, Some(Position { line, column })) if !problem.shows_source => {
-                    title.element(Origin::path(file).line(line).char_column(column))
+                (Some(mark), Some(Position { line, column })) if !problem.shows_source => {
+                    match masked_line(&self.text, mark.span.start) {
+                        // As long as the mark that stands for the value.
+                        Some((shown, value)) => title.element(
+                            Snippet::source(shown)
+                                .path(file)
+                                .line_start(line)
+                                .annotation(AnnotationKind::Primary.span(value)),
+                        ),
+                        None => title.element(Origin::path(file).line(line).char_column(column)),
+                    }
                 }
                 (Some(mark), _) => title.element(
                     Snippet::source(self.text.as_str())
@@ -344,12 +227,6 @@ impl fmt::Debug for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// An error of a value, with a correction.
-pub(super) trait Suggest: std::error::Error {
-    /// Returns what to write instead. `key` is the key of the value.
-    fn suggestion(&self, key: &str) -> String;
-}
-
 /// Moves a span to character boundaries of the text.
 fn clamp_span(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
@@ -358,10 +235,65 @@ fn clamp_span(text: &str, span: &Range<usize>) -> Range<usize> {
 
 /// Returns the lines that a span is on.
 fn lines_around<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+    text.get(whole_lines(text, span)).unwrap_or_default()
+}
+
+/// Returns a span with the rest of its lines.
+fn whole_lines(text: &str, span: &Range<usize>) -> Range<usize> {
     let (before, after) = (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default());
     let start = before.rfind('\n').map_or(0, |newline| newline.saturating_add(1));
-    let end = span.end.saturating_add(after.find('\n').unwrap_or(after.len()));
-    text.get(start..end).unwrap_or_default()
+    start..span.end.saturating_add(after.find('\n').unwrap_or(after.len()))
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// The line of a value at that offset with a mark in the place of the value, which may be a secret, and where the mark is. None if the
+/// line has more than a key in front of the value, which may be a secret, too.
+fn masked_line(text: &str, value: usize) -> Option<(String, Range<usize>)> {
+    const MARK: &str = "…";
+    let before = text.get(..value)?;
+    let start = before.rfind('\n').map_or(0, |end| end.saturating_add(1));
+    let key = before.get(start..)?;
+    let name = key.trim_end().strip_suffix('=')?.trim();
+    let is_key = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    if name.is_empty() || !name.chars().all(is_key) {
+        return None;
+    }
+    Some((format!("{key}{MARK}"), key.len()..key.len().saturating_add(MARK.len())))
+}
+
+/// Where the file has what may be private: values of `env` in a table `grants`, `command`, and URLs with a query. None if it is not TOML.
+fn private_spans(text: &str) -> Option<Vec<Range<usize>>> {
+    let root = DeTable::parse(text).ok()?;
+    let mut spans = Vec::new();
+    add_private_spans(root.get_ref(), false, &mut spans);
+    Some(spans)
+}
+
+fn add_private_spans(table: &DeTable<'_>, is_grants: bool, spans: &mut Vec<Range<usize>>) {
+    for (key, value) in table {
+        let key = key.get_ref();
+        match (value.get_ref(), &**key) {
+            // A table of dotted keys or of a header has the span of its header alone, so its values count.
+            (DeValue::Table(variables), "env") if is_grants => {
+                spans.push(value.span());
+                spans.extend(variables.iter().map(|(_, value)| value.span()));
+            }
+            (_, "command") => spans.push(value.span()),
+            _ => add_private_values(value, &**key == "grants", spans),
+        }
+    }
+}
+
+fn add_private_values(value: &Spanned<DeValue<'_>>, is_grants: bool, spans: &mut Vec<Range<usize>>) {
+    match value.get_ref() {
+        DeValue::Table(table) => add_private_spans(table, is_grants, spans),
+        DeValue::Array(values) => values.iter().for_each(|value| add_private_values(value, false, spans)),
+        DeValue::String(text) if text.contains("://") && text.contains('?') => spans.push(value.span()),
+        _ => {}
+    }
 }
 
 fn position_at(text: &str, at: usize) -> Position {

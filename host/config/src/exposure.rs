@@ -4,7 +4,7 @@ use std::fmt;
 
 use mcp_host_model::net::UrlHost;
 
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 use super::http::HttpAddress;
 use super::reader::Table;
 use super::{Config, EndpointUrl};

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use mcp_host_model::uri::{Gap, Mount, UriPattern, canonical, composed, is_path_delimiter};
 
-use super::error::Suggest;
+use super::diagnostic::Suggest;
 use super::reader::{FromNode, Node, Schema};
 
 mod automaton;
@@ -137,7 +137,7 @@ impl UriGlob {
     }
 
     /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
-    pub(super) fn literal_prefix(&self) -> Option<&str> {
+    pub fn literal_prefix(&self) -> Option<&str> {
         let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
         (!prefix.contains(['*', '?', '{'])).then_some(prefix)
     }

@@ -6,7 +6,7 @@ mod http;
 mod keyvalue;
 mod sql;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::dirs::Dirs;
 use self::env::Env;
@@ -54,6 +54,14 @@ table! {
 }
 
 impl Grants {
+    /// The values that a recording of the plugin's calls does not have: variables that come from a variable of the host or a file, or that have
+    /// the name of a secret, and what the host holds for a grant.
+    pub fn confidential(&self) -> impl Iterator<Item = &str> {
+        let written = self.env.values().filter(|value| !value.is_confidential());
+        let written: BTreeSet<&str> = written.map(|value| value.expose().as_str()).collect();
+        self.secrets().filter(move |secret| !written.contains(secret))
+    }
+
     /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let Self { dirs: _, env, http, keyvalue: _, sql } = self;

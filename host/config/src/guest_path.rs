@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::declare::from_text;
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::reader::Schema;
 
 /// The path at which a provider sees a granted directory: `/repo`.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::Config;
-use super::error::{Diagnostic, truncated};
+use super::diagnostic::{Diagnostic, truncated};
 
 /// A heading: a line such as `[plugin.limits]` or `[[plugin]]`.
 struct Heading {

@@ -29,9 +29,9 @@ use mcp_host_model::net::{OriginError, OriginPattern, UrlHost};
 
 use self::client_ca::ClientAuthorities;
 use super::declare::{table, written_as};
+use super::diagnostic::{Diagnostic, quote};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
-use super::error::{Diagnostic, quote};
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
 
 /// The path of the MCP endpoint.

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::declare::{checked_text, list_type, named_enum, non_empty, table};
+use super::diagnostic::{Diagnostic, quote};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
-use super::error::{Diagnostic, quote};
 use super::grants::CaBundle;
 use super::principal::{PrincipalName, declared_names, unique_names};
 use super::reader::{FromNode, FromTable, Node, Schema, Table};

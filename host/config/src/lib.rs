@@ -42,6 +42,7 @@ mod count;
 mod cursor_key;
 mod declare;
 mod dev;
+mod diagnostic;
 mod duration;
 mod endpoint_url;
 mod environment;
@@ -79,11 +80,13 @@ pub mod telemetry;
 mod tests;
 mod token;
 mod upstream;
+mod upstream_entry;
 mod warning;
 
 /// Diagnostics of an invalid config.
 pub mod diagnostics {
-    pub use super::error::{Diagnostic, Position, RenderStyle};
+    pub use super::diagnostic::{Diagnostic, Position};
+    pub use super::error::RenderStyle;
 }
 
 /// Numbers and quantities with bounds.
@@ -156,14 +159,15 @@ pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use upstream::{
     FetchedProgram, IdentityToken, SandboxMode, TokenExchange, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,
+    Views,
 };
-pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
+pub use warning::{CertificateProblem, PlacedGlob, RuleRef, SensitiveFile, Warning};
 
 use admin::Admin;
 use audit::Audit;
 use cluster::Cluster;
 use declare::table;
-use error::Diagnostic;
+use diagnostic::{Cause, Diagnostic};
 use http::Http;
 use issuer::{Issuer, Issuers};
 use log::Log;
@@ -173,7 +177,7 @@ use registry::trust::Trusts;
 use registry::{Reference, Registry, Repository, Trust};
 use search::Search;
 use telemetry::Telemetry;
-use upstream::Upstreams;
+use upstream_entry::Upstreams;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::uri::Mount;
@@ -373,9 +377,14 @@ impl Config {
         if text.len() > Self::MAX_FILE_SIZE {
             return Err(too_large(file));
         }
-        let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
+        let (document, syntax_errors) = syntax::parse(text);
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
+        if !syntax_errors.is_empty() {
+            // Clients of a server that runs with an earlier version of the file need no more.
+            let rest = Self { admin: config.admin, ..Self::default() };
+            return Err(ConfigError::new(file, text, syntax_errors).with_rest(rest, Some(Cause::Config)));
+        }
         let store = registry::source::store_of(&context);
         let ReadOutcome { problems, files, mut secret_files, has_secret } = context.finish();
         if has_secret {
@@ -461,9 +470,10 @@ impl Config {
 
     /// Reports tokens of an upstream for principals and groups that do not exist.
     fn report_token_holders(&self, table: &Table<'_>) {
-        for (plugin, identity) in self.plugins.iter().flat_map(|plugin| {
-            let identities = plugin.upstream.iter().flat_map(|upstream| &upstream.identities);
-            identities.map(move |identity| (plugin, identity))
+        let upstreams = self.plugins.iter().filter_map(|plugin| Some((plugin, plugin.upstream.as_ref()?)));
+        // Tables without problems are all there, in the order of the file.
+        for ((plugin, identity), at) in upstreams.enumerate().flat_map(|(entry, (plugin, upstream))| {
+            upstream.identities.iter().enumerate().map(move |(index, identity)| ((plugin, identity), (entry, index)))
         }) {
             let (name, what, is_known) = match &identity.holder {
                 TokenHolder::Principal(name) => (name, "principal", self.has_principal(name)),
@@ -480,7 +490,8 @@ impl Config {
                 let help = format!(
                     "declare it with `[[{what}]]`, or write `ISSUER/NAME` for one that an issuer, a client CA or an application names"
                 );
-                table.report(Diagnostic::new(message, help).at(table.entry_span("upstream")));
+                let span = table.nested_element_span("upstream", at.0, &["auth", "tokens"], at.1);
+                table.report(Diagnostic::new(message, help).at(span));
             }
         }
     }
@@ -499,10 +510,10 @@ impl Config {
                 let Some(canonical) = glob.canonical_below(&plugin.mount, prefix) else { continue };
                 let message = format!(
                     "the glob {} matches nothing: resources of upstream `{}` are served with one spelling each",
-                    error::quote(glob.as_str()),
+                    diagnostic::quote(glob.as_str()),
                     plugin.name
                 );
-                let help = format!("write the canonical form: {}", error::quote(&canonical));
+                let help = format!("write the canonical form: {}", diagnostic::quote(&canonical));
                 table.report(Diagnostic::new(message, help).at(table.element_span("rule", index)));
             }
         }
@@ -513,7 +524,7 @@ impl Config {
         let without_search = self.server.tools.iter().find(|tool| tool.needs_search() && !self.has_search());
         if let Some(tool) = without_search.filter(|_| !table.has_problems()) {
             let message = format!("the tool `{tool}` requires a plugin that is searched");
-            let help = "add `search = {}` to a [[plugin]], or remove the tool";
+            let help = "add `search = {}` to a [[plugin]] or an [[upstream]], or remove the tool";
             table.report(Diagnostic::new(message, help).at(table.nested_span("server", "tools")));
         }
     }
@@ -529,7 +540,8 @@ impl Config {
                 format!("plugin `{}` has `search.embeddings`, and there is no endpoint for them", plugin.name);
             let help = "add the endpoint, or remove the key:\n[search.embeddings]\nurl = \"https://api.openai.com/v1/embeddings\"\n\
                         model = \"text-embedding-3-small\"\ndimensions = 1536";
-            table.report(Diagnostic::new(message, help).at(table.entry_span("plugin")));
+            let section = if plugin.upstream.is_some() { "upstream" } else { "plugin" };
+            table.report(Diagnostic::new(message, help).at(table.entry_span(section)));
         }
     }
 

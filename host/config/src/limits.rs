@@ -84,6 +84,25 @@ table! {
         pub random_bytes: RandomBytes,
         /// Limits of outbound HTTP.
         pub http: HttpLimits,
+        /// Limits of preparations. Without them the provider's `prepare` is not called.
+        pub prepare: Option<PrepareLimits>,
+    }
+}
+
+/// The maximum CPU time of one preparation.
+pub type PrepareCpu = BoundedDuration<SECOND, MINUTE, HOUR>;
+
+table! {
+    /// Limits of preparations: `limits.prepare`. A provider that exports `prepare` is called in the background after it was loaded,
+    /// and after changes, for work that takes longer than a call. Each of its calls is within the other limits, too. It has no effect
+    /// on a provider that does not export it.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct PrepareLimits as "a table of limits for preparations", such as "{ cpu = \"1m\", memory = \"64MiB\" }" {
+        /// The CPU time of one preparation, of all its calls together. 1 min unless set; 1 s to 1 h.
+        pub cpu: PrepareCpu,
+        /// The memory of the call that prepares, beside that of other calls. 64 MiB unless set; 1 MiB to 4 GiB.
+        pub memory: Memory,
     }
 }
 

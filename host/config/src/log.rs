@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::declare::{from_text, named_enum, table};
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::reader::Schema;
 
 /// The maximum number of levels of a filter.
@@ -65,7 +65,7 @@ impl LogFilter {
         &self.0
     }
 
-    /// The targets with the names of their levels. The target of a level for everything is none.
+    /// The targets with the names of their levels. A level without a target, `None`, applies to everything.
     pub fn directives(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         directives(&self.0)
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use mcp_host_base::regular_file;
 
-use super::error::quote;
+use super::diagnostic::quote;
 use super::reader::{FromNode, Node, Schema};
 
 /// An existing file, such as a component.

@@ -9,17 +9,17 @@ use mcp_host_model::uri::{Mount, MountError};
 use super::cluster::Polling;
 use super::component::Component;
 use super::declare::{checked_text, from_text, one_line, table};
+use super::diagnostic::Suggest;
 use super::duration::{BoundedDuration, SECOND};
-use super::error::Suggest;
 use super::glob::UriGlob;
-use super::grants::Grants;
+use super::grants::{Grants, SqlUrl};
 use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::reader::{FromNode, Node, Schema};
 use super::registry::Reference;
 use super::search::PluginSearch;
 use super::settings::Settings;
-use super::upstream::Upstream;
+use super::upstream::{Upstream, Views};
 
 /// The interval at which a watched plugin is polled for changes.
 pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
@@ -84,9 +84,65 @@ impl Plugin {
         self.component.to_str()?.parse().ok()
     }
 
-    /// Whether it is an upstream at which principals have identities of their own, so that no two of them share an answer.
-    pub fn has_identities(&self) -> bool {
-        self.upstream.as_ref().is_some_and(|upstream| !upstream.identities.is_empty() || upstream.exchange.is_some())
+    /// Whether it is an upstream of which no two principals share an answer: each has an identity or a connection of its own there.
+    pub fn has_views(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| {
+            upstream.views == Views::Principal || !upstream.identities.is_empty() || upstream.exchange.is_some()
+        })
+    }
+
+    /// Whether one replica of a cluster polls its provider for all. Unless the config says so, that is not done where the provider sees
+    /// something that another replica's may not: directories, a SQLite database, a key-value bucket.
+    pub fn shares_polls(&self) -> bool {
+        let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
+        let Grants { dirs, env: _, http: _, keyvalue, sql } = &self.grants;
+        let sees_local_state =
+            !dirs.is_empty() || !keyvalue.is_empty() || sql.values().any(|grant| is_local(&grant.url));
+        match self.polling {
+            Some(polling) => polling == Polling::Shared,
+            None => !sees_local_state,
+        }
+    }
+
+    /// The keys whose values differ from those of another plugin.
+    pub fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            name,
+            component,
+            title,
+            digest,
+            mount,
+            config,
+            required,
+            grants,
+            limits,
+            instances,
+            watch_interval,
+            polling,
+            response_cache,
+            search,
+            skills,
+            upstream,
+        } = self;
+        let keys = [
+            ("name", *name != other.name),
+            ("component", *component != other.component),
+            ("title", *title != other.title),
+            ("digest", *digest != other.digest),
+            ("mount", *mount != other.mount),
+            ("config", *config != other.config),
+            ("required", *required != other.required),
+            ("grants", *grants != other.grants),
+            ("limits", *limits != other.limits),
+            ("instances", *instances != other.instances),
+            ("watch-interval", *watch_interval != other.watch_interval),
+            ("polling", *polling != other.polling),
+            ("response-cache", *response_cache != other.response_cache),
+            ("search", *search != other.search),
+            ("skills", *skills != other.skills),
+            ("upstream", *upstream != other.upstream),
+        ];
+        keys.into_iter().filter_map(|(key, has_changed)| has_changed.then_some(key)).collect()
     }
 
     /// What it is made of, for people: the file of its component, or the URL or the program of its upstream server.
@@ -205,6 +261,7 @@ impl Suggest for DigestError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grants::{DirGrant, Mode};
 
     #[test]
     fn a_plugin_name_is_short_and_plain() {
@@ -214,5 +271,15 @@ mod tests {
         for text in ["", "Linux", "-a", ".a", "a b", "ノート", "a/b", &"a".repeat(65)] {
             assert!(text.parse::<PluginName>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn polls_are_shared_unless_a_provider_sees_what_is_local() {
+        let mut plugin = Plugin::new("notes".parse().unwrap(), "notes.wasm", "notes:///".parse().unwrap());
+        assert!(plugin.shares_polls());
+        plugin.grants.dirs.insert("/notes".parse().unwrap(), DirGrant { host: "/notes".into(), mode: Mode::ReadOnly });
+        assert!(!plugin.shares_polls());
+        plugin.polling = Some(Polling::Shared);
+        assert!(plugin.shares_polls());
     }
 }

@@ -1,13 +1,12 @@
 //! The plugins of a config: a list without conflicts.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 use mcp_host_model::uri::Mount;
 
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 use super::plugin::{Plugin, PluginName};
-use super::reader::{FromNode, Node, ReadContext, Schema};
-use super::registry::source;
+use super::reader::{DeclaredPlugin, FromNode, Node, ReadContext, Schema};
 use super::search;
 
 /// Plugins with unique names and mounts that do not overlap, in insertion order.
@@ -111,7 +110,7 @@ impl FromNode for Plugins {
         let items = node.items::<Plugin>()?;
         let read = |item: &Node<'_>| {
             let mut plugin = Plugin::from_node(item)?;
-            source::pin(item, &mut plugin);
+            pin(item, &mut plugin);
             Some(plugin)
         };
         let plugins = items.iter().filter_map(read).collect();
@@ -120,11 +119,27 @@ impl FromNode for Plugins {
     }
 }
 
+/// Pins a plugin to what its reference is locked to.
+fn pin(node: &Node<'_>, plugin: &mut Plugin) {
+    let locked = node.context.declared.borrow().locked.get(&plugin.component).copied();
+    match (locked, plugin.digest) {
+        (Some(locked), Some(written)) if locked != written => {
+            let problem = Diagnostic::new(
+                format!("the component is locked as {locked}, which is not this digest"),
+                "remove `digest`: what comes from a registry is pinned by the lock",
+            );
+            node.context.report(problem.at(node.entry_span("digest")));
+        }
+        (Some(locked), _) => plugin.digest = Some(locked),
+        (None, _) => {}
+    }
+}
+
 /// Compares the names and mounts of the entries of a list with each other, and with those of an earlier list, even if other parts of an
 /// entry are invalid.
 pub(super) fn declare(context: &ReadContext<'_>, items: &[Node<'_>]) {
     let mut declared = std::mem::take(&mut context.declared.borrow_mut().plugins);
-    for item in items.iter().map(PluginIdentity::new) {
+    for item in items.iter().map(DeclaredPlugin::new) {
         for earlier in &declared {
             item.report_conflicts(context, earlier);
         }
@@ -138,22 +153,10 @@ pub(super) fn declare(context: &ReadContext<'_>, items: &[Node<'_>]) {
     names.plugins = declared;
 }
 
-/// The parts of an entry that are compared with others, as far as they are valid.
-#[derive(Debug)]
-pub(super) struct PluginIdentity {
-    name: Option<PluginName>,
-    name_span: Range<usize>,
-    mount: Option<Mount>,
-    mount_span: Range<usize>,
-    is_searched: bool,
-    /// Whether its mount has been compared with those of search.
-    is_compared: bool,
-}
-
-impl PluginIdentity {
+impl DeclaredPlugin {
     fn new(node: &Node<'_>) -> Self {
         Self {
-            name: node.parse_entry("name"),
+            name: node.parse_entry::<PluginName>("name").map(|name| name.to_string()),
             name_span: node.entry_span("name"),
             mount: node.parse_entry("mount"),
             mount_span: node.entry_span("mount"),
@@ -164,24 +167,25 @@ impl PluginIdentity {
 
     /// Reports the conflicts with an earlier entry.
     fn report_conflicts(&self, context: &ReadContext<'_>, earlier: &Self) {
-        if let (Some(name), Some(other)) = (&self.name, &earlier.name)
-            && name == other
-        {
-            let message = PluginConflict::Name(name.clone()).to_string();
-            let problem = Diagnostic::new(message, "give each plugin a name of its own").at(self.name_span.clone());
+        let name = |plugin: &Self| plugin.name.as_ref()?.parse::<PluginName>().ok();
+        let (own, other) = (name(self), name(earlier));
+        if let Some(name) = own.clone().filter(|_| own == other) {
+            let message = PluginConflict::Name(name).to_string();
+            let problem = Diagnostic::new(message, "give each plugin and each upstream a name of its own")
+                .at(self.name_span.clone());
             context.report(problem.secondary(earlier.name_span.clone(), "the other one"));
         }
         if let (Some(mount), Some(other_mount)) = (&self.mount, &earlier.mount)
             && mount.overlaps(other_mount)
         {
-            let message = match (self.name.clone(), earlier.name.clone()) {
+            let message = match (own, other) {
                 (Some(plugin), Some(other)) => {
                     let (mount, other_mount) = (mount.clone(), other_mount.clone());
                     PluginConflict::Mount { plugin, mount, other, other_mount }.to_string()
                 }
                 _ => format!("the mounts `{mount}` and `{other_mount}` overlap"),
             };
-            let help = "give each plugin a mount that neither is nor begins with another's";
+            let help = "give each plugin and each upstream a mount that neither is nor begins with another's";
             let problem = Diagnostic::new(message, help).at(self.mount_span.clone());
             context.report(problem.secondary(earlier.mount_span.clone(), "the other one"));
         }

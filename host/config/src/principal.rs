@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::declare::{from_text, list_type, table};
-use super::error::{Diagnostic, Suggest, quote};
+use super::diagnostic::{Diagnostic, Suggest, quote};
 use super::reader::{FromNode, Node, Schema};
 use super::rule::{BUILT_IN, PrincipalSelector, is_external_name};
 use super::token::TokenDigests;

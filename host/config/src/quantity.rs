@@ -10,7 +10,7 @@
 //! Bounded: a number has at most [`MAX_WHOLE_DIGITS`] digits before the decimal point and [`MAX_FRACTION_DIGITS`] after
 //! it.
 
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 
 /// The maximum number of digits before the decimal point.
 const MAX_WHOLE_DIGITS: usize = 18;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::Quota;
 
 pub use self::byte_rate::ByteRate;
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::quantity::{OutOfRange, bounded_value};
 use super::reader::Schema;
 use super::size;

@@ -1,7 +1,7 @@
 //! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! Tables and values are declared by the macros of [`declare`](super::declare). A [`Node`] is a value with its position. A [`Table`] returns values by key, thereby learns which keys exist, and
-//! rejects all others. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
+//! Tables and values are declared by the macros of [`declare`](super::declare). A [`Node`] is a value with its position. A [`Table`] returns
+//! values by key, thereby learns which keys exist, and rejects all others. The two refer to each other, as a value of a table may be a table. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
 //! a default: the result counts only if nothing was reported.
 
 mod node;
@@ -19,8 +19,7 @@ use mcp_host_model::uri::Mount;
 use toml::de::DeValue;
 
 use super::Environment;
-use super::error::{Diagnostic, Diagnostics};
-use super::plugins::PluginIdentity;
+use super::diagnostic::{Diagnostic, Diagnostics};
 use super::registry::{Lock, LockError};
 
 pub(super) use node::Node;
@@ -67,7 +66,7 @@ pub(super) struct DeclaredNames {
     pub(super) issuers: Vec<String>,
     pub(super) mounts: Vec<Mount>,
     /// The plugins and upstreams that have been read.
-    pub(super) plugins: Vec<PluginIdentity>,
+    pub(super) plugins: Vec<DeclaredPlugin>,
     /// `plugin-path` of `[server]`; none if it is not set.
     pub(super) plugin_path: Option<Vec<PathBuf>>,
     /// `state` of `[server]`.
@@ -78,6 +77,18 @@ pub(super) struct DeclaredNames {
     pub(super) lock: Option<Result<Rc<Lock>, Rc<LockError>>>,
     /// The files of the store that components are, with the digests that are locked.
     pub(super) locked: BTreeMap<PathBuf, Digest>,
+}
+
+/// The parts of a plugin or an upstream that are compared with those of others, as far as they are valid.
+#[derive(Debug)]
+pub(super) struct DeclaredPlugin {
+    pub(super) name: Option<String>,
+    pub(super) name_span: Range<usize>,
+    pub(super) mount: Option<Mount>,
+    pub(super) mount_span: Range<usize>,
+    pub(super) is_searched: bool,
+    /// Whether its mount has been compared with those of search.
+    pub(super) is_compared: bool,
 }
 
 impl<'a> ReadContext<'a> {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::declare::{checked_text, table, written_as};
-use super::error::Suggest;
+use super::diagnostic::Suggest;
 use super::grants::CaBundle;
 use super::paths::CreatableDirectory;
 use super::reader::{FromNode, Node, Schema};

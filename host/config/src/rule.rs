@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde_json::json;
 
 use super::declare::{named_enum, table};
-use super::error::{Diagnostic, quote};
+use super::diagnostic::{Diagnostic, quote};
 use super::glob::UriGlob;
 use super::reader::{FromKey, FromNode, FromTable, Node, Schema, Table};
 use super::suggest::did_you_mean;

@@ -8,7 +8,7 @@ use mcp_host_base::regular_file;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::declare::{table, written_as};
-use super::error::{Diagnostic, quote};
+use super::diagnostic::{Diagnostic, quote};
 use super::paths::{ExistingFile, permission_help};
 use super::reader::{FromNode, Keys, Node, Schema, Table};
 
@@ -19,17 +19,30 @@ const MAX_FILE_SIZE: usize = 64 * 1024;
 ///
 /// Values are comparable, because a reload has to detect changes of a plugin's config.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret<T: Zeroize>(Zeroizing<T>);
+pub struct Secret<T: Zeroize> {
+    value: Zeroizing<T>,
+    is_written: bool,
+}
 
 impl<T: Zeroize> Secret<T> {
     /// Wraps a value.
     pub fn new(value: T) -> Self {
-        Self(Zeroizing::new(value))
+        Self { value: Zeroizing::new(value), is_written: false }
+    }
+
+    /// Wraps a value that stands in the config itself, and is no secret by its name.
+    pub(super) fn written(value: T) -> Self {
+        Self { value: Zeroizing::new(value), is_written: true }
+    }
+
+    /// Whether it is a secret: it comes from a variable or a file, or has the name of one.
+    pub(super) fn is_confidential(&self) -> bool {
+        !self.is_written
     }
 
     /// Returns the value.
     pub fn expose(&self) -> &T {
-        &self.0
+        &self.value
     }
 }
 

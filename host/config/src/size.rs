@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use toml::de::DeValue;
 
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::quantity::{self, OutOfRange, QuantityError, bounded_value};
 use super::reader::Schema;
 

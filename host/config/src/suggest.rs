@@ -2,7 +2,7 @@
 
 use mcp_host_model::uri::Mount;
 
-use super::error::Diagnostic;
+use super::diagnostic::Diagnostic;
 
 /// Adds a suggestion to a problem.
 pub(super) fn did_you_mean<'k>(
@@ -14,6 +14,28 @@ pub(super) fn did_you_mean<'k>(
         Some(meant) => problem.label(format!("did you mean `{meant}`?")),
         None => problem,
     }
+}
+
+/// Keys that people write as other programs call them: the table, the key, and what it is here. A key with a dot is of another table.
+const ALIASES: [(&str, &str, &str); 11] = [
+    ("principal", "token", "token-sha256"),
+    ("principal", "sha256", "token-sha256"),
+    ("http", "listen", "server.http"),
+    ("http", "address", "server.http"),
+    ("http", "bind", "server.http"),
+    ("http", "port", "server.http"),
+    ("server", "listen", "http"),
+    ("server", "address", "http"),
+    ("server", "bind", "http"),
+    ("server", "port", "http"),
+    ("admin", "address", "listen"),
+];
+
+/// Returns the key that is meant by one that other programs have, in the table of that name. One of another table has its name and a dot
+/// in front.
+pub(super) fn alias(table: &str, written: &str) -> Option<&'static str> {
+    let is_this = |(of, key, _): &&(&str, &str, &str)| *of == table && *key == written;
+    ALIASES.iter().find(is_this).map(|(.., meant)| *meant)
 }
 
 /// Returns the word of `known` that was probably meant.

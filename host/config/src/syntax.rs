@@ -5,16 +5,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, Error};
 
-use super::error::{Diagnostic, Diagnostics, quote, truncated};
+use super::diagnostic::{Diagnostic, Diagnostics, quote, truncated};
 use super::headings::MixedBrackets;
 use super::secret_text::names_secret;
 
-/// Parses a document, or reports its syntax errors: at most one per line.
-pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
+/// Parses a document. Reports its syntax errors, at most one per line: the document is what could be read then.
+pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Diagnostics) {
     let (document, mut errors) = DeTable::parse_recoverable(text);
-    if errors.is_empty() {
-        return Ok(document);
-    }
     errors.sort_by_key(|error| span(error, text).start);
     let mut problems = Diagnostics::default();
     let mut next_line = 0;
@@ -34,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
             break;
         }
     }
-    Err(problems)
+    (document, problems)
 }
 
 /// Explains typographic quotes, which word processors and web pages put in place of straight ones: `name = “notes”`.
@@ -123,14 +120,18 @@ fn explain(error: &Error, text: &str) -> Diagnostic {
         _ => what.to_owned(),
     };
     let help = match what {
-        "duplicate key" => "write it once, with all that both say; of several plugins, each begins with `[[plugin]]`",
+        "duplicate key" => {
+            "write it once, with all that both say; of several plugins or upstreams, each begins with `[[plugin]]` or `[[upstream]]`"
+        }
         "invalid basic string" | "invalid literal string" if is_unclosed => {
             "end it on the same line, with the quote that it began with"
         }
         "missing escaped value" | "too few unicode value digits" => {
             r"write a backslash as `\\`, or put the string in single quotes: 'C:\notes'"
         }
-        "unclosed table" | "unclosed array table" => "close the heading: `[server]`, `[[plugin]]`, `[[rule]]`",
+        "unclosed table" | "unclosed array table" => {
+            "close the heading: `[server]`, `[[plugin]]`, `[[upstream]]`, `[[rule]]`"
+        }
         "key with no value" => "write `key = value`",
         "invalid unquoted key" => "write `key = value`; put the key in quotes if it has other characters",
         _ if what.starts_with("cannot extend value of type inline table") => {
@@ -138,7 +139,7 @@ fn explain(error: &Error, text: &str) -> Diagnostic {
         }
         _ if what.contains("array") => "put commas between the entries of a list, and `]` at its end",
         _ if what.contains("inline table") => "put commas between the entries of a table, and `}` at its end",
-        _ => "the file is TOML: lines of `key = value` below `[server]`, `[[plugin]]` and `[[rule]]`",
+        _ => "the file is TOML: lines of `key = value` below `[server]`, `[[plugin]]`, `[[upstream]]` and `[[rule]]`",
     };
     let problem = Diagnostic::new(message, help).at(place);
     match expected {
@@ -157,4 +158,22 @@ fn line_around(text: &str, at: usize) -> Range<usize> {
     let (before, after) = text.split_at(at);
     let start = before.rfind('\n').map_or(0, |newline| newline.saturating_add(1));
     start..at.saturating_add(after.find('\n').unwrap_or(after.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::{Config, Environment};
+
+    #[test]
+    fn where_a_file_with_a_syntax_error_has_its_administration_listener_is_known_and_nothing_else_of_it_is_served() {
+        for broken in ["oops = [\n", "[[plugin]]\nname = notes\n", "[server\n"] {
+            let text = format!("[admin]\nlisten = '127.0.0.1:9464'\n\n{broken}");
+            let error = Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap_err();
+            let listen = error.admin().map(|admin| admin.listen.to_string());
+            assert_eq!(listen.as_deref(), Some("127.0.0.1:9464"), "{broken}");
+            assert!(error.partial_config().is_none(), "{broken}");
+        }
+    }
 }

@@ -18,8 +18,8 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 use super::declare::{table, written_as};
+use super::diagnostic::{Suggest, quote};
 use super::endpoint_url::EndpointUrl;
-use super::error::{Suggest, quote};
 use super::grants::{CaBundle, CredentialName, CredentialValue, Credentials};
 use super::reader::{FromNode, Node, Schema};
 use super::secret::Secret;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::error::{Suggest, quote};
+use super::diagnostic::{Suggest, quote};
 use super::reader::{FromNode, Node, Schema};
 use super::secret::SecretSource;
 

@@ -10,6 +10,7 @@ mod message;
 mod permissions;
 mod redundant_rules;
 mod saved_searches;
+mod unlisted_globs;
 mod unused_names;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 pub use self::certificate::CertificateProblem;
 pub use self::files::SensitiveFile;
+pub use self::unlisted_globs::PlacedGlob;
 use mcp_host_model::uri::{Mount, UriPattern};
 
 use self::redundant_rules::Redundancy;
@@ -91,6 +93,15 @@ pub enum Warning {
         plugin: Option<PluginName>,
         /// The most similar mount.
         nearest: Option<String>,
+    },
+    /// An argument of the program of an upstream is a relative path of a file beside the config, and the program starts in `/`.
+    RelativeArgument {
+        /// The upstream.
+        plugin: PluginName,
+        /// The argument.
+        argument: String,
+        /// The file.
+        file: PathBuf,
     },
     /// A plugin may read, or change, a file that is none of its business.
     GrantedFile {
@@ -243,7 +254,7 @@ impl Config {
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
         let of_search = self.embedding_warnings().chain(self.saved_search_warnings(other_mounts));
-        let first = of_server.chain(of_search).chain(of_files).chain(of_rules);
+        let first = of_server.chain(of_search).chain(of_files).chain(self.argument_warnings()).chain(of_rules);
         first.map(|warning| deferred(move || warning)).chain(unmatched)
     }
 
@@ -253,6 +264,20 @@ impl Config {
         let beyond_loopback = self.server.http.filter(|address| !address.is_loopback());
         let unnamed = beyond_loopback.filter(|address| !self.has_public_host(*address));
         insecure.into_iter().chain(unnamed.map(|address| Warning::NoHosts { address }))
+    }
+
+    fn argument_warnings(&self) -> impl Iterator<Item = Warning> {
+        let dir = self.file.as_deref().and_then(|file| std::path::absolute(file).ok()?.parent().map(PathBuf::from));
+        dir.into_iter().flat_map(|dir| {
+            self.programs().flat_map(move |(plugin, command)| {
+                let relative: Vec<_> = command.relative_arguments(&dir).collect();
+                relative.into_iter().map(|(argument, file)| Warning::RelativeArgument {
+                    plugin: plugin.name.clone(),
+                    argument: argument.to_owned(),
+                    file,
+                })
+            })
+        })
     }
 
     fn secret_warnings(&self) -> impl Iterator<Item = Warning> {

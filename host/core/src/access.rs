@@ -28,6 +28,7 @@
 mod globs;
 mod policy;
 pub mod rate;
+mod scopes;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use self::globs::RuleGlobs;
 
 pub use self::globs::MatchedGlob;
 pub use self::policy::{Decision, Policy};
+pub use self::scopes::CredentialScopes;
 pub use mcp_host_model::principal::Principal;
 
 /// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
@@ -63,7 +65,7 @@ pub struct Access {
     /// The groups of the config that have the members of another group, by its name.
     groups_of_group: HashMap<Box<str>, Vec<Box<str>>>,
     /// Whether a plugin answers each principal for itself.
-    has_identities: bool,
+    has_views: bool,
     /// For each operation, whether every principal gets the same response.
     public: [bool; Operation::ALL.len()],
     policies: Cache<PolicyKey, Arc<Policy>>,
@@ -90,7 +92,7 @@ impl Access {
             by_group: HashMap::new(),
             groups_of_principal: HashMap::new(),
             groups_of_group: HashMap::new(),
-            has_identities: config.plugins.iter().any(Plugin::has_identities),
+            has_views: config.plugins.iter().any(Plugin::has_views),
             public: [false; Operation::ALL.len()],
             policies: Cache::new(MAX_POLICIES),
             by_identity: Cache::new(MAX_POLICIES),
@@ -109,8 +111,8 @@ impl Access {
             principals.iter().for_each(|member| push(&mut access.groups_of_principal, member, name()));
             groups.iter().for_each(|member| push(&mut access.groups_of_group, member, name()));
         }
-        let has_identities = access.has_identities;
-        access.public = Operation::ALL.map(|operation| !has_identities && access.has_same_globs_for_all(operation));
+        let has_views = access.has_views;
+        access.public = Operation::ALL.map(|operation| !has_views && access.has_same_globs_for_all(operation));
         access
     }
 
@@ -154,7 +156,7 @@ impl Access {
 
     /// For whom providers are called on behalf of that principal, if one of them answers each for itself.
     pub(crate) fn caller(&self, principal: &Principal) -> Option<Caller> {
-        self.has_identities.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
+        self.has_views.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
     }
 
     /// Returns whether the principal may perform the operation on the resource.

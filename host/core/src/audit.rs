@@ -38,7 +38,7 @@
 //!
 //! # Bounds
 //!
-//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times of [`MAX_URI`] and what it has of the rest. A line is written
+//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times [`MAX_URI`], plus its other members. A line is written
 //! within [`BATCH_INTERVAL`](writer::BATCH_INTERVAL) of the end of its request; a process that is killed loses the lines
 //! of that time. Files are not synchronized with the disk (`fsync`).
 //!
@@ -50,14 +50,13 @@
 //! | `queue` | the queue, and reservations in it |
 //! | `writer` | the thread |
 //! | `follow` | lines for administrators who follow the log |
-//! | `sink`, `file` | where lines are written: standard error, or a file with rotation |
+//! | `sink`, `file`, `torn_line` | where lines are written: standard error, or a file with rotation; lines that could not be written completely |
 //!
 //! [`MAX_URI`]: line::MAX_URI
 
 mod context;
 mod failed_logins;
 mod file;
-mod follow;
 mod line;
 mod queue;
 mod torn_line;
@@ -66,7 +65,7 @@ mod writer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mcp_host_config::audit::Audit;
 use serde::Serialize;
@@ -78,8 +77,8 @@ use self::queue::{Queue, Reservation};
 pub use self::context::RequestContext;
 pub use self::context::RequestId;
 pub use self::context::SessionHash;
-pub use self::follow::{AuditFollower, FollowedAudit};
 pub(crate) use self::line::{Facts, Line, Subject};
+pub use mcp_host_base::followers::{Followed, Follower};
 
 /// The outcomes of a line: of a request the kind of its error (`Error::kind`) if it failed; `refused` are credentials that were not
 /// accepted, and `failed` is an action of an administrator.
@@ -94,6 +93,31 @@ pub const OUTCOMES: [&str; 10] = [
     "cancelled",
     "refused",
     "failed",
+];
+
+/// The operations of a line: those of the access rules, and others.
+pub const OPERATIONS: [&str; 21] = [
+    "list",
+    "templates",
+    "read",
+    "metadata",
+    "complete",
+    "subscribe",
+    "unsubscribe",
+    "listen",
+    "search",
+    "context",
+    "skills",
+    "authenticate",
+    "start",
+    "stop",
+    "admin-reload",
+    "admin-explain",
+    "admin-view",
+    "admin-log",
+    "admin-disable",
+    "admin-enable",
+    "admin-reset",
 ];
 
 /// The decisions of the access rules.
@@ -129,15 +153,40 @@ pub enum AuditError {
     Thread(#[source] io::Error),
 }
 
+/// That the audit log cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditFailure {
+    /// Since when.
+    pub since: SystemTime,
+    /// Why, as of the last attempt.
+    pub reason: String,
+}
+
+/// How the audit log is, for administrators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditState {
+    /// Where it is written: the file of `audit.file`; none for standard error.
+    pub file: Option<PathBuf>,
+    /// That it cannot be written; none if the last write succeeded.
+    pub failure: Option<AuditFailure>,
+    /// Whether requests are refused meanwhile (`on-full = "refuse"`); otherwise lines are dropped once the queue is full.
+    pub refuses: bool,
+    /// The lines that were lost since the start.
+    pub dropped_lines: u64,
+    /// The requests that were refused since the start, as they would have had no line.
+    pub refused_requests: u64,
+}
+
 /// The use of the audit log at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuditUsage {
     /// The bytes in the queue, with what is reserved.
     pub(crate) queued: usize,
     /// The size of the queue.
     pub(crate) limit: usize,
-    /// The last write failed.
-    pub(crate) is_failing: bool,
+    /// That it cannot be written; none if the last write succeeded.
+    pub(crate) failure: Option<AuditFailure>,
     /// The lines that were dropped.
     pub(crate) dropped_lines: u64,
     /// The requests that were refused.
@@ -232,7 +281,7 @@ impl AuditLog {
     }
 
     /// Returns a follower of the log; none if it is off.
-    pub(crate) fn follow(&self) -> Option<AuditFollower> {
+    pub(crate) fn follow(&self) -> Option<Follower<str>> {
         self.queue.is_on().then(|| self.queue.followers.add())
     }
 
@@ -276,5 +325,30 @@ impl Entry<'_> {
     pub(crate) fn finish(self, line: &Line<'_>) {
         let text = RequestContext::with_current(|context| line.encode(context, self.began.elapsed()));
         self.reservation.push(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_host_config::Operation;
+
+    use super::OPERATIONS;
+    use crate::host::AdminAction;
+
+    #[test]
+    fn the_operations_of_rules_and_of_administrators_are_among_those_of_lines() {
+        let actions = [
+            AdminAction::Reload,
+            AdminAction::Explain,
+            AdminAction::View,
+            AdminAction::Log,
+            AdminAction::Disable,
+            AdminAction::Enable,
+            AdminAction::Reset,
+        ];
+        let names = Operation::ALL.map(Operation::name).into_iter().chain(actions.map(AdminAction::name));
+        for name in names {
+            assert!(OPERATIONS.contains(&name), "{name}");
+        }
     }
 }

@@ -13,7 +13,8 @@
 //! as without them, and there is a cursor only if there is more to list: where items may be hidden, the next one that is not is
 //! looked for before the cursor is made, which takes one call more. To keep a listing with many hidden items cheap, a page
 //! makes at most [`MAX_CALLS`] calls, each with at least [`FILTERED_PAGE`] items if the provider has as many; it may then be short, or
-//! empty, with a cursor to continue. So hidden items show if there are more than fit on about [`MAX_CALLS`] pages in succession.
+//! empty, with a cursor to continue. So a principal can notice hidden items only where more than about [`MAX_CALLS`] pages in a
+//! row are hidden.
 //!
 //! # Bounds
 //!
@@ -39,7 +40,10 @@ use crate::access::Principal;
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
 
-pub(crate) use self::fingerprint::{ListingFingerprint, directory_fingerprints, fingerprints, may_see_listing};
+pub(crate) use self::fingerprint::{
+    ListingFingerprint, directory_fingerprints, fingerprints, may_see_listing, may_see_whole_listing,
+};
+pub use self::slot::Disabled;
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::source::{
     CachedEntries, Entries, ListingItem, ListingKind, ListingSource, PageItem, PageSource, Templates, Viewer,
@@ -72,7 +76,8 @@ pub(crate) struct PageRequest<'a> {
     pub(crate) max_bytes: usize,
 }
 
-/// A position in a listing: the plugin, the page of the plugin, and the number of items of that page to skip.
+/// A position in a listing: the plugin, the page of the plugin, and the number of items to skip from there on. Only those count that the
+/// principal may see, so that a change of others shows it no item twice and keeps none from it.
 #[derive(Default)]
 struct PagePosition {
     plugin: usize,
@@ -139,8 +144,14 @@ impl Catalog {
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
             position = match page {
                 Ok(page) => {
-                    let mut items = VecDeque::from(page.items);
-                    let visible = items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count()));
+                    // Each with the number of visible items before it.
+                    let mut visible: usize = 0;
+                    let numbered = page.items.into_iter().map(|item| {
+                        let before = visible;
+                        visible = visible.saturating_add(item.count());
+                        (before, item)
+                    });
+                    let mut items: VecDeque<_> = numbered.collect();
                     listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
                     while let Some((index, mut item)) = items.pop_front() {
@@ -183,7 +194,9 @@ impl Catalog {
                         listing.missing.push(missing_plugin(slot, Some(fault)));
                         next_plugin
                     } else {
-                        PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip: 0, progress }
+                        // Hidden items that were added meanwhile have moved visible ones to the next page.
+                        let skip = if may_hide { position.skip.saturating_sub(visible) } else { 0 };
+                        PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip, progress }
                     }
                 }
                 // Whether there is more is not known yet, and the next page says what is missing.

@@ -10,8 +10,10 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `builder`, `data_dirs` | starting a host |
+//! | `builder`, `data_dirs`, `start_error` | starting a host |
 //! | `check` | loading and trying plugins without serving them |
+//! | `upstreams` | what connects to existing servers, and starts their programs |
+//! | `explain`, `status` | decisions of the rules, for administrators; the state of each plugin |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
@@ -51,13 +53,22 @@ mod resolve;
 mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
+#[cfg(not(feature = "search"))]
+#[path = "host/search/absent.rs"]
+mod search;
 mod sessions;
 mod skills;
+mod start_error;
 mod status;
 mod streams;
 mod subscribe;
 pub mod transport;
 mod transport_state;
+#[cfg(feature = "upstream")]
+mod upstreams;
+#[cfg(not(feature = "upstream"))]
+#[path = "host/upstreams/absent.rs"]
+mod upstreams;
 
 use std::fmt;
 use std::sync::Arc;
@@ -66,11 +77,10 @@ use arc_swap::ArcSwap;
 use mcp_host_config::{Config, Operation};
 use mcp_host_engine::plugin::PluginRuntime;
 use mcp_host_model::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
-use mcp_host_model::uri::{RouteError, Uri};
+use mcp_host_model::uri::{Mount, RouteError, Uri};
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
-use self::builder::BuiltIns;
 use self::children::Mounts;
 use self::directory_index::split_cursor;
 use self::generation::Generation;
@@ -78,6 +88,7 @@ use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
+use self::search::BuiltIns;
 use self::sessions::SessionRegistry;
 use self::transport::PageBounds;
 use self::transport_state::TransportState;
@@ -85,21 +96,27 @@ use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
-use crate::metrics::HostCounters;
+use crate::counters::HostCounters;
 use crate::watch::{Hub, Subscriber, WatchStats, Watched};
 
-pub use self::administration::{AdminAction, AdminError, AdminSubject, Disabled};
-pub use self::builder::{HostBuilder, StartError};
+pub use self::administration::{AdminAction, AdminError, AdminSubject};
+pub use self::builder::HostBuilder;
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadOutcome, ReloadTrigger};
 pub use self::data_dirs::DataDirs;
-pub use self::explain::Explanation;
+pub use self::explain::{Explanation, Judged, MountDecision, Party, Served, WhoMay};
 pub use self::generation::NativePluginConflict;
 pub(crate) use self::measure::MeasuredState;
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::replica::{About, ClusterView, ReplicaView, RosterStats};
+#[doc(hidden)]
+pub use self::replica::{
+    ReplicaId, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace,
+};
 pub use self::sessions::{OpenSession, SessionInfo};
+pub use self::start_error::StartError;
 pub use self::status::{PluginState, PluginStatus};
+pub use crate::catalog::Disabled;
 
 /// A host with its plugins: loaded, being loaded, or failed.
 ///
@@ -116,7 +133,6 @@ pub struct Host {
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
     /// The providers that the host brings itself.
-    #[cfg_attr(not(feature = "search"), allow(dead_code, reason = "search is the only one"))]
     built_ins: BuiltIns,
     /// Bounds requests that wait for a plugin to be loaded.
     load_waits: LoadWaits,
@@ -172,6 +188,11 @@ impl Host {
         self.generation.load().config.clone()
     }
 
+    /// The providers that the host brings itself.
+    pub(crate) fn built_ins(&self) -> &BuiltIns {
+        &self.built_ins
+    }
+
     /// Returns the number of the generation that is served now: 1 at first, and one more with each reload that changes
     /// something.
     pub fn generation(&self) -> u64 {
@@ -205,6 +226,9 @@ impl Host {
         bounds: Option<PageBounds>,
     ) -> Result<Listing<Resource>, Error> {
         if let Some(parent) = request.parent {
+            if let Some(listing) = self.list_prefix_mount(principal, parent, request.cursor, bounds).await {
+                return listing;
+            }
             let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
             return self.list_children(principal, parent, request.cursor, bounds, Mounts::Listed, check).await;
         }
@@ -289,9 +313,16 @@ impl Host {
         self.hub.watched_resources(after, limit)
     }
 
-    /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
-    pub fn supports_subscriptions(&self) -> bool {
-        self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
+    /// Returns whether a plugin supports change detection of which the principal may read something and subscribe to it. One that is
+    /// still being loaded counts, as it may.
+    pub fn supports_subscriptions(&self, principal: &Principal) -> bool {
+        let now = self.generation.load();
+        let policy = now.access.policy(principal);
+        let may_subscribe = |mount: &Mount| {
+            [Operation::Subscribe, Operation::Read].iter().all(|operation| policy.may_allow_below(*operation, mount))
+        };
+        self.hub.supports_subscriptions(may_subscribe)
+            || now.slots.iter().any(|slot| slot.is_loading() && may_subscribe(&slot.mount))
     }
 
     /// Returns the policy of a principal under the current rules.

@@ -47,9 +47,12 @@
 //! | `mcp-host-server`, `mcp-host-devkit` | MCP over stdio and HTTP; the conformance kit, templates, componentize |
 //! | `mcp-resource-host` | [`Host`], the façade: list, read, complete, each for a principal; `catalog`, `watch`, [`access`], `audit`, `response_cache`, [`metrics`]: merged listings and cursors; changes and subscriptions; who may do what; the audit log; encoded responses of plugins; metrics for Prometheus |
 //! | `mcp-host-search` | full-text search: the index, and the tasks that keep it level with what plugins serve |
+//! | `mcp-host-upstream` | existing MCP servers as providers: `[[upstream]]` |
 //! | `mcp-host-engine` | wasmtime: compiling and loading components, the instance pool, the threads that calls run on; [`plugin`], the call path: admission, circuit breaker, calls under limits, validation of answers; `confinement`: seccomp and Landlock |
 //! | `mcp-host-sandbox` | the WASI context of an instance: directories, HTTP, SQL databases, key-value buckets, the log, memory |
+//! | `mcp-host-child`, `mcp-host-registry` | programs in namespaces, Landlock and seccomp; components from OCI registries, their signatures and the lock |
 //! | `mcp-host-config` | [`config`], the file |
+//! | `mcp-host-cluster` | replicas over NATS: leases, shared polls, sessions |
 //! | `mcp-host-model` | [`uri`], [`net`], [`digest`], [`resource`], [`provider`], principals: mounts and URIs, origins, the domain's own types |
 //! | `mcp-host-base` | private files, SQLite databases, file system events, threads, limits, texts |
 //!
@@ -57,10 +60,12 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `cluster` | replicas of one host over NATS: `[cluster]` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `otlp` | traces over OTLP/HTTP: `telemetry` |
 //! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
+//! | `upstream` | existing MCP servers as mounts: `[[upstream]]` |
 //!
 //! None is on by default. A config that needs a feature which is not enabled is an error that names the feature.
 
@@ -69,6 +74,7 @@
 pub mod access;
 pub mod audit;
 mod catalog;
+mod counters;
 pub mod host;
 pub mod metrics;
 pub mod response_cache;
@@ -99,4 +105,4 @@ pub use host::{
 #[cfg(feature = "keyvalue")]
 pub use mcp_host_sandbox::keyvalue::admin as keyvalue;
 pub use response_cache::{CacheCounts, CacheUsage};
-pub use watch::{Subscriber, Update, WatchStats};
+pub use watch::{SentUpdate, Subscriber, Update, WatchStats};

@@ -9,17 +9,12 @@
 mod cluster_families;
 mod load_families;
 mod plugin_families;
-#[cfg(feature = "search")]
-mod search_families;
 mod watch_families;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use mcp_host_base::metrics::{Counter, Family, LastTime, Samples};
-use parking_lot::Mutex;
+use mcp_host_base::metrics::{Family, Samples};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -27,6 +22,9 @@ pub use mcp_host_engine::plugin::CallCounts;
 
 pub(crate) use self::plugin_families::MeasuredPlugin;
 use self::plugin_families::PLUGIN_FAMILIES;
+pub use crate::counters::ReloadFailure;
+
+use crate::counters::HostCounters;
 use crate::host::Host;
 
 const BUILD: Family = Family::gauge("mcp_host_build_info", &["version"], "1, with the version of the program.");
@@ -78,65 +76,6 @@ fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Why a config, or a part of it, is not served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReloadFailure {
-    /// When the reload failed. For a reload that is tried again: when it failed last.
-    pub at: SystemTime,
-    /// Why, and what is served instead.
-    pub reason: String,
-}
-
-/// What a host counts for metrics only.
-#[derive(Debug, Default)]
-pub(crate) struct HostCounters {
-    reloads: Counter,
-    failed_reloads: Counter,
-    last_reload: LastTime,
-    /// Why the last reload failed; none if it did not.
-    reload_failure: Mutex<Option<ReloadFailure>>,
-    /// By reason: a few dozen, which the servers name.
-    failed_logins: Mutex<BTreeMap<&'static str, u64>>,
-}
-
-impl HostCounters {
-    /// The counters of a host that starts.
-    pub(crate) fn new() -> Self {
-        let counters = Self::default();
-        counters.last_reload.set_now();
-        counters
-    }
-
-    /// Counts a reload.
-    pub(crate) fn record_reload(&self, is_ok: bool) {
-        if is_ok {
-            self.reloads.increment();
-            self.last_reload.set_now();
-        } else {
-            self.failed_reloads.increment();
-        }
-    }
-
-    /// Records how the last reload ended.
-    pub(crate) fn record_reload_outcome<T>(&self, outcome: &Result<T, String>) {
-        let failure = |reason: &String| ReloadFailure { at: SystemTime::now(), reason: reason.clone() };
-        *self.reload_failure.lock() = outcome.as_ref().err().map(failure);
-    }
-
-    /// Returns why the last reload failed; none if it did not.
-    pub(crate) fn reload_failure(&self) -> Option<ReloadFailure> {
-        self.reload_failure.lock().clone()
-    }
-
-    /// Counts credentials that are not accepted.
-    pub(crate) fn record_failed_login(&self, reason: &'static str) {
-        let mut failed = self.failed_logins.lock();
-        let count = failed.entry(reason).or_default();
-        *count = count.saturating_add(1);
-    }
-}
-
 /// The metrics of a host, for a registry of `prometheus-client`.
 ///
 /// ```
@@ -177,7 +116,7 @@ impl HostCollector {
             failed_logins.iter().try_for_each(|(reason, count)| samples.integer(&[reason], *count))
         })?;
         let audit = host.audit_usage();
-        AUDIT_FAILING.encode_one(encoder, u64::from(audit.is_failing))?;
+        AUDIT_FAILING.encode_one(encoder, u64::from(audit.failure.is_some()))?;
         AUDIT_QUEUE.encode_one(encoder, to_u64(audit.queued))?;
         AUDIT_QUEUE_LIMIT.encode_one(encoder, to_u64(audit.limit))?;
         AUDIT_DROPPED.encode_one(encoder, audit.dropped_lines)?;
@@ -190,8 +129,7 @@ impl Collector for HostCollector {
         self.encode_host(&mut encoder)?;
         let (states, plugins) = self.0.plugins_to_measure();
         load_families::encode_states(&self.0, &states, &mut encoder)?;
-        #[cfg(feature = "search")]
-        search_families::encode(&self.0, &mut encoder)?;
+        self.0.built_ins().encode_metrics(&mut encoder)?;
         PLUGIN_FAMILIES.iter().try_for_each(|family| {
             let add = |samples: &mut Samples<'_>| plugins.iter().try_for_each(|plugin| family.add(plugin, samples));
             family.family().encode(&mut encoder, add)

@@ -10,17 +10,23 @@
 //! failed, was cancelled, or is not cacheable, the request makes a call of its own, under the limits of the plugin. A response that
 //! turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
 //!
-//! [`clear`](ResponseCache::clear) drops everything, and what is being fetched at that moment is not cached either. It is called
-//! before a change is notified, and before a subscription becomes active: so after a change notification no older response is served,
-//! and whoever subscribes and then reads gets nothing older than the state from which changes are reported. Which other responses a
-//! change affects (the listing, a parent, another representation) only the provider knows, so one change drops all. A plugin
-//! that is replaced takes its cache with it.
+//! # What is dropped
+//!
+//! After a change notification no older response to what was notified is served, and whoever subscribes and then reads gets
+//! nothing older than the state from which changes are reported. So before a resource is notified, and when it is polled for the first
+//! time, the responses to its path with any query are [dropped](epochs), and those to the listing with a change of the listing. Nothing else
+//! is: one client's subscriptions and changes of one resource leave the others theirs, for their time to live.
+//!
+//! What is cached for a view that shows a part of the plugin only is dropped if what it shows has changed, and not because of what it
+//! does not show: otherwise times to live would tell of hidden changes. So pages of a listing are cached for each such view. What is
+//! fetched at that moment is not cached either. A plugin that is replaced takes its cache with it.
 //!
 //! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
 //! given its first time to live, nothing is looked up.
 
 mod cached_plugin;
 mod encoded;
+mod epochs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,9 +38,11 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::encoded::EncodedPage;
+use self::epochs::Epochs;
 
-pub(crate) use self::cached_plugin::{CachedPlugin, hide_next_parts};
+pub(crate) use self::cached_plugin::{CachedPlugin, hide_next_parts, hide_next_parts_of};
 pub(crate) use self::encoded::{PageKey, ViewId};
+pub(crate) use self::epochs::DroppedFor;
 
 pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
 
@@ -57,16 +65,9 @@ const TYPICAL_RESPONSE: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CacheKey {
     /// All contents of a read, or those that a view shows.
-    Contents {
-        path: Arc<str>,
-        form: EncodingForm,
-        view: Option<ViewId>,
-    },
-    Page {
-        cursor: Option<Arc<str>>,
-        size: u32,
-        form: EncodingForm,
-    },
+    Contents { path: Arc<str>, form: EncodingForm, view: Option<ViewId> },
+    /// A page of the listing, for a view that shows a part of it only, or for all others.
+    Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm, view: Option<ViewId> },
 }
 
 /// A response that can be cached.
@@ -104,8 +105,8 @@ type Guard<'a> = PlaceholderGuard<'a, CacheKey, Entry, ByWeight, DefaultHashBuil
 /// The cached responses of one plugin.
 struct ResponseCache {
     entries: Entries,
-    /// The number of times that it was cleared. Entries of an earlier epoch are stale.
-    epoch: AtomicU64,
+    /// Since when entries may be served.
+    epochs: Epochs,
     /// Whether the plugin has given a time to live.
     has_ttls: AtomicBool,
     encodings: Semaphore,
@@ -154,7 +155,7 @@ impl ResponseCache {
     fn new() -> Self {
         Self {
             entries: entries(0),
-            epoch: AtomicU64::new(0),
+            epochs: Epochs::default(),
             has_ttls: AtomicBool::new(false),
             encodings: Semaphore::new(MAX_ENCODINGS),
             lookups: Counters::default(),
@@ -178,8 +179,25 @@ impl ResponseCache {
 
     /// Drops all entries, and makes nothing of what is being fetched now an entry.
     fn clear(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.epochs.drop_all();
         self.entries.clear();
+    }
+
+    /// Drops some responses. If there is no room to know of that, what is stale is removed before.
+    fn drop_responses(&self, drop: impl Fn(&Epochs) -> bool) {
+        if drop(&self.epochs) {
+            return;
+        }
+        self.epochs.forget(|is_current| {
+            self.entries.retain(|key, entry| match entry.value {
+                Value::ByView | Value::HitForMiss => true,
+                Value::Contents(_) | Value::Page(_) => is_current(key, entry.epoch),
+            });
+        });
+        // As many responses are on their way as there is room for.
+        if !drop(&self.epochs) {
+            self.clear();
+        }
     }
 
     /// Records that a response had a time to live: from now on responses are looked up.
@@ -214,18 +232,18 @@ impl ResponseCache {
 
     async fn find<T: Cacheable>(&self, key: CacheKey) -> Lookup<'_, T> {
         if let Some(entry) = self.entries.get(&key) {
-            if self.is_current(&entry) && Instant::now() < entry.expires {
+            if self.is_current(&key, &entry) && Instant::now() < entry.expires {
                 return entry.into_lookup();
             }
             self.entries.remove_if(&key, |found| (found.epoch, found.expires) == (entry.epoch, entry.expires));
         }
         match self.entries.get_value_or_guard_async(&key).await {
             // It was fetched while this request waited, so it may be used even if it has expired since.
-            Ok(entry) if self.is_current(&entry) => entry.into_lookup(),
+            Ok(entry) if self.is_current(&key, &entry) => entry.into_lookup(),
             Ok(_) => Lookup::Bypass,
             Err(guard) => {
                 // What is fetched from now on is at least as new.
-                let epoch = self.epoch.load(Ordering::Acquire);
+                let epoch = self.epochs.begin(&key);
                 Lookup::Miss(Reservation { cache: self, key, epoch, guard: Some(guard) })
             }
         }
@@ -236,8 +254,12 @@ impl ResponseCache {
         self.entries.remove(key);
     }
 
-    fn is_current(&self, entry: &Entry) -> bool {
-        entry.epoch == self.epoch.load(Ordering::Acquire)
+    fn is_current(&self, key: &CacheKey, entry: &Entry) -> bool {
+        match entry.value {
+            // They have no content.
+            Value::ByView | Value::HitForMiss => self.epochs.is_since_all(entry.epoch),
+            Value::Contents(_) | Value::Page(_) => self.epochs.is_current(key, entry.epoch),
+        }
     }
 }
 
@@ -286,7 +308,7 @@ impl Reservation<'_> {
         let epoch = self.epoch;
         // Those who wait get it in any case. If the cache was cleared, the place is gone.
         let _ = guard.insert(Entry { value, epoch, expires, weight });
-        if self.cache.epoch.load(Ordering::Acquire) != epoch {
+        if !self.cache.epochs.is_since_all(epoch) {
             self.cache.entries.remove_if(&self.key, |found| found.epoch == epoch);
         }
     }
@@ -302,6 +324,7 @@ impl Drop for Reservation<'_> {
             let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
             self.cache.entries.remove_if(&self.key, is_mark);
         }
+        self.cache.epochs.end(&self.key);
     }
 }
 
@@ -469,6 +492,22 @@ mod tests {
         }
         reserve(&cache, "stored").await.fill(contents(10), Instant::now() + TTL);
         assert!(is_hit(&cache, "stored").await);
+    }
+
+    #[tokio::test]
+    async fn however_many_resources_are_dropped_the_others_are_found() {
+        let cache = cache(1 << 20);
+        reserve(&cache, "seen").await.fill(contents(10), Instant::now() + TTL);
+        reserve(&cache, "stale").await.fill(contents(10), Instant::now() + TTL);
+        let in_flight = reserve(&cache, "in flight").await;
+        let drop_one = |path: &str| cache.drop_responses(|epochs| epochs.drop_resource(path, DroppedFor::All));
+        ["stale", "in flight"].into_iter().for_each(drop_one);
+        (0..10_000).for_each(|number| drop_one(&number.to_string()));
+        in_flight.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "seen").await);
+        for path in ["stale", "in flight"] {
+            assert!(!is_hit(&cache, path).await, "{path}");
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,8 @@
 //!    ([`lookup`], single-flight). It is a call of the host's own, so it neither waits for clients' calls nor delays
 //!    them.
 //! 3. Access is checked once more, the resource is registered, and a poll is made, which is shared by all subscribers
-//!    that wait for one.
+//!    that wait for one. There is none if the resource is polled already, and a client that has others made all the time waits for the
+//!    next one ([`state`]).
 //!
 //! A failure on the way is either permanent until a reload (not found, denied, not subscribable) or transient; the host
 //! retries after a transient one (`host::subscribe`): for a request as long as the request may wait, for
@@ -28,14 +29,14 @@
 //!   acknowledged while pending is notified once when it becomes active.
 //! - After an unsubscription, nothing more is notified of that resource.
 //! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, a
-//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a directory only
-//!   to principals who see another index of it ([`directories`]).
+//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a listable resource only
+//!   to principals who see other children or contents of it ([`directories`]).
 //! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
 //!   never blocks others.
 //! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
 //!   second ([`mailbox`]).
-//! - However many resources are watched, one call passes about two thousand paths to a provider at most ([`groups`]),
-//!   unless there are more than 64,000; and however many subscribers there are, notifications are sent in batches of
+//! - However many resources are watched, one call passes a thousand paths to a provider at most ([`groups`]),
+//!   unless there are more than 64,000; paths that make a provider fail are isolated, those of one client first from those of others; and however many subscribers there are, notifications are sent in batches of
 //!   about a thousand ([`state`]).
 //! - A [`Subscriber`] that is dropped leaves no state.
 //!
@@ -45,6 +46,11 @@
 //! told what has changed, and notify their own subscribers of it. A replica that may have missed something polls for itself, and
 //! notifies all subscribers below the mount once. Whoever drops its cached responses for a change tells all others to drop theirs, too,
 //! those without subscribers included: a client may be told by one replica and read from another.
+//!
+//! # Preparations
+//!
+//! A provider that exports `prepare` is called for it from when its watcher starts until it is retired, and again after each poll that
+//! names a change ([`Plugin::keep_prepared`](mcp_host_engine::plugin::Plugin::keep_prepared)). Each replica of a cluster prepares for itself.
 //!
 //! # Across a reload
 //!
@@ -64,13 +70,18 @@ mod poll_metrics;
 mod poller;
 mod redelivery;
 pub(crate) mod replicas;
+mod round;
+#[cfg(feature = "search")]
+mod search;
+mod shared_groups;
+mod shared_round;
 mod state;
 mod subscriber;
 mod subscriptions;
+#[cfg(test)]
+mod tests;
 mod watcher;
 
-#[cfg(feature = "search")]
-use std::collections::HashSet;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -78,12 +89,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::FutureExt;
+use mcp_host_base::followers::{Follower, Followers};
 use mcp_host_base::metrics::Counter;
 use mcp_host_base::share_limiter::ShareLimits;
 use mcp_host_cluster::member::RoleName;
 use mcp_host_cluster::presence::ClusterView;
 use mcp_host_cluster::roster::Dropped;
+use mcp_host_cluster::session::SessionChange;
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Uri};
 use tokio_util::sync::CancellationToken;
 
@@ -96,7 +111,8 @@ use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::response_cache::CachedPlugin;
 
 pub(crate) use self::poll_metrics::PollMetrics;
-pub use self::subscriber::{Subscriber, Update};
+pub use self::redelivery::SentUpdate;
+pub use self::subscriber::{StreamGuard, Subscriber, Update};
 pub use self::subscriptions::Watched;
 
 /// The watchers of all plugins, and the subscriptions.
@@ -114,6 +130,8 @@ pub(crate) struct Hub {
     resource_updates: Counter,
     /// The subscribers of the listing.
     listing_updates: Counter,
+    /// Those who receive each update that is taken, but for those of views.
+    sent: Followers<SentUpdate>,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
@@ -168,13 +186,15 @@ async fn notify_of_reload(
 }
 
 impl Hub {
-    /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
+    /// Starts a watcher for each plugin, which also has it prepare its data if `prepares`. Their tasks run on the current runtime until
+    /// the hub is dropped.
     pub(crate) fn new<'a>(
         plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
         access: Arc<Access>,
         replicas: Option<Replicas>,
+        prepares: bool,
     ) -> Arc<Self> {
-        let context = WatchContext::new(access, replicas);
+        let context = WatchContext::new(access, replicas, prepares);
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
         let watchers: Watchers = started.collect();
@@ -186,6 +206,7 @@ impl Hub {
             closed: CancellationToken::new(),
             resource_updates: Counter::default(),
             listing_updates: Counter::default(),
+            sent: Followers::default(),
         })
     }
 
@@ -195,14 +216,19 @@ impl Hub {
         Subscriber::new(id, principal.clone(), self.clone())
     }
 
-    /// Returns whether any plugin supports change notifications.
-    pub(crate) fn supports_subscriptions(&self) -> bool {
-        self.watchers.load().values().any(|watcher| watcher.supports_changes())
+    /// Returns whether any plugin at one of those mounts supports change notifications.
+    pub(crate) fn supports_subscriptions(&self, is_counted: impl Fn(&Mount) -> bool) -> bool {
+        self.watchers.load().iter().any(|(mount, watcher)| watcher.supports_changes() && is_counted(mount))
     }
 
     /// Returns the number of updates of resources, and of the listing, that subscribers have taken.
     pub(crate) fn updates_taken(&self) -> (u64, u64) {
         (self.resource_updates.get(), self.listing_updates.get())
+    }
+
+    /// Returns a follower of the updates that subscribers take.
+    pub(crate) fn follow_updates(&self) -> Follower<SentUpdate> {
+        self.sent.add()
     }
 
     /// Returns what is counted of polls.
@@ -241,13 +267,21 @@ impl Hub {
         leases
     }
 
-    /// Drops what is cached of plugins whose answers are the same for all replicas, as another one says that it is stale.
+    /// Drops what is cached of plugins whose answers are the same for all replicas, as another one says that it is stale, and has what is
+    /// known of the records of sessions read again.
     pub(crate) fn drop_cached(&self, dropped: &Dropped) {
         let Some(replicas) = self.replicas() else { return };
+        if let Some(sessions) = replicas.sessions() {
+            match dropped {
+                Dropped::Session(session) => sessions.heard(SessionChange::One(session.clone())),
+                Dropped::All => sessions.heard(SessionChange::Any),
+                Dropped::Nothing | Dropped::Plugin(_) => {}
+            }
+        }
         for watcher in self.watchers.load().values() {
             let plugin = watcher.plugin();
             let is_stale = match dropped {
-                Dropped::Nothing => false,
+                Dropped::Nothing | Dropped::Session(_) => false,
                 Dropped::Plugin(key) => replicas.is_shard(plugin, key),
                 Dropped::All => plugin.poll_identity().is_some(),
             };
@@ -289,6 +323,8 @@ impl Hub {
         notify_now: bool,
         memory: ShareLimits,
     ) -> Result<(), SubscribeError> {
+        let client = Requester::current_or(&subscriber.principal());
+        subscriber.mailbox.set_requester(&client);
         let pending = subscriber.begin(requested_uri, uri, memory)?;
         let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
         let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
@@ -310,12 +346,13 @@ impl Hub {
         if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
-        pending.register(watcher.plugin().mount());
-        if kind == ResourceKind::Directory {
-            // Boxed: most resources are no directories.
-            Box::pin(watcher.track_directory(uri, &path, &subscriber.principal())).await;
+        pending.register(watcher.plugin().mount(), kind == ResourceKind::Listable);
+        if kind == ResourceKind::Listable {
+            // Boxed: most resources have no children. Without its type, as it has many futures in it.
+            let principal = subscriber.principal();
+            watcher.track_directory(uri, &path, &principal).boxed().await;
         }
-        match watcher.wait_for_poll().await {
+        match watcher.wait_until_polled(uri, &path, &client).await {
             Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
                 pending.activate(notify_now);
                 Ok(())
@@ -411,18 +448,6 @@ impl Hub {
         for watcher in self.watchers().values() {
             watcher.recheck_listing(old.clone());
         }
-    }
-
-    /// Returns the resources below a mount that are subscribed to, with the principals that subscribe to each.
-    #[cfg(feature = "search")]
-    pub(crate) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
-        self.context.subscription_index().principals_below(mount)
-    }
-
-    /// Notifies those principals' subscribers of a resource.
-    #[cfg(feature = "search")]
-    pub(crate) async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
-        self.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
     }
 
     /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates. It may be

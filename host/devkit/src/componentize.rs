@@ -22,6 +22,9 @@ use crate::wit;
 /// The world of a module that embeds none: it has all that a provider may import.
 const DEFAULT_WORLD: &str = "provider-all";
 
+/// The name of a world with `prepare`, which is made for modules that export it.
+const PREPARING_WORLD: &str = "preparing";
+
 /// The module that a program for WASI 0.1 imports its functions from.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
@@ -37,7 +40,7 @@ pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, Compone
         (true, Some(_)) => return Err(ComponentizeError::WorldEmbedded),
         (true, None) => module.check_import_modules(|_| true)?,
         (false, _) => {
-            let (resolve, world) = select_world(world.unwrap_or(DEFAULT_WORLD))?;
+            let (resolve, world) = select_world(&module, world.unwrap_or(DEFAULT_WORLD))?;
             let imports = imported_interfaces(&resolve, world);
             module.check_import_modules(|name| imports.iter().any(|import| import == name))?;
             embed_component_metadata(&mut bytes, &resolve, world, StringEncoding::UTF8).map_err(encode_error)?;
@@ -61,17 +64,22 @@ fn encode_error(error: anyhow::Error) -> ComponentizeError {
     ComponentizeError::Encode(format!("{error:#}"))
 }
 
-fn select_world(name: &str) -> Result<(Resolve, WorldId), ComponentizeError> {
-    let (resolve, package) = wit::resolve().map_err(encode_error)?;
+/// The world with that name, for what the module exports, in the version of the contract that it was made for.
+fn select_world(module: &CoreModule<'_>, name: &str) -> Result<(Resolve, WorldId), ComponentizeError> {
+    let version = module.contract_version();
+    let (resolve, package) = wit::resolve(version, "").map_err(encode_error)?;
     let worlds = resolve.packages.get(package).map(|package| &package.worlds);
-    let world = worlds.and_then(|worlds| worlds.get(name).copied());
-    match world {
-        Some(world) => Ok((resolve, world)),
-        None => Err(ComponentizeError::UnknownWorld {
-            name: name.to_owned(),
-            known: worlds.into_iter().flatten().map(|(name, _)| name.clone()).collect(),
-        }),
+    let Some(world) = worlds.and_then(|worlds| worlds.get(name).copied()) else {
+        let known = worlds.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        return Err(ComponentizeError::UnknownWorld { name: name.to_owned(), known });
+    };
+    if !module.prepares() {
+        return Ok((resolve, world));
     }
+    let more = format!("world {PREPARING_WORLD} {{ include {name}; export prepare; }}");
+    let (resolve, package) = wit::resolve(version, &more).map_err(encode_error)?;
+    let world = resolve.select_world(&[package], Some(PREPARING_WORLD)).map_err(encode_error)?;
+    Ok((resolve, world))
 }
 
 /// The names of the interfaces that a world imports.
@@ -88,10 +96,15 @@ fn imported_interfaces(resolve: &Resolve, world: WorldId) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+    const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.1";
 
     /// A module that exports the contract, with more fields.
     fn provider(fields: &str) -> Vec<u8> {
+        provider_of(CONTRACT, fields)
+    }
+
+    /// A module that exports that version of the contract, with more fields.
+    fn provider_of(contract: &str, fields: &str) -> Vec<u8> {
         let functions = [
             ("describe", 0),
             ("list-entries", 7),
@@ -105,7 +118,7 @@ mod tests {
             .iter()
             .map(|(name, parameters)| {
                 let parameters = "i32 ".repeat(*parameters);
-                format!("(func (export \"{CONTRACT}#{name}\") (param {parameters}) (result i32) (i32.const 64))")
+                format!("(func (export \"{contract}#{name}\") (param {parameters}) (result i32) (i32.const 64))")
             })
             .collect();
         let realloc = "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 4096))";
@@ -182,7 +195,7 @@ mod tests {
 
     #[test]
     fn every_world_makes_a_component() {
-        let (resolve, package) = wit::resolve().unwrap();
+        let (resolve, package) = wit::resolve(wit::VERSIONS[0], "").unwrap();
         let worlds: Vec<_> = resolve.packages[package].worlds.keys().cloned().collect();
         assert!(worlds.contains(&DEFAULT_WORLD.to_owned()), "{worlds:?}");
         for world in worlds {
@@ -200,9 +213,28 @@ mod tests {
     }
 
     #[test]
+    fn a_module_of_an_earlier_version_of_the_contract_becomes_a_component_of_that_version() {
+        let component = componentize(&provider_of("mcp-host:provider/resource-provider@0.1.0", ""), None).unwrap();
+        assert!(String::from_utf8_lossy(&component).contains("mcp-host:provider/resource-provider@0.1.0"));
+        assert!(!String::from_utf8_lossy(&component).contains("@0.1.1"));
+    }
+
+    #[test]
+    fn a_module_that_exports_prepare_becomes_a_component_that_does() {
+        let prepare = "mcp-host:provider/prepare@0.1.1";
+        let function = format!("(func (export \"{prepare}#prepare\") (param i32 i32 i32) (result i32) (i32.const 64))");
+        for world in [None, Some("provider"), Some("provider-keyvalue")] {
+            let component = componentize(&provider(&function), world).unwrap();
+            assert!(String::from_utf8_lossy(&component).contains(prepare), "{world:?}");
+        }
+        assert!(!String::from_utf8_lossy(&componentize(&provider(""), None).unwrap()).contains(prepare));
+    }
+
+    #[test]
     fn a_module_with_its_type_embedded_keeps_it() {
-        let (resolve, world) = select_world("provider").unwrap();
         let mut module = provider("");
+        let core = module.clone();
+        let (resolve, world) = select_world(&CoreModule::parse(&core).unwrap(), "provider").unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
         componentize(&module, None).unwrap();
         assert!(matches!(componentize(&module, Some("provider")), Err(ComponentizeError::WorldEmbedded)));

@@ -20,6 +20,7 @@
 //! run under the plugin's own limits. Key-value buckets are empty at the beginning and temporary; a granted directory is the
 //! real one.
 
+mod advice;
 mod changes;
 mod check;
 mod description;
@@ -36,7 +37,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 pub use self::check::Check;
-pub use self::report::{CheckResult, Outcome, Report};
+pub use self::report::{CheckResult, Outcome, Problem, Report};
 
 use mcp_host_config as config;
 use mcp_host_config::instances::InstanceReuse;
@@ -112,7 +113,7 @@ pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options
     let (fresh, reused) = match (runtime.load(plugin).await, runtime.load(&reusing).await) {
         (Ok(fresh), Ok(reused)) => (fresh, reused),
         (Err(error), _) | (_, Err(error)) => {
-            report.problem(Check::Describe, format!("it does not load: {error}"));
+            report.problem_with(Check::Describe, format!("it does not load: {error}"), advice::LOAD);
             report.skip_rest("it does not load");
             return Ok(report);
         }

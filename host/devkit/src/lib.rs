@@ -5,7 +5,9 @@
 //! | [`conformance`] | tests of a provider: does it keep the contract? |
 //! | [`scaffold`] | the projects that `mcp-host new` writes, from templates in the repository's `sdk-guest/templates` |
 //! | [`componentize`] | a component from a core module |
+//! | [`passthrough`] | a component that exports each function of the host that another one imports, for recordings |
 //! | [`toolchain`], [`language`] | the tools that a provider is built with; the languages that have an SDK |
+//! | [`symbols`], [`profile`] | lines of the source for the stack of a guest; where a provider spends its processor time |
 //! | [`wit`] | the WIT package of the contract |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
@@ -13,6 +15,9 @@
 pub mod componentize;
 pub mod conformance;
 pub mod language;
+pub mod passthrough;
+pub mod profile;
 pub mod scaffold;
+pub mod symbols;
 pub mod toolchain;
 pub mod wit;

@@ -10,7 +10,10 @@ macro_rules! wit_files {
 }
 
 /// The files of the package itself.
-const PACKAGE: &[WitFile] = wit_files!["provider.wit", "worlds.wit"];
+const PACKAGE: &[WitFile] = wit_files!["prepare.wit", "provider.wit", "worlds.wit"];
+
+/// The versions of the package that modules may be made for, the latest first. Each has the interfaces of those before.
+pub(crate) const VERSIONS: [&str; 2] = ["0.1.1", "0.1.0"];
 
 /// The packages that it depends on, each one file.
 const DEPENDENCIES: &[WitFile] = wit_files![
@@ -25,18 +28,23 @@ const DEPENDENCIES: &[WitFile] = wit_files![
     "deps/sql.wit",
 ];
 
-/// Parses the package and its dependencies.
-pub(crate) fn resolve() -> anyhow::Result<(Resolve, PackageId)> {
+/// Parses the package and its dependencies, under that version. `world` is the text of one more world; empty for none.
+pub(crate) fn resolve(version: &str, world: &str) -> anyhow::Result<(Resolve, PackageId)> {
     let mut resolve = Resolve::default();
-    let dependencies = DEPENDENCIES.iter().map(|file| parse(std::slice::from_ref(file))).collect::<Result<_, _>>()?;
-    let package = resolve.push_groups(parse(PACKAGE)?, dependencies)?;
+    let dependencies =
+        DEPENDENCIES.iter().map(|(path, text)| parse([(*path, (*text).to_owned())])).collect::<Result<_, _>>()?;
+    let package = format!("package mcp-host:provider@{version};");
+    let declared = format!("package mcp-host:provider@{};", VERSIONS[0]);
+    let files = PACKAGE.iter().map(|(path, text)| (*path, text.replace(&declared, &package)));
+    let more = (!world.is_empty()).then(|| ("world.wit", format!("{package}\n{world}")));
+    let package = resolve.push_groups(parse(files.chain(more))?, dependencies)?;
     Ok((resolve, package))
 }
 
-fn parse(files: &[WitFile]) -> anyhow::Result<UnresolvedPackageGroup> {
+fn parse(files: impl IntoIterator<Item = (&'static str, String)>) -> anyhow::Result<UnresolvedPackageGroup> {
     let mut sources = SourceMap::new();
     for (path, text) in files {
-        sources.push_str(path, *text);
+        sources.push_str(path, text);
     }
     sources.parse().map_err(|(_, error)| error.into())
 }
@@ -62,7 +70,11 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_package_parses() {
-        resolve().unwrap();
+    fn the_embedded_package_parses_under_each_version() {
+        assert!(PACKAGE.iter().all(|(_, text)| text.contains(&format!("package mcp-host:provider@{};", VERSIONS[0]))));
+        for version in VERSIONS {
+            let (resolve, package) = resolve(version, "").unwrap();
+            assert_eq!(resolve.packages[package].name.version.as_ref().unwrap().to_string(), version);
+        }
     }
 }

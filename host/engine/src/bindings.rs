@@ -5,10 +5,16 @@
 
 use std::time::Duration;
 
+use mcp_host_sandbox::state::GuestState;
+use wasmtime::Store;
+use wasmtime::component::InstancePre;
+
 use mcp_host_model::provider::{
     Body, ChangeSet, Contents, Entry, Failure, Icon, Page, ProviderInfo, Template, TemplatePage,
 };
 use mcp_host_model::resource::{Argument, Completion, Role, Theme};
+
+use crate::function::Progress;
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
@@ -17,7 +23,21 @@ mod generated {
         inline: "
             package mcp-host:host;
             world plugin {
-                export mcp-host:provider/resource-provider@0.1.0;
+                export mcp-host:provider/resource-provider@0.1.1;
+            }
+        ",
+        exports: { default: async },
+    });
+}
+
+mod generated_prepare {
+    #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
+    wasmtime::component::bindgen!({
+        path: "contract",
+        inline: "
+            package mcp-host:host;
+            world preparing {
+                export mcp-host:provider/prepare@0.1.1;
             }
         ",
         exports: { default: async },
@@ -25,10 +45,45 @@ mod generated {
 }
 
 /// The interface that every provider exports.
-pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.1";
+/// The interface that a provider may export for work that takes longer than a call.
+pub(super) const PREPARE: &str = "mcp-host:provider/prepare@0.1.1";
 
 pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
 pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};
+pub(super) use generated_prepare::exports::mcp_host::provider::prepare;
+pub(super) use generated_prepare::{Preparing, PreparingPre};
+
+/// What an instance exports.
+pub(super) struct Exports {
+    pub(super) provider: Provider,
+    /// Of an instance that was made for a preparation only.
+    pub(super) preparing: Option<Preparing>,
+}
+
+impl Exports {
+    /// Instantiates a component, whose `prepare` is found if the instance is for a preparation.
+    pub(super) async fn instantiate(
+        pre: &ProviderPre<GuestState>,
+        store: &mut Store<GuestState>,
+        is_for_preparation: bool,
+    ) -> wasmtime::Result<Self> {
+        if !is_for_preparation {
+            return Ok(Self { provider: pre.instantiate_async(store).await?, preparing: None });
+        }
+        let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
+        let preparing = Some(Preparing::new(&mut *store, &instance)?);
+        Ok(Self { provider: Provider::new(store, &instance)?, preparing })
+    }
+}
+
+/// Whether a provider exports `prepare`. An error if it exports something else by that name.
+pub(super) fn prepares(pre: &InstancePre<GuestState>) -> wasmtime::Result<bool> {
+    if pre.component().get_export_index(None, PREPARE).is_none() {
+        return Ok(false);
+    }
+    PreparingPre::new(pre.clone()).map(|_| true)
+}
 
 impl From<contract::ProviderInfo> for ProviderInfo {
     fn from(given: contract::ProviderInfo) -> Self {
@@ -134,6 +189,20 @@ impl From<contract::ChangeSet> for ChangeSet {
         changes.listing_changed = given.listing_changed;
         changes.poll_after = given.poll_after_ms.map(Duration::from_millis);
         changes
+    }
+}
+
+impl From<prepare::Progress> for Progress {
+    fn from(given: prepare::Progress) -> Self {
+        let prepare::Progress { next_token, percent, message, again_after_ms } = given;
+        Self { next_token, percent, message, again_after: again_after_ms.map(Duration::from_millis) }
+    }
+}
+
+impl From<prepare::Failure> for Failure {
+    fn from(given: prepare::Failure) -> Self {
+        let prepare::Failure { reason, retry_after_ms } = given;
+        Self::Unavailable { reason, retry_after: retry_after_ms.map(Duration::from_millis) }
     }
 }
 

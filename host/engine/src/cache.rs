@@ -37,6 +37,7 @@ use mcp_host_model::digest::Digest;
 use wasmtime::component::Component;
 
 use super::code_key::{CodeKey, Purpose, TRAILER_LEN};
+use super::compiler::functions::{self, FunctionFiles};
 use super::error::ComponentError;
 use super::pending_code::PendingCode;
 use super::static_content::StaticContent;
@@ -111,6 +112,15 @@ impl Cache {
     /// Returns the key that authenticates the code of that component.
     pub(crate) fn code_key(&self, engine: &wasmtime::Engine, digest: &Digest) -> CodeKey {
         CodeKey::derive(&self.secret, Purpose::new(engine, digest))
+    }
+
+    /// Returns the files of the functions of the component that a file has, for another that it will have.
+    pub(crate) fn functions(&self, engine: &wasmtime::Engine, file: &Path) -> FunctionFiles {
+        let file = Digest::compute(file.as_os_str().as_encoded_bytes());
+        let purpose = Purpose::new(engine, &file);
+        let key = CodeKey::derive_for_functions(&self.secret, &file, purpose.engine_hash);
+        let from = self.path(purpose).with_extension(functions::ENDING.trim_start_matches('.'));
+        FunctionFiles { into: from.with_extension(format!("next{}", functions::ENDING)), from, key }
     }
 
     /// Returns the compiled component, if it is in the cache and authentic.
@@ -230,15 +240,17 @@ impl Cache {
 
 /// Removes the files of abandoned compilations.
 fn remove_abandoned(dir: &PrivateDir) {
-    let Some(since) = SystemTime::now().checked_sub(MAX_PENDING_AGE) else { return };
     let dir_path = dir.path().display();
-    match dir.remove_abandoned_files(ANY_PENDING, since) {
-        Ok(0) => {}
-        Ok(files) => {
-            tracing::debug!(target: log_target::COMPILER, dir = %dir_path, files, "compilations that nobody has gone on with were removed");
-        }
-        Err(error) => {
-            tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "old compilations cannot be looked for");
+    for (ending, age) in [(ANY_PENDING, MAX_PENDING_AGE), (functions::ENDING, functions::MAX_AGE)] {
+        let Some(since) = SystemTime::now().checked_sub(age) else { continue };
+        match dir.remove_abandoned_files(ending, since) {
+            Ok(0) => {}
+            Ok(files) => {
+                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, files, "files of compilations that nobody has gone on with were removed");
+            }
+            Err(error) => {
+                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "old compilations cannot be looked for");
+            }
         }
     }
 }

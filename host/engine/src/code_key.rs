@@ -18,7 +18,9 @@ use mcp_host_model::digest::Digest;
 use super::static_content::StaticContent;
 
 /// The domain separator of derived keys: the secret is used for nothing else with it.
-const DOMAIN: &[u8] = b"mcp-host compiled component 3";
+const DOMAIN: &[u8] = b"mcp-host compiled component 4";
+/// The same of the keys for functions.
+const FUNCTIONS_DOMAIN: &[u8] = b"mcp-host compiled functions 1";
 /// The bytes of a tag, an HMAC-SHA256.
 const TAG_LEN: u64 = 32;
 /// The bytes of a file behind the code.
@@ -54,6 +56,24 @@ impl CodeKey {
         mac.update(purpose.digest.bytes());
         mac.update(&purpose.engine_hash.to_le_bytes());
         Self(mac.finalize().into_bytes().into())
+    }
+
+    /// Derives the key for the functions of the versions of a component file (module `compiler::functions`), compiled for that engine.
+    pub(super) fn derive_for_functions(secret: &[u8; SECRET_LEN], file: &Digest, engine_hash: u64) -> Self {
+        let mut mac = private_dir::mac(secret);
+        mac.update(FUNCTIONS_DOMAIN);
+        mac.update(file.bytes());
+        mac.update(&engine_hash.to_le_bytes());
+        Self(mac.finalize().into_bytes().into())
+    }
+
+    #[cfg(test)]
+    pub(super) fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
     }
 
     /// Returns the key as the text that [`from_text`](Self::from_text) reads.

@@ -19,6 +19,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
@@ -60,6 +61,8 @@ pub(crate) struct CompileContext {
     /// One permit for each compiler that may run concurrently.
     pub(crate) permits: Semaphore,
     pub(crate) metrics: CompileMetrics,
+    /// Whether functions of the component that a file had before are used again (module `compiler::functions`).
+    pub(crate) is_incremental: AtomicBool,
 }
 
 /// One component that is compiled, or being compiled.
@@ -125,6 +128,13 @@ impl Compilations {
         })
     }
 
+    /// Returns the failure of a component that is remembered: compiling it again would fail in the same way.
+    pub(crate) fn known_failure(&self, file: &ComponentFile) -> Option<ComponentError> {
+        let compilation = self.lock().get(&file.digest)?.clone();
+        let failure = compilation.outcome.borrow().as_ref()?.as_ref().err()?.clone();
+        failure.is_permanent().then(|| failure.into_load_error(&file.path))
+    }
+
     /// Drops all components but those, and ends the jobs of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.lock().retain(|digest, compilation| {
@@ -139,6 +149,11 @@ impl Compilations {
     /// Drops the failures, so that those components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
+    }
+
+    /// Uses the functions of the component that a file had before.
+    pub(crate) fn compile_incrementally(&self) {
+        self.context.is_incremental.store(true, Ordering::Relaxed);
     }
 
     /// What is counted of them.
@@ -201,6 +216,7 @@ impl CompileContext {
             RemovedIfCancelled { path: pending.locked_path().map(Path::to_owned), cancelled: cancelled.clone() };
         let request = self.request(file, &pending, cancelled);
         let request = request.map_err(|error| CompileFailure::Compile(CompileError::Start(error.to_string())))?;
+        let functions = request.functions.clone();
         let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
         if let Err(error) = self.compiler.compile(request, &self.limits).await {
             let discard = move || {
@@ -209,6 +225,9 @@ impl CompileContext {
             };
             self.run_blocking(discard).await?;
             return Err(CompileFailure::Compile(error));
+        }
+        if let Some(functions) = functions {
+            self.run_blocking(move || functions.keep()).await?;
         }
         let stored = self.run_blocking(move || match cache.store(&engine, &digest, pending) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Err(error)),
@@ -228,10 +247,12 @@ impl CompileContext {
         pending: &PendingCode,
         cancelled: CancellationToken,
     ) -> io::Result<CompileRequest> {
+        let is_incremental = self.is_incremental.load(Ordering::Relaxed);
         Ok(CompileRequest {
             component: file.reopen()?,
             digest: file.digest,
             key: self.cache.code_key(self.engine.wasmtime(), &file.digest),
+            functions: is_incremental.then(|| self.cache.functions(self.engine.wasmtime(), &file.path)),
             into: pending.writer()?,
             can_outlive_host: pending.can_outlive_host(),
             cancelled,

@@ -32,12 +32,14 @@ use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use tokio_util::sync::CancellationToken;
 
+use self::functions::{FunctionFiles, Functions};
 use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::code_key::CodeKey;
 use super::config::{MAX_COMPONENT_SIZE, codegen_config};
 use super::static_content::StaticContent;
 use crate::confinement::confine_compiler;
 
+pub(crate) mod functions;
 mod job;
 mod process;
 
@@ -143,6 +145,8 @@ pub(crate) struct CompileRequest {
     pub(crate) digest: Digest,
     /// The key that authenticates the code.
     pub(crate) key: CodeKey,
+    /// The functions of the last compilation of the same file; none if all are to be compiled.
+    pub(crate) functions: Option<FunctionFiles>,
     /// The file that the code and its tag are written to.
     pub(crate) into: File,
     /// Whether a later host can use the code if this one ends before.
@@ -219,16 +223,25 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
         )
     })?;
     job.apply_rlimits().map_err(invalid)?;
+    // Without them all is compiled.
+    let functions = FunctionFiles::from_variables().and_then(|files| Functions::open(files).ok());
     // Before there are other threads, which inherit both.
     lower_priority(NICENESS);
     confine_compiler();
     job.exit_at_end();
-    let (code, content) = compile(io::stdin().lock(), job.digest)?;
-    key.write_code(&code, &content, io::stdout().lock()).map_err(|error| CompileError::Output(error.to_string()))
+    let (code, content) = compile(io::stdin().lock(), job.digest, functions.as_ref())?;
+    let output = |error: io::Error| CompileError::Output(error.to_string());
+    key.write_code(&code, &content, io::stdout().lock()).map_err(output)?;
+    drop(code);
+    functions.map_or(Ok(()), Functions::write).map_err(output)
 }
 
 /// Compiles a component, and measures what an instance of it costs.
-fn compile(component: impl Read, digest: Digest) -> Result<(Vec<u8>, StaticContent), CompileError> {
+fn compile(
+    component: impl Read,
+    digest: Digest,
+    functions: Option<&Functions>,
+) -> Result<(Vec<u8>, StaticContent), CompileError> {
     let mut bytes = Vec::new();
     component
         .take(MAX_COMPONENT_SIZE.saturating_add(1))
@@ -238,7 +251,11 @@ fn compile(component: impl Read, digest: Digest) -> Result<(Vec<u8>, StaticConte
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
-    let engine = wasmtime::Engine::new(&codegen_config());
+    let mut config = codegen_config();
+    if let Some(functions) = functions {
+        config.enable_incremental_compilation(functions.store()).map_err(invalid)?;
+    }
+    let engine = wasmtime::Engine::new(&config);
     let code = engine.and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)?;
     drop(bytes);
     let content = StaticContent::measure(&code).map_err(CompileError::Invalid)?;
@@ -256,7 +273,7 @@ impl Compiler {
         let program = match self {
             Self::InProcess => {
                 let compiled = tokio::task::spawn_blocking(move || {
-                    let (code, content) = compile(request.component, request.digest)?;
+                    let (code, content) = compile(request.component, request.digest, None)?;
                     let written = request.key.write_code(&code, &content, request.into);
                     written.map_err(|error| CompileError::Output(error.to_string()))
                 });

@@ -1,9 +1,16 @@
 //! Settings of wasmtime: how components are compiled, and the pool that instances come from.
 
+use std::num::NonZeroUsize;
+
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use mcp_host_sandbox::memory::MAX_TABLE_ELEMENTS;
 
+use crate::recording::MAX_RECORDED;
+
+/// The frames of a backtrace. Each has the name of its function, which the compiler bounds
+/// (`static_content`).
+pub(super) const MAX_FRAMES: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// The largest component, in bytes.
 pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 
@@ -33,13 +40,14 @@ pub(super) fn codegen_config() -> wasmtime::Config {
         .wasm_memory64(false)
         .max_wasm_stack(MAX_WASM_STACK)
         .async_stack_size(ASYNC_STACK_SIZE)
-        // A frame of a backtrace has the name of its function, which is as long as the component likes.
-        .wasm_backtrace_max_frames(None);
+        .wasm_backtrace_max_frames(Some(MAX_FRAMES));
     config
 }
 
 /// An engine with a pool of `max_instances`.
 pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
+    // Those that are recorded have a second one between them and the host.
+    let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(max_instances)

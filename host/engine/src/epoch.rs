@@ -2,8 +2,8 @@
 //! and enforces CPU limits.
 //!
 //! A guest checks the epoch at every function entry and loop iteration. When it has changed, the guest is ended if it
-//! has used up its CPU time, and yields if it has run for a [`TICK`]: so it runs for one tick at least and two at most. Waking the thread up costs a call more than a tick costs the machine, so it
-//! stays awake for [`IDLE_TICKS`] ticks after the last call; then it sleeps, and an idle host has no wake-ups.
+//! has used up its CPU time, and yields if it has run for a [`TICK`]: so it runs for one tick at least and two at most.
+//! For a call, waking this thread costs more time than a tick costs the machine; so it stays awake for [`IDLE_TICKS`] ticks after the last call; then it sleeps, and an idle host has no wake-ups.
 
 use std::io;
 use std::sync::Arc;

@@ -18,7 +18,8 @@
 //! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers, and not with their
 //!   callers, for [`HEAVY_PENALTY_FACTOR`] times as long as it computed. A call of a few milliseconds has no such
 //!   effect: the first one of a reused instance may take that long, and those after it are light.
-//! - Reads of indexers ([`CallOrigin::Indexer`]) run on the heavy workers from the beginning.
+//! - Reads of indexers ([`CallOrigin::Indexer`]) and preparations ([`CallOrigin::Preparation`], in a [`PluginQueue`] of their own, so that
+//!   they do not make the plugin heavy) run on the heavy workers from the beginning.
 //! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
 //!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
 //!   however fast, are not in these queues, and the system wakes these workers up before those that compute (short time
@@ -155,13 +156,13 @@ impl GuestExecutor {
         origin: CallOrigin,
         mut call: Call<T>,
     ) -> Result<T, CallAborted> {
-        if origin.is_host() {
+        let is_background = matches!(origin, CallOrigin::Indexer | CallOrigin::Preparation);
+        if origin.is_host() && !is_background {
             call.record_waits();
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }
         // Not on the caller's thread: threads that it starts for blocking work have its priority, and serve other calls later.
-        let is_background = origin == CallOrigin::Indexer;
         if !is_background && !queue.is_heavy() {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle().enter();

@@ -2,13 +2,16 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_host_model::provider::{self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, TemplatePage};
 use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_sandbox::state::GuestState;
+use serde_json::{Value, json};
 use wasmtime::Store;
 
-use crate::bindings::{contract, into_all};
+use crate::bindings::{contract, into_all, prepare};
+use crate::recording::{self, optional};
 
 /// A function of the contract with its arguments. Only the types of this module implement it.
 pub trait Function: Send + 'static {
@@ -27,6 +30,14 @@ pub trait Function: Send + 'static {
         None
     }
 
+    /// Its arguments, for a recording.
+    #[doc(hidden)]
+    fn arguments(&self) -> Value;
+
+    /// An answer, for a recording.
+    #[doc(hidden)]
+    fn answer_to_json(answer: &Self::Answer) -> Value;
+
     /// Calls it in an instance of a component.
     #[doc(hidden)]
     fn call_guest(self, guest: Guest<'_>) -> impl Future<Output = GuestResult<Self::Answer>> + Send;
@@ -40,6 +51,8 @@ pub trait Function: Send + 'static {
 #[doc(hidden)]
 pub struct Guest<'a> {
     pub(crate) exports: &'a contract::Guest,
+    /// `prepare`, of an instance that was made for it.
+    pub(crate) prepare: Option<&'a prepare::Guest>,
     pub(crate) store: &'a mut Store<GuestState>,
 }
 
@@ -53,7 +66,7 @@ fn convert<T, U: From<T>>(answer: Result<T, contract::Failure>) -> Result<U, Fai
 }
 
 /// The name of a function of the contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionName {
     /// `describe`.
     Describe,
@@ -69,12 +82,22 @@ pub enum FunctionName {
     Complete,
     /// `changes`.
     Changes,
+    /// `prepare`, of an interface of its own.
+    Prepare,
 }
 
 impl FunctionName {
     /// All functions, in the order of their numbers.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Describe, Self::ListEntries, Self::ListTemplates, Self::Read, Self::Stat, Self::Complete, Self::Changes];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Describe,
+        Self::ListEntries,
+        Self::ListTemplates,
+        Self::Read,
+        Self::Stat,
+        Self::Complete,
+        Self::Changes,
+        Self::Prepare,
+    ];
 
     /// The name in the contract.
     pub(crate) fn as_str(self) -> &'static str {
@@ -86,6 +109,7 @@ impl FunctionName {
             Self::Stat => "stat",
             Self::Complete => "complete",
             Self::Changes => "changes",
+            Self::Prepare => "prepare",
         }
     }
 }
@@ -97,6 +121,14 @@ pub struct Describe;
 impl Function for Describe {
     const NAME: FunctionName = FunctionName::Describe;
     type Answer = ProviderInfo;
+
+    fn arguments(&self) -> Value {
+        json!({})
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::provider_info(answer)
+    }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ProviderInfo> {
         Ok(Ok(guest.exports.call_describe(guest.store).await?.into()))
@@ -130,6 +162,14 @@ impl Function for ListEntries {
         self.parent.as_ref()
     }
 
+    fn arguments(&self) -> Value {
+        json!({ "parent": optional(self.parent.as_deref()), "cursor": optional(self.cursor.as_deref()), "limit": self.limit })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::page(answer)
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Page> {
         let (parent, cursor) = (self.parent.as_deref(), self.cursor.as_deref());
         Ok(convert(guest.exports.call_list_entries(guest.store, parent, cursor, self.limit).await?))
@@ -154,6 +194,14 @@ impl Function for ListTemplates {
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
         self.cursor.hash(hasher);
+    }
+
+    fn arguments(&self) -> Value {
+        json!({ "cursor": optional(self.cursor.as_deref()) })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::template_page(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<TemplatePage> {
@@ -185,6 +233,14 @@ impl Function for Read {
         Some(&self.path)
     }
 
+    fn arguments(&self) -> Value {
+        json!({ "path": &*self.path })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::contents(answer)
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Vec<Contents>> {
         let contents = guest.exports.call_read(guest.store, &self.path).await?;
         Ok(contents.map(into_all).map_err(Failure::from))
@@ -212,6 +268,14 @@ impl Function for Stat {
 
     fn path(&self) -> Option<&Arc<str>> {
         Some(&self.path)
+    }
+
+    fn arguments(&self) -> Value {
+        json!({ "path": &*self.path })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::entry(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Entry> {
@@ -245,6 +309,16 @@ impl Function for Complete {
         }
     }
 
+    fn arguments(&self) -> Value {
+        let pair = |argument: &Argument| json!([argument.name, argument.value]);
+        let known: Vec<_> = self.context.iter().map(pair).collect();
+        json!({ "template": self.template, "argument": pair(&self.argument), "known": known })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::completion(answer)
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Completion> {
         let (argument, context) = ((&self.argument).into(), self.context.iter().map(Into::into).collect::<Vec<_>>());
         Ok(convert(guest.exports.call_complete(guest.store, &self.template, &argument, &context).await?))
@@ -268,6 +342,14 @@ impl Function for Changes {
     const NAME: FunctionName = FunctionName::Changes;
     type Answer = ChangeSet;
 
+    fn arguments(&self) -> Value {
+        json!({ "watched": *self.watched, "since": self.since })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::change_set(answer)
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ChangeSet> {
         let since = self.since.as_deref();
         Ok(convert(guest.exports.call_changes(guest.store, &self.watched, since).await?))
@@ -275,5 +357,49 @@ impl Function for Changes {
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<ChangeSet> {
         provider.changes(&self.watched, self.since.as_deref()).await
+    }
+}
+
+/// `prepare`.
+#[derive(Clone, Debug)]
+pub struct Prepare {
+    /// The token of an earlier answer.
+    pub token: Option<String>,
+}
+
+/// The answer to `prepare`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The token of the next call; none when everything is prepared.
+    pub next_token: Option<String>,
+    /// The part that is prepared, in per cent.
+    pub percent: Option<u8>,
+    /// What has been done.
+    pub message: Option<String>,
+    /// The time after which everything is to be prepared again.
+    pub again_after: Option<Duration>,
+}
+
+impl Function for Prepare {
+    const NAME: FunctionName = FunctionName::Prepare;
+    type Answer = Progress;
+
+    fn arguments(&self) -> Value {
+        json!({ "token": self.token })
+    }
+
+    fn answer_to_json(answer: &Self::Answer) -> Value {
+        recording::progress(answer)
+    }
+
+    async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Progress> {
+        let prepare = guest.prepare.ok_or_else(|| wasmtime::Error::msg("it does not export `prepare`"))?;
+        let answer = prepare.call_prepare(guest.store, self.token.as_deref()).await?;
+        Ok(answer.map(Progress::from).map_err(Failure::from))
+    }
+
+    /// No native provider has it.
+    async fn call_native(self, _: &dyn Provider) -> provider::Result<Progress> {
+        Ok(Progress { next_token: None, percent: None, message: None, again_after: None })
     }
 }

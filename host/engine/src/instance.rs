@@ -8,21 +8,49 @@ use mcp_host_sandbox::memory::{CallOwner, Denial};
 use mcp_host_sandbox::state::GuestState;
 use wasmtime::{Engine, Store, UpdateDeadline};
 
-use super::bindings::Provider;
+use super::bindings::Exports;
 use super::cpu::CpuClock;
+use super::diagnostics::CallTrace;
 use super::epoch::TICK;
 use super::function::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
+use super::recording::{Recording, Replays};
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
 pub(crate) const REPLY_SLACK: usize = 1 << 20;
+
+/// The bytes of values that a host call of a recorded instance has: some 1.6 MB of contents.
+const RECORDED_BYTES: usize = 64 << 20;
+/// The bytes that a recorded instance takes more, beside the memory of its passthrough.
+const PASSTHROUGH_BYTES: usize = 64 << 10;
+
+/// A component with what its imports are linked to.
+#[derive(Clone, Copy)]
+pub(crate) enum Linked<'a> {
+    /// The functions of the host.
+    Host(&'a LinkedComponent),
+    /// Functions that record what those of the host return.
+    Recorder(&'a Recording),
+    /// Functions that answer from a record.
+    Record(&'a Replays),
+}
+
+impl Linked<'_> {
+    async fn instantiate(self, store: &mut Store<GuestState>, is_for_preparation: bool) -> wasmtime::Result<Exports> {
+        match self {
+            Self::Host(component) => Exports::instantiate(&component.pre, store, is_for_preparation).await,
+            Self::Recorder(recording) => recording.instantiate(store, is_for_preparation).await,
+            Self::Record(replays) => replays.instantiate(store, is_for_preparation).await,
+        }
+    }
+}
 
 /// An instance, instantiated by its first call.
 pub(crate) struct Instance {
     store: Store<GuestState>,
     /// None before the first call, whose limits instantiation counts against.
-    provider: Option<Provider>,
+    exports: Option<Exports>,
     calls: usize,
     /// The last field to be dropped: the slot is free only when the memory is.
     _permit: Option<InstancePermit>,
@@ -40,28 +68,35 @@ impl Instance {
         mut state: GuestState,
         permit: Option<InstancePermit>,
     ) -> Result<Self, Denial> {
-        state.memory.charge_static(component.instance_bytes())?;
+        let passthrough = if state.recording.is_some() { PASSTHROUGH_BYTES } else { 0 };
+        state.memory.charge_static(component.instance_bytes().saturating_add(passthrough))?;
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
-        Ok(Self { store, provider: None, calls: 0, _permit: permit })
+        Ok(Self { store, exports: None, calls: 0, _permit: permit })
     }
 
     /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the
-    /// call's CPU clock.
+    /// call's CPU clock, `trace` its record if it is observed. An instance that is made for a preparation serves no other call.
     pub(crate) async fn begin_call(
         &mut self,
-        component: &LinkedComponent,
+        linked: Linked<'_>,
+        is_for_preparation: bool,
         limits: &Limits,
         clock: &Arc<CpuClock>,
+        trace: Option<&Arc<CallTrace>>,
     ) -> wasmtime::Result<Guest<'_>> {
         self.calls = self.calls.saturating_add(1);
-        self.apply_limits(limits, clock.clone());
-        let provider = match self.provider.take() {
-            Some(provider) => provider,
-            None => component.pre.instantiate_async(&mut self.store).await?,
+        self.apply_limits(limits, clock.clone(), trace.cloned());
+        let exports = match self.exports.take() {
+            Some(exports) => exports,
+            None => linked.instantiate(&mut self.store, is_for_preparation).await?,
         };
-        let provider = self.provider.insert(provider);
-        Ok(Guest { exports: provider.mcp_host_provider_resource_provider(), store: &mut self.store })
+        let Exports { provider, preparing } = self.exports.insert(exports);
+        Ok(Guest {
+            exports: provider.mcp_host_provider_resource_provider(),
+            prepare: preparing.as_ref().map(|preparing| preparing.mcp_host_provider_prepare()),
+            store: &mut self.store,
+        })
     }
 
     /// Ends a call.
@@ -90,15 +125,22 @@ impl Instance {
     }
 
     /// Applies the limits for one call.
-    fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
+    fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>, trace: Option<Arc<CallTrace>>) {
         let cpu = HostCpuBudget::new(clock.host().clone(), limits.cpu.duration());
         self.store.data_mut().begin_call(cpu);
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
         self.store.set_max_component_handles(limits.handles.get());
-        self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
+        let bytes = reply.saturating_add(REPLY_SLACK);
+        // Arguments and results of recorded imports are copied as values, of which each byte is one.
+        let is_recorded = self.store.data().recording.is_some();
+        let fuel = if is_recorded { bytes.max(RECORDED_BYTES) } else { bytes };
+        self.store.set_hostcall_fuel(fuel);
         let limit = limits.cpu.duration();
         self.store.set_epoch_deadline(1);
-        self.store.epoch_deadline_callback(move |_| {
+        self.store.epoch_deadline_callback(move |store| {
+            if let Some(trace) = &trace {
+                trace.tick(&store);
+            }
             if clock.exceeds(limit) {
                 return Err(OutOfCpu.into());
             }

@@ -2,6 +2,19 @@
 //!
 //! Instances come from a pool that is sized to concurrent calls, not to plugins, so that a fresh instance costs tens of
 //! microseconds. One engine serves all plugins of a host, and may serve several hosts.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `config`, `epoch`, `error` | settings of wasmtime; the thread that preempts guests; why an engine cannot be started |
+//! | `component_file`, `custom_section`, `imports`, `static_content` | a component before it is compiled: its file, sections, imports, and what it makes wasmtime allocate |
+//! | `compiler`, `compilations`, `pending_code`, `compile_metrics` | compilation, in a child process under limits, once for concurrent requests (single-flight) |
+//! | `cache`, `code_key`, `loader` | compiled components on disk with a message authentication code; from a file to a linked component |
+//! | `bindings`, `function`, `instance`, `trap` | the contract in wasmtime's types; one call of an instance, and what ended it |
+//! | `pool`, `instance_permits`, `shares` | idle instances of a plugin; the slots of the instance pool, and how plugins share them |
+//! | `executor`, `cpu` | the threads that calls run on, and their processor time |
+//! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of responses |
+//! | [`diagnostics`], [`recording`] | for authors: what a call did, and recordings of calls with their replays |
+//! | `confinement` | seccomp and Landlock for this project's processes |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -16,6 +29,7 @@ mod config;
 pub mod confinement;
 pub(crate) mod cpu;
 mod custom_section;
+pub mod diagnostics;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
@@ -27,6 +41,7 @@ pub(crate) mod loader;
 mod pending_code;
 pub mod plugin;
 pub(crate) mod pool;
+pub mod recording;
 pub(crate) mod shares;
 mod static_content;
 mod trap;
@@ -37,6 +52,7 @@ use std::thread::available_parallelism;
 
 use mcp_host_base::log_target;
 use mcp_host_sandbox::state::{self, GuestState};
+use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
 
 use self::config::{codegen_config, pooling_engine};
@@ -117,6 +133,10 @@ pub struct Engine {
     pub(crate) shares: Arc<Shares>,
     pub(crate) ticker: Ticker,
     pub(crate) executor: GuestExecutor,
+    /// A permit for each instance that is recorded.
+    pub(crate) recorded: Arc<Semaphore>,
+    /// A permit for each call that prepares: they take turns.
+    pub(crate) preparations: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Engine {
@@ -147,8 +167,10 @@ impl Engine {
             linker: state::linker(&wasmtime).map_err(EngineError::wasmtime)?,
             ticker: Ticker::start(wasmtime.clone()).map_err(EngineError::Threads)?,
             instance_permits: InstancePermits::new(slots),
-            shares: Shares::new(slots),
+            shares: Arc::new(Shares::new(slots)),
             executor: GuestExecutor::start(worker_threads).map_err(EngineError::Threads)?,
+            recorded: Arc::new(Semaphore::new(recording::MAX_RECORDED)),
+            preparations: Arc::new(Semaphore::new(worker_threads.div_ceil(2))),
             wasmtime,
         }))
     }
@@ -175,11 +197,13 @@ pub enum CallOrigin {
     Host,
     /// The host itself: the probe of the circuit breaker, in a fresh instance with memory that clients' calls have no part in.
     Probe,
+    /// The host itself: a preparation, with the priority of an indexer, in a fresh instance with memory of its own.
+    Preparation,
 }
 
 impl CallOrigin {
     /// Whether the host makes the call for itself.
     pub(crate) fn is_host(self) -> bool {
-        matches!(self, Self::Host | Self::Probe)
+        matches!(self, Self::Host | Self::Probe | Self::Preparation)
     }
 }

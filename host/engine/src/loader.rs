@@ -12,6 +12,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use wasmtime::component::Component;
 
 use super::Engine;
 use super::Progress;
-use super::bindings::{CONTRACT, ProviderPre};
+use super::bindings::{self, CONTRACT, PREPARE, ProviderPre};
 use super::cache::{Cache, CompiledCode};
 use super::compilations::{Compilations, CompileContext};
 use super::compile_metrics::CompileMetrics;
@@ -71,9 +72,16 @@ pub(crate) struct LinkedComponent {
     /// The bytes that an instance takes beside its memories and tables.
     instance_bytes: usize,
     pub(super) pre: ProviderPre<GuestState>,
+    /// Whether it exports `prepare`.
+    prepares: bool,
 }
 
 impl LinkedComponent {
+    /// Whether it exports `prepare`.
+    pub(crate) fn prepares(&self) -> bool {
+        self.prepares
+    }
+
     /// The bytes that an instance takes beside its memories and tables, an upper bound.
     pub(crate) fn instance_bytes(&self) -> usize {
         self.instance_bytes
@@ -109,6 +117,7 @@ impl Loader {
             threads: threads.clone(),
             permits: Semaphore::new(compilers),
             metrics: CompileMetrics::default(),
+            is_incremental: AtomicBool::new(false),
         });
         Ok(Self { engine, compilations, compilers, threads })
     }
@@ -120,6 +129,15 @@ impl Loader {
         let CompiledCode { component, static_content } = self.compilations.get(file).await?;
         self.check_interface_count(&plugin.component, &component)?;
         Ok(CompiledComponent { digest, size, component, static_content })
+    }
+
+    /// Returns why the component of a plugin cannot be loaded, as far as that is known without compiling it: its file cannot be read, is no
+    /// component or another one than the pinned one, or it failed to compile before.
+    pub(crate) async fn known_failure(&self, plugin: &config::Plugin) -> Option<ComponentError> {
+        match ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await {
+            Ok(file) => self.compilations.known_failure(&file),
+            Err(error) => Some(error),
+        }
     }
 
     /// Returns the digest of a component file; none for a file that cannot be a component.
@@ -142,6 +160,11 @@ impl Loader {
     /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.compilations.retain(wanted);
+    }
+
+    /// Uses the functions of the component that a file had before, where the compiler is a process of its own.
+    pub(crate) fn compile_incrementally(&self) {
+        self.compilations.compile_incrementally();
     }
 
     /// What is counted of compilations.
@@ -190,8 +213,12 @@ impl Loader {
             file: file.clone(),
             reason: self.explain_not_a_provider(component, &error),
         })?;
+        let prepares = bindings::prepares(pre.instance_pre()).map_err(|error| ComponentError::NotAProvider {
+            file: file.clone(),
+            reason: format!("its `{PREPARE}` is not as this host knows it ({error:#})"),
+        })?;
         let instance_bytes = usize::try_from(content.instance_bytes).unwrap_or(usize::MAX);
-        Ok(LinkedComponent { pre, instance_bytes })
+        Ok(LinkedComponent { pre, instance_bytes, prepares })
     }
 
     /// Explains why a component is not a provider: it has the contract in another version, not at all, or with other
@@ -199,11 +226,11 @@ impl Loader {
     fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
         let ty = component.component_type();
         let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();
-        if exports.contains(&CONTRACT) {
-            return format!("its `{CONTRACT}` is not as this host knows it ({error:#})");
-        }
         let named = |name: &str| format!("`{}`", name.escape_debug());
         let interface = |name: &str| name.split('@').next().map(str::to_owned);
+        if let Some(known) = exports.iter().find(|name| is_known_version(name)) {
+            return format!("its {} is not as this host knows it ({error:#})", named(known));
+        }
         if let Some(other) = exports.iter().find(|name| interface(name) == interface(CONTRACT)) {
             return format!("it exports {}, and this host knows `{CONTRACT}`", named(other));
         }
@@ -215,4 +242,10 @@ impl Loader {
         };
         format!("it exports {found}, and not `{CONTRACT}`")
     }
+}
+
+/// Whether a name is that of the contract, in a version that is compatible with the one that this host knows.
+fn is_known_version(name: &str) -> bool {
+    let series = |name: &str| name.rsplit_once('.').map(|(series, _)| series.to_owned());
+    series(name) == series(CONTRACT)
 }

@@ -12,6 +12,7 @@
 //! | CPU time | the processor time of the thread while it polls the call; checked by the guest at each tick of the engine's epoch, every half millisecond, and by the host as it validates the answer (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share, with what the host allocates for them, what their component declares, and the answers of calls in progress (`limits.memory`); each client has a share |
 //! | answer | the bytes that the host copies out of the guest (`limits.response-size`), and the number of items (`limits.response-items`) |
+//! | preparations | one call at a time, with memory of its own (`limits.prepare.memory`); the CPU time of all calls together (`limits.prepare.cpu`) |
 //! | log | an allowance of bytes per minute (`limits.log`) |
 //! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
@@ -26,13 +27,17 @@ mod backend;
 mod call;
 mod fault;
 mod fault_recorder;
+mod health;
 mod input_faults;
 mod inspect;
-mod load_failures;
+mod load_counts;
+mod load_error;
 mod metrics;
 mod native_plugin;
 mod needs;
 mod panics;
+mod preparation;
+mod recorder;
 mod requirements;
 mod runtime;
 mod search_source;
@@ -47,24 +52,30 @@ use std::time::{Duration, Instant};
 use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_config::UriGlob;
 use mcp_host_model::digest::Digest;
-use mcp_host_model::provider::ProviderInfo;
+use mcp_host_model::provider::{Outage, Programs, ProviderInfo};
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
 use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::sql::DatabaseNotifications;
+use tokio::sync::OnceCell;
 
 use self::backend::Backend;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
+use self::health::{Health, HealthChange};
 use self::input_faults::InputFaults;
+use self::panics::contain_panic;
+use self::preparation::Preparation;
 use crate::CallOrigin;
 use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 
 pub use self::fault::{Fault, FaultKind};
+pub use self::health::{Failing, FailingCause};
 pub use self::inspect::Inspection;
-pub use self::load_failures::{FailureCount, LoadFailures};
+pub use self::load_counts::{FailureCount, LoadCounts};
+pub use self::load_error::{LoadError, UpstreamError};
 pub use self::metrics::{CallCounts, CallDurations, CallMetrics};
 pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
@@ -72,8 +83,10 @@ pub use self::needs::{
     NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
     NeedsError, SettingType,
 };
+pub use self::preparation::{PreparationState, PreparationStatus, preparation_note};
+pub use self::recorder::{ProfilingGuard, RecordingGuard};
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::runtime::{ConnectUpstream, LoadError, PluginRuntime, RuntimeError};
+pub use self::runtime::{ConnectUpstream, PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -114,12 +127,18 @@ pub struct Plugin {
     /// What decides what its provider reports; none if each replica of a cluster has to ask it.
     poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
+    /// What its provider asks for, once it was asked about.
+    needs: OnceCell<Option<Needs>>,
+    /// What its provider prepares; none if it does not export `prepare`.
+    preparation: Option<Preparation>,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
     /// What clients request that makes the provider fail.
     input_faults: InputFaults,
+    /// Whether it fails most of its calls.
+    health: Health,
     faults: Arc<FaultRecorder>,
-    /// What its guest logs; none for a native provider.
+    /// What its guest logs, or its program writes on standard error; none for another native provider.
     guest_log: Option<Arc<GuestLog>>,
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
@@ -219,10 +238,10 @@ impl Plugin {
             waiting: waiting.saturating_add(backend.waiting()),
             concurrency: admission.concurrency(),
             queue: limits.queue.get(),
-            memory: memory.used(),
+            memory: self.memory().0,
             memory_limit: memory.limit(),
             idle_instances: backend.idle_instances(),
-            dropped_log_bytes: backend.sandbox().map_or(0, Sandbox::dropped_log_bytes),
+            dropped_log_bytes: self.guest_log.as_ref().map_or(0, |log| log.dropped()),
         }
     }
 
@@ -241,17 +260,46 @@ impl Plugin {
         self.breaker.suspended_for(Instant::now())
     }
 
-    /// The memory that its calls and idle instances hold now, and its limit (`limits.memory`), in bytes.
-    pub fn memory(&self) -> (u64, u64) {
-        (self.call_context.memory.used(), self.call_context.memory.limit())
+    /// Since when its provider cannot reach its data, and why; none if it can.
+    pub fn outage(&self) -> Option<Outage> {
+        let provider = self.call_context.backend.native()?;
+        contain_panic(|| provider.outage()).ok().flatten()
     }
 
-    /// Closes the circuit breaker, and forgets which inputs of clients made it fail.
+    /// The memory that its calls and idle instances hold now, and its limit (`limits.memory`), in bytes. Of an upstream that is a program, the
+    /// memory of its processes, which has a limit of the same size.
+    pub fn memory(&self) -> (u64, u64) {
+        let CallContext { backend, memory, .. } = &*self.call_context;
+        let of_provider = backend.native().and_then(|provider| contain_panic(|| provider.memory()).ok().flatten());
+        (of_provider.unwrap_or_else(|| memory.used()), memory.limit())
+    }
+
+    /// The programs that its provider runs; none if it runs none.
+    pub fn programs(&self) -> Option<Programs> {
+        let provider = self.call_context.backend.native()?;
+        contain_panic(|| provider.programs()).ok().flatten()
+    }
+
+    /// Whether it fails most of its calls, or cannot use a grant, although it is loaded.
+    pub fn failing(&self) -> Option<Failing> {
+        let grant = self.call_context.backend.sandbox().and_then(Sandbox::unusable_grant);
+        grant.map(Failing::from).or_else(|| self.health.failing(Instant::now()))
+    }
+
+    /// Closes the circuit breaker, forgets that it was failing, and which inputs of clients made it fail, and has its data prepared again.
     pub fn reset(&self) {
+        self.reset_preparation();
         if let Some(change) = self.breaker.close() {
             self.log_transition(change);
         }
         self.input_faults.clear();
+        if self.health.failing(Instant::now()).is_some() {
+            self.log_health(&HealthChange::Recovered);
+        }
+        self.health.clear();
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.forget_unusable_grant();
+        }
     }
 
     /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
@@ -390,6 +438,21 @@ impl Plugin {
         }
     }
 
+    /// Tries what its native provider tries for `mcp-host check`. Returns warnings, or why it does not work as it is configured.
+    pub async fn check_provider(&self) -> Result<Vec<String>, String> {
+        match self.call_context.backend.native() {
+            Some(provider) => provider.check().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Tries whether its stored data can be used; [`failing`](Self::failing) says if not.
+    async fn try_stored_data(&self) {
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.try_stored_data().await;
+        }
+    }
+
     /// Returns why the host refuses the role of a granted database. One that cannot be reached now is checked when it is
     /// connected to.
     async fn check_roles(&self) -> Result<(), String> {
@@ -411,7 +474,7 @@ impl Plugin {
 
     /// Completes when a native provider says that there may be changes. Never of a component.
     pub async fn changed(&self) {
-        match &self.call_context.backend {
+        match &*self.call_context.backend {
             Backend::Native(provider) => provider.changed().await,
             Backend::Component(_) => std::future::pending().await,
         }

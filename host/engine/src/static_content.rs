@@ -15,6 +15,7 @@
 //! | nested components | the state of each, with its table of handles | `limits.memory` |
 //! | modules that are instantiated or not | an entry in the registry of each store | `limits.memory` |
 //! | core instances, tables, memories, elements of a table | slots of the pool, or mappings without it | 40, 40, 4, 60,000 |
+//! | the name of a function | a copy in each frame of a backtrace | 64 KiB |
 //! | names, types, exports, adapters: all that is described | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
 //!
 //! The bounds in numbers are the pool's, and hold without a pool, too. A component beyond them does not compile, and
@@ -40,6 +41,8 @@ use super::config::{
 const MAX_METADATA: usize = 4 << 20;
 /// The maximum number of core types, each of which wasmtime keeps in a registry of the engine with some 500 bytes.
 const MAX_CORE_TYPES: usize = 20_000;
+/// The maximum length of the name of a function, in bytes. Each frame of a backtrace has a copy.
+const MAX_FUNCTION_NAME: usize = 64 << 10;
 /// The bytes of an element of a passive segment: a `ValRaw`.
 const ELEMENT_SIZE: u64 = 16;
 /// An upper bound for each core instance beside its context, for each memory, table and passive segment of it, for each module in
@@ -89,6 +92,9 @@ impl StaticContent {
         )?;
         let artifacts: ComponentArtifacts =
             postcard::from_bytes(metadata).map_err(|error| format!("its metadata cannot be decoded: {error}"))?;
+        let names = artifacts.static_modules.values().flat_map(|module| &module.func_names);
+        let longest = names.map(|name| name.len as usize).max().unwrap_or_default();
+        at_most("bytes in the name of a function", longest, MAX_FUNCTION_NAME)?;
         at_most("core types", artifacts.types.module_types().len_types(), MAX_CORE_TYPES)?;
         let component = &artifacts.info.component;
         let context = VMComponentOffsets::new(HostPtr, component).size_of_vmctx();

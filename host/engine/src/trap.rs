@@ -1,7 +1,7 @@
 //! What ended a guest's call: a limit, or a trap.
 
-use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
+use wasmtime::{Trap, WasmBacktrace};
 
 use mcp_host_base::text;
 use mcp_host_sandbox::cpu::OutOfCpu;
@@ -55,8 +55,15 @@ impl CallEnd {
                 return end;
             }
         }
-        Self::Trap(text::truncate(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string())
+        Self::Trap(text::truncate(message(error), MAX_TRAP_MESSAGE).escape_debug().to_string())
     }
+}
+
+/// What an error says, without the backtrace that the engine attaches to it as one of its contexts.
+fn message(error: &wasmtime::Error) -> String {
+    let backtrace = error.downcast_ref::<WasmBacktrace>().map(ToString::to_string);
+    let parts = error.chain().map(ToString::to_string).filter(|part| backtrace.as_ref() != Some(part));
+    parts.collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

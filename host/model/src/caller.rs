@@ -58,11 +58,16 @@ struct Inner {
 }
 
 impl Caller {
-    /// A principal with the access token that the request of the current task came with; by its name in rules, which one that an application authenticates by the name of a built-in one has not; and all of its
-    /// groups, those of the config, too.
+    /// The principal of the current request, with the access token that it came with. `name` is its name in rules: `None` if an application
+    /// authenticated it under the name of a built-in principal. `groups` includes the groups of the config.
     pub fn new<'a>(name: Option<&str>, groups: impl IntoIterator<Item = &'a str>) -> Self {
         let token = TOKEN.try_with(Option::clone).ok().flatten();
         Self(Arc::new(Inner { name: name.map(Box::from), groups: groups.into_iter().map(Box::from).collect(), token }))
+    }
+
+    /// The name of the principal in rules.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
     }
 
     /// Whether rules name the principal so.

@@ -50,9 +50,10 @@ mod contents;
 mod entry;
 mod failure;
 mod metadata;
+mod program;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::resource::{Argument, Completion};
 
@@ -62,6 +63,7 @@ pub use self::contents::{Body, Contents};
 pub use self::entry::{Entry, Template};
 pub use self::failure::{Failure, Result};
 pub use self::metadata::Icon;
+pub use self::program::{Program, ProgramEnd, ProgramEndReason, ProgramLimits, ProgramUsage, Programs};
 
 /// Answers the functions of the contract for one mount.
 ///
@@ -142,6 +144,41 @@ pub trait Provider: Send + Sync + 'static {
     async fn changed(&self) {
         std::future::pending().await
     }
+
+    /// Returns since when its data cannot be reached, and why, if that is so now: for a provider whose data are elsewhere. It is asked often,
+    /// and must answer at once, from what is known. The plugin is shown as unreachable meanwhile, and a required one makes the server not
+    /// ready; calls are made all the same. By default it always can.
+    fn outage(&self) -> Option<Outage> {
+        None
+    }
+
+    /// Returns the memory that it holds beside its calls, in bytes, for administrators: that of a process of its own. By default there is none.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the programs that it runs, for administrators. It is asked often, and must answer at once. By default it runs none.
+    fn programs(&self) -> Option<Programs> {
+        None
+    }
+
+    /// Tries what a call does not, for `mcp-host check`, after the first page was listed. Returns warnings for an admin.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not work as it is configured, for an admin.
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// The time in which the data of a provider cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// When it began.
+    pub since: SystemTime,
+    /// Why they cannot be reached now, for an admin, in one line.
+    pub reason: String,
 }
 
 /// A shared provider: the application keeps a handle to what it mounts.
@@ -177,6 +214,22 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     async fn changed(&self) {
         P::changed(self).await;
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        P::outage(self)
+    }
+
+    fn memory(&self) -> Option<u64> {
+        P::memory(self)
+    }
+
+    fn programs(&self) -> Option<Programs> {
+        P::programs(self)
+    }
+
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        P::check(self).await
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 
+use mcp_host_base::fair_semaphore::Sharer;
 use tokio::task::futures::TaskLocalFuture;
 
 use crate::principal::Principal;
@@ -24,6 +25,8 @@ pub enum Requester {
     Principal(Principal),
     /// An address, or the first of a network.
     Address(IpAddr),
+    /// The host itself, for all clients that watch something: it has the share of one client.
+    Host,
 }
 
 impl Requester {
@@ -45,5 +48,11 @@ impl Requester {
     /// Returns whether there is no other client to leave a share for: the one that started the host.
     pub fn is_local(&self) -> bool {
         *self == Self::Principal(Principal::LOCAL)
+    }
+}
+
+impl Sharer for Requester {
+    fn has_no_others(&self) -> bool {
+        self.is_local()
     }
 }

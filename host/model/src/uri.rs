@@ -111,11 +111,11 @@ mod unicode;
 mod tests;
 
 pub use canonical::{canonical, file_authority, is_requestable};
-pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
+pub use error::{CharacterError, MountError, PathError, TemplateError, UriError};
 pub use mount::Mount;
 pub use normalize::is_path_delimiter;
 pub use pattern::{Gap, PatternPart, UriPattern};
-pub use router::{Routed, Router};
+pub use router::{Overlap, RouteError, Routed, Router};
 pub use template::UriTemplate;
 pub use unicode::composed;
 
@@ -123,6 +123,10 @@ pub use unicode::composed;
 ///
 /// RFC 9110, section 4.1, recommends at least 8,000 octets.
 pub const MAX_URI_LEN: usize = 8192;
+/// The maximum length in bytes of a mount: enough of [`MAX_URI_LEN`] is left for paths.
+const MAX_MOUNT_LEN: usize = 1024;
+/// The maximum number of variables of a template, each counted as often as it appears.
+const MAX_TEMPLATE_VARIABLES: usize = 64;
 
 /// Implements access to the text of a type, in its field `text`.
 macro_rules! str_newtype {

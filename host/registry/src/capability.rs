@@ -55,6 +55,8 @@ pub enum Kind {
     Env,
     /// Sockets, which are always denied.
     Sockets,
+    /// An interface that this version does not know: no component that imports it is loaded.
+    Unknown,
 }
 
 /// A text that is not a capability.
@@ -67,7 +69,7 @@ pub enum Kind {
 pub struct CapabilityError(String);
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets];
+    const ALL: [Self; 7] = [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets, Self::Unknown];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -78,10 +80,11 @@ impl Kind {
             Self::Keyvalue => "keyvalue",
             Self::Env => "env",
             Self::Sockets => "sockets",
+            Self::Unknown => "unknown",
         }
     }
 
-    /// The kind that an interface belongs to, if it reaches the outside world.
+    /// The kind that an interface belongs to; none of one that reaches nothing outside of its instance but the log.
     pub fn of_import(import: &str) -> Option<Self> {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
@@ -92,7 +95,10 @@ impl Kind {
             ("mcp-host:sql", _) => Some(Self::Sql),
             ("wasi:cli", "environment") => Some(Self::Env),
             ("wasi:sockets", _) => Some(Self::Sockets),
-            _ => None,
+            ("wasi:cli" | "wasi:clocks" | "wasi:config" | "wasi:io" | "wasi:logging" | "wasi:random", _)
+            | ("wasi:http", "types")
+            | ("mcp-host:provider", _) => None,
+            _ => Some(Self::Unknown),
         }
     }
 }
@@ -240,5 +246,23 @@ mod tests {
         ];
         let all = Capability::of(set(&["http:https://docs.rs", "dirs:ro"]), imports);
         assert_eq!(all, set(&["http:https://docs.rs", "dirs:ro", "keyvalue", "env", "sql", "sockets"]));
+        let all = Capability::of(BTreeSet::new(), ["wasi:nn/tensor@0.2.0", "wasi:http/incoming-handler@0.2.6"]);
+        assert_eq!(all, set(&["unknown"]), "an interface that nobody has classified is not harmless");
+    }
+
+    #[test]
+    fn every_interface_of_the_contract_is_classified() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/deps");
+        let mut count = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let package = text.lines().find_map(|line| line.strip_prefix("package ")?.split('@').next()).unwrap();
+            for interface in text.lines().filter_map(|line| line.strip_prefix("interface ")?.strip_suffix(" {")) {
+                let import = format!("{package}/{interface}@0.2.6");
+                assert_ne!(Kind::of_import(&import), Some(Kind::Unknown), "{import}");
+                count += 1;
+            }
+        }
+        assert!(count >= 15, "{count}");
     }
 }

@@ -24,6 +24,11 @@ const PAGE_SIZE: usize = 1000;
 /// The maximum size of a page of tags in bytes.
 const MAX_TAG_PAGE: usize = 1 << 20;
 
+/// The tag of the index of referrers, where a registry has no API.
+pub(crate) fn fallback_tag(manifest: &Digest) -> String {
+    format!("sha256-{}", manifest.digits())
+}
+
 /// What is done with a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {

@@ -7,11 +7,10 @@ use mcp_host_base::text::quote;
 use mcp_host_config::registry::{Mirror, Repository};
 use mcp_host_model::digest::Digest;
 
-use crate::client::Client;
+use crate::client::{Client, fallback_tag};
 use crate::directory::Directory;
 use crate::http::HttpError;
 use crate::manifest::{Index, MAX_MANIFEST_SIZE};
-use crate::referrers::fallback_tag;
 use crate::store::Store;
 
 /// A place.

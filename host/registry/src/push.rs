@@ -12,13 +12,13 @@ use mcp_host_model::digest::Digest;
 use serde_json::{Value, json};
 
 use crate::bundle::{self, BUNDLE, Bundle, MAX_BUNDLE_SIZE};
+use crate::client::fallback_tag;
 use crate::client::shown;
 use crate::error::RegistryError;
 use crate::http::HttpError;
 use crate::manifest::{
     Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, VERSION, WASM_CONFIG, WASM_LAYER,
 };
-use crate::referrers::fallback_tag;
 use crate::registries::Registries;
 use crate::sbom::{MAX_SBOM_SIZE, SbomSummary};
 use crate::signer::Signer;

@@ -9,7 +9,7 @@ use mcp_host_config::registry::Repository;
 use mcp_host_model::digest::Digest;
 
 use crate::bundle::{BUNDLE, MAX_BUNDLE_SIZE};
-use crate::client::Client;
+use crate::client::{Client, fallback_tag};
 use crate::http::HttpError;
 use crate::manifest::Manifest;
 use crate::place::Place;
@@ -20,11 +20,6 @@ const MAX_REFERRERS: usize = 64;
 
 /// A document with its digest, by which the store has it.
 pub(crate) type Document = (Digest, Bytes);
-
-/// The tag of the index of referrers, where a registry has no API.
-pub(crate) fn fallback_tag(manifest: &Digest) -> String {
-    format!("sha256-{}", manifest.digits())
-}
 
 /// The signature bundles that refer to a manifest.
 pub(crate) async fn bundles(client: &Client, place: &Place, manifest: &Digest) -> Result<Vec<Document>, HttpError> {

@@ -11,7 +11,7 @@ mod generated {
                 import wasi:logging/logging@0.1.0-draft;
             }
         ",
-        imports: { default: trappable },
+        imports: { default: tracing | trappable },
     });
 }
 

@@ -1,7 +1,8 @@
 //! A rate limit of one plugin (GCRA, a token bucket), shared fairly by its clients: for its calls (`limits.rate`) and for their HTTP
 //! exchanges (`limits.http.rate`).
 //!
-//! One client takes half of the rate and of the burst at most, so that it leaves as much for all others. The client over stdio, the
+//! One client takes half of the rate and of the burst at most, so that it leaves as much for all others. So do the host's own calls
+//! together: otherwise polls of what clients watch would leave nothing for reads. The client over stdio, the
 //! command line and the host's own indexers have no other client beside them and may take everything.
 //!
 //! Bounded: [`MAX_CLIENTS`] clients have a state of their own, as in [`keyed_rate`](mcp_host_base::keyed_rate).
@@ -74,6 +75,13 @@ mod tests {
         assert!(wait > Duration::from_mins(3) && wait <= Duration::from_mins(6), "{wait:?}");
         assert_eq!(burst(&rate, Some(&bob)), 10);
         assert_eq!(burst(&rate, None), 0, "all of it is taken");
+    }
+
+    #[test]
+    fn polls_leave_half_to_clients() {
+        let rate = FairRate::new(Quota::per_hour(NonZeroU32::new(20).unwrap()));
+        assert_eq!(burst(&rate, Some(&Requester::Host)), 10);
+        assert_eq!(burst(&rate, Some(&client("ada"))), 10);
     }
 
     #[test]

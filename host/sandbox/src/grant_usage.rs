@@ -1,9 +1,18 @@
 //! How much a plugin has used its grants, since it was loaded.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use mcp_host_base::metrics::Counter;
+
+/// A grant that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableGrant {
+    /// Since when.
+    pub since: SystemTime,
+    /// Why, for an admin.
+    pub reason: String,
+}
 
 /// What a plugin did with a grant, by outcome.
 #[derive(Debug, Default)]

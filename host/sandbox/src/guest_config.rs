@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `mcp-host/limits.cpu-ms` | `limits.cpu` in milliseconds |
 //! | `mcp-host/limits.deadline-ms` | `limits.deadline` in milliseconds |
+//! | `mcp-host/limits.prepare.cpu-ms` | `limits.prepare.cpu` in milliseconds; none if `prepare` is not called |
+//! | `mcp-host/prepare.percent` | how much of the preparation is done, `0` to `100`; none if that is not known |
 //! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
 //! | `mcp-host/grants.keyvalue/NAME` | whether the bucket is granted, `true` or `false` |
 //!
@@ -16,28 +18,56 @@
 //! for one that can do without: an attempt to open a bucket that is not granted is logged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mcp_host_config as config;
 use mcp_host_config::grants::HttpGrants;
 use mcp_host_model::net::Origin;
 
-use super::bindings::store;
-use super::state::GuestState;
-
 /// The prefix of the keys that tell whether an origin is granted.
 const HTTP_GRANT: &str = "mcp-host/grants.http/";
 /// The prefix of the keys that tell whether a bucket is granted.
 const KEYVALUE_GRANT: &str = "mcp-host/grants.keyvalue/";
+/// The key of the part that is prepared.
+const PREPARED: &str = "mcp-host/prepare.percent";
 /// The maximum length of an origin in a key: a scheme, the longest host name and a port fit.
 const MAX_ORIGIN_LEN: usize = 512;
+
+/// How much of a plugin's preparation is done.
+#[derive(Debug)]
+pub struct PreparedPercent(AtomicU8);
+
+impl PreparedPercent {
+    /// A number that is no percentage.
+    const UNKNOWN: u8 = u8::MAX;
+
+    /// Sets it; none if that is not known.
+    pub fn set(&self, percent: Option<u8>) {
+        self.0.store(percent.unwrap_or(Self::UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// Returns it, if it is known.
+    pub fn get(&self) -> Option<u8> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|percent| *percent <= 100)
+    }
+}
+
+impl Default for PreparedPercent {
+    fn default() -> Self {
+        Self(AtomicU8::new(Self::UNKNOWN))
+    }
+}
 
 /// What a plugin reads of its config.
 pub(crate) struct GuestConfig {
     /// The `config` table.
     table: BTreeMap<String, String>,
     /// The values of the host's keys.
-    reserved: [(&'static str, String); 2],
+    reserved: Vec<(&'static str, String)>,
+    /// How much is prepared.
+    prepared: Arc<PreparedPercent>,
     /// The granted origins.
     http: HttpGrants,
     /// The granted buckets.
@@ -46,27 +76,41 @@ pub(crate) struct GuestConfig {
 
 impl GuestConfig {
     /// The config of a plugin.
-    pub(super) fn new(plugin: &config::Plugin) -> Self {
+    pub(super) fn new(plugin: &config::Plugin, prepared: Arc<PreparedPercent>) -> Self {
+        let limits = &plugin.limits;
+        let prepare = limits.prepare.as_ref().map(|prepare| prepare.cpu.duration());
+        let limits = [
+            ("mcp-host/limits.cpu-ms", Some(limits.cpu.duration())),
+            ("mcp-host/limits.deadline-ms", Some(limits.deadline.duration())),
+            ("mcp-host/limits.prepare.cpu-ms", prepare),
+        ];
         Self {
             table: plugin.config.clone(),
-            reserved: [
-                ("mcp-host/limits.cpu-ms", milliseconds(plugin.limits.cpu.duration())),
-                ("mcp-host/limits.deadline-ms", milliseconds(plugin.limits.deadline.duration())),
-            ],
+            reserved: limits.into_iter().filter_map(|(key, limit)| Some((key, milliseconds(limit?)))).collect(),
+            prepared,
             http: plugin.grants.http.clone(),
             buckets: plugin.grants.keyvalue.keys().map(ToString::to_string).collect(),
         }
     }
 
-    fn get(&self, key: &str) -> Option<String> {
+    /// The value of a key; none of one that is not set.
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
         if let Some(origin) = key.strip_prefix(HTTP_GRANT) {
             return Some(self.is_granted(origin).to_string());
         }
         if let Some(bucket) = key.strip_prefix(KEYVALUE_GRANT) {
             return Some(self.buckets.contains(bucket).to_string());
         }
+        if key == PREPARED {
+            return self.prepared.get().map(|percent| percent.to_string());
+        }
         let reserved = self.reserved.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
         reserved.or_else(|| self.table.get(key)).cloned()
+    }
+
+    /// The provider's own table, without what the host adds.
+    pub(crate) fn all(&self) -> Vec<(String, String)> {
+        self.table.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     /// Returns whether requests to an origin are granted.
@@ -81,16 +125,6 @@ fn milliseconds(duration: Duration) -> String {
     duration.as_millis().to_string()
 }
 
-impl store::Host for GuestState {
-    fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, store::Error>> {
-        Ok(Ok(self.config.get(&key)))
-    }
-
-    fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, store::Error>> {
-        Ok(Ok(self.config.table.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +134,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.wasm"), "").unwrap();
         let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
-        GuestConfig::new(&config.plugins[0])
+        GuestConfig::new(&config.plugins[0], Arc::default())
+    }
+
+    #[test]
+    fn a_provider_can_ask_whether_it_is_prepared_and_how_far() {
+        let text = |limits| {
+            format!("[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\nlimits = {{ {limits} }}\n")
+        };
+        let prepared = guest_config(&text("prepare = { cpu = '90s' }"));
+        let [cpu, percent] = ["mcp-host/limits.prepare.cpu-ms", "mcp-host/prepare.percent"];
+        assert_eq!((prepared.get(cpu).as_deref(), prepared.get(percent)), (Some("90000"), None));
+        prepared.prepared.set(Some(42));
+        assert_eq!(prepared.get(percent).as_deref(), Some("42"));
+        prepared.prepared.set(None);
+        assert_eq!(prepared.get(percent), None);
+        assert_eq!(guest_config(&text("")).get(cpu), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Guests' log messages in the host's log: `wasi:logging`, standard output and standard error.
 //!
-//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]. A
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]; the lines of
+//! a traceback are one ([`records`]). A
 //! guest decides how much it logs, so the cost of one message is bounded before any work is done for it:
 //!
 //! | resource | bound |
@@ -30,20 +31,26 @@ use mcp_host_base::text::prefix;
 use mcp_host_base::throttle::{Throttle, ThrottlePerReason};
 
 use super::bindings::logging::Level;
+use super::host_calls;
 
 mod last_lines;
 mod recent;
+mod records;
 mod repeats;
 mod stream;
 
 use self::last_lines::LastLines;
 pub use self::recent::RecentLine;
 use self::recent::RecentLines;
+use self::records::Record;
+pub(crate) use self::records::Records;
 use self::repeats::Repeats;
-pub(crate) use self::stream::GuestStreams;
+pub(crate) use self::stream::{GuestStream, GuestStreams};
 
 /// The bytes of one line that are kept.
 const MAX_LINE: usize = 1024;
+/// What separates the lines of one record.
+const CONTINUATION: &str = "\n  | ";
 /// The bytes of a line's context that are kept.
 const MAX_CONTEXT: usize = 128;
 /// The cost of the shortest line: about what the log writes around it.
@@ -118,16 +125,16 @@ impl GuestLog {
     }
 
     /// The bytes that were dropped.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.all_dropped_bytes.get()
     }
 
-    /// Logs lines of standard error.
-    fn error_lines(&self, lines: &str) {
+    /// Keeps lines of standard error for the author of the provider.
+    fn keep_error_lines(&self, lines: &str) {
         if let Some(last) = &self.last_errors {
             last.push(lines);
         }
-        self.message(Level::Warn, "", lines);
+        host_calls::wrote_errors(lines);
     }
 
     /// Logs a message of `wasi:logging`. A warning that repeats is logged once for a time, with the number of times.
@@ -140,6 +147,36 @@ impl GuestLog {
             Some(times) => self.message(level, context, &format!("{message} ({times} times)")),
             None => {}
         }
+    }
+
+    /// Logs a record of a guest: a line, or a traceback.
+    pub(crate) fn record(&self, Record { level, context, lines }: Record) {
+        if let [line] = lines.as_slice() {
+            return self.guest_message(level, &context, line);
+        }
+        self.lines(level, &context, &lines);
+    }
+
+    /// Logs a record of standard error, each time.
+    fn error_record(&self, Record { level, context, lines }: Record) {
+        self.lines(level, &context, &lines);
+    }
+
+    /// Logs lines that belong together as one event, as far as the allowance goes.
+    fn lines(&self, level: Level, context: &str, lines: &[String]) {
+        if !is_enabled(level) {
+            return;
+        }
+        let mut admitted = Vec::new();
+        for (index, line) in lines.iter().enumerate() {
+            if !self.admit(context, line) {
+                let dropped = lines.iter().skip(index).map(String::len).fold(0, usize::saturating_add);
+                self.record_dropped(dropped);
+                break;
+            }
+            admitted.push(line.trim_end_matches('\r'));
+        }
+        self.emit(level, context, &admitted);
     }
 
     /// Logs the lines of a message, as far as the allowance goes.
@@ -157,10 +194,18 @@ impl GuestLog {
                 return self.record_dropped(rest.len());
             }
             let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            self.emit(level, context, line.trim_end_matches(['\r', '\n']));
+            self.emit(level, context, &[line.trim_end_matches(['\r', '\n'])]);
             rest = behind;
             bytes = bytes.saturating_sub(length);
             lines = lines.saturating_sub(1);
+        }
+    }
+
+    /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it whatever the level of the log.
+    pub fn program_line(&self, line: &str) {
+        match self.admit("", line) {
+            true => self.emit(Level::Info, "", &[line]),
+            false => self.record_dropped(line.len()),
         }
     }
 
@@ -170,7 +215,7 @@ impl GuestLog {
             return;
         }
         match self.admit(context, line) {
-            true => self.emit(level, context, line),
+            true => self.emit(level, context, &[line]),
             false => self.record_dropped(line.len()),
         }
     }
@@ -218,13 +263,16 @@ impl GuestLog {
         }
     }
 
-    fn emit(&self, level: Level, context: &str, line: &str) {
+    /// Logs lines as one event. All but the first are marked, so that none poses as an event of its own.
+    fn emit(&self, level: Level, context: &str, lines: &[&str]) {
         self.report_dropped();
-        if line.is_empty() {
+        if lines.iter().all(|line| line.is_empty()) {
             return;
         }
         let plugin = &*self.plugin;
-        let (line, context) = (sanitize(line, MAX_LINE), sanitize(context, MAX_CONTEXT));
+        let context = sanitize(context, MAX_CONTEXT);
+        let lines: Vec<_> = lines.iter().map(|line| sanitize(line, MAX_LINE)).collect();
+        let line = lines.join(CONTINUATION);
         // The level of a tracing event is part of its call site.
         macro_rules! event {
             ($level:ident) => {
@@ -257,7 +305,9 @@ impl GuestLog {
                 "error"
             }
         };
-        self.recent.push(name, if context.is_empty() { line } else { format!("{context}: {line}") });
+        for line in lines {
+            self.recent.push(name, if context.is_empty() { line } else { format!("{context}: {line}") });
+        }
     }
 }
 

@@ -58,6 +58,7 @@ mod bindings;
 #[cfg(feature = "keyvalue")]
 mod database;
 mod error;
+mod refusal_log;
 #[cfg(feature = "keyvalue")]
 mod store;
 #[cfg(test)]
@@ -69,6 +70,7 @@ mod wasi_draft2;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -79,10 +81,12 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 #[cfg(not(feature = "keyvalue"))]
 use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
-use self::error::{RefusalLog, StoreError, SwapError};
-use crate::Caller;
-use crate::grant_usage::BucketUsage;
+use self::error::{StoreError, SwapError};
+use self::refusal_log::RefusalLog;
+use crate::CallAccounts;
+use crate::grant_usage::{BucketUsage, UnusableGrant};
 use crate::guest_log::GuestLog;
+use crate::host_calls;
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
@@ -109,6 +113,8 @@ pub(crate) struct Keyvalue {
     /// What the buckets held when [`usage`](Self::usage) read that last; none before.
     last_usage: parking_lot::Mutex<Option<Vec<BucketUsage>>>,
     refusal_log: RefusalLog,
+    /// Since when the database cannot be used, and why; none while it can.
+    unusable: parking_lot::Mutex<Option<UnusableGrant>>,
     /// Names of buckets that were opened and are not granted, [`MAX_DENIED`] at most: for `mcp-host check`.
     denied: std::sync::Mutex<BTreeSet<String>>,
 }
@@ -166,6 +172,7 @@ impl Keyvalue {
             database: Arc::default(),
             last_usage: parking_lot::Mutex::default(),
             refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
+            unusable: parking_lot::Mutex::default(),
             denied: std::sync::Mutex::default(),
         }
     }
@@ -193,8 +200,8 @@ impl Keyvalue {
     }
 
     /// The operations for that call.
-    fn operations<'a>(&'a self, caller: Caller<'a>) -> Operations<'a> {
-        Operations { keyvalue: self, caller }
+    fn operations<'a>(&'a self, accounts: CallAccounts<'a>) -> Operations<'a> {
+        Operations { keyvalue: self, accounts }
     }
 
     /// Closes the database after the operation in flight, which checkpoints the log. The next operation opens it again.
@@ -238,22 +245,60 @@ impl Keyvalue {
     /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no
     /// database.
     pub(crate) async fn check(&self) -> Result<(), String> {
+        let file = self.database_path.as_ref().map(|path| path.file.as_path()).unwrap_or(Path::new(""));
+        self.try_open().await.map_err(|error| error.for_admin(file))
+    }
+
+    /// The same, and logs why the database cannot be used.
+    pub(crate) async fn try_stored_data(&self) {
+        let _ = self.log_refusal(self.try_open().await);
+    }
+
+    async fn try_open(&self) -> Result<(), StoreError> {
         let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
         let database = self.database.clone().lock_owned().await;
         if database.is_some() {
             return Ok(());
         }
-        let file = path.file.clone();
         let checked = tokio::task::spawn_blocking(move || {
             // The lock is held until the database is closed, so that no caller opens it meanwhile.
             let _closed = database;
             if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }
         });
         let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
+        self.note_whether_usable(&checked);
         match checked {
             // In use by another process.
             Ok(()) | Err(StoreError::Busy) => Ok(()),
-            Err(error) => Err(error.for_admin(&file)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Since when the database cannot be used, and why; none while it can, as far as it was tried.
+    pub(crate) fn unusable(&self) -> Option<UnusableGrant> {
+        self.unusable.lock().clone()
+    }
+
+    /// Forgets that the database could not be used, until it is tried again.
+    pub(crate) fn forget_unusable(&self) {
+        *self.unusable.lock() = None;
+    }
+
+    /// Remembers whether an operation of the database failed because of the database.
+    fn note_whether_usable<T>(&self, result: &Result<T, StoreError>) {
+        let error = result.as_ref().err();
+        match error.filter(|error| error.is_database_fault() || **error == StoreError::NoStateDir) {
+            Some(error) => {
+                let file = self.database_path.as_ref().map(|path| path.file.as_path());
+                let reason = error.for_admin(file.unwrap_or_else(|| Path::new("")));
+                let reason = format!("its key-value store cannot be used: {reason}");
+                let mut unusable = self.unusable.lock();
+                let since = unusable.as_ref().map_or_else(SystemTime::now, |before| before.since);
+                *unusable = Some(UnusableGrant { since, reason });
+            }
+            // It says nothing of the database.
+            None if matches!(error, Some(StoreError::OutOfMemory | StoreError::Busy)) => {}
+            None => *self.unusable.lock() = None,
         }
     }
 
@@ -265,7 +310,7 @@ impl Keyvalue {
 /// The operations of one call on buckets.
 struct Operations<'a> {
     keyvalue: &'a Keyvalue,
-    caller: Caller<'a>,
+    accounts: CallAccounts<'a>,
 }
 
 impl Operations<'_> {
@@ -359,15 +404,16 @@ impl Operations<'_> {
         size: fn(&T) -> usize,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Self { keyvalue, caller } = self;
-        let reserved = caller.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
+        let Self { keyvalue, accounts } = self;
+        let reserved = accounts.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
         let mut memory = keyvalue.log_refusal(reserved)?;
         let Some(path) = keyvalue.database_path.clone() else {
+            keyvalue.note_whether_usable::<()>(&Err(StoreError::NoStateDir));
             return keyvalue.log_refusal(Err(StoreError::NoStateDir));
         };
         // Another call of the plugin may hold it.
-        let mut database = caller.cpu.contend(keyvalue.database.clone().lock_owned()).await;
-        let cpu = caller.cpu.clone();
+        let mut database = accounts.cpu.contend(keyvalue.database.clone().lock_owned()).await;
+        let cpu = accounts.cpu.clone();
         let done = tokio::task::spawn_blocking(move || {
             let _charged = cpu.charge_thread();
             let open = match &mut *database {
@@ -386,6 +432,10 @@ impl Operations<'_> {
             Ok((result?, memory))
         });
         let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
+        keyvalue.note_whether_usable(&done);
+        if let Ok((_, memory)) = &done {
+            host_calls::transferred(memory.bytes());
+        }
         keyvalue.log_refusal(done).map(|(result, _memory)| result)
     }
 }
@@ -419,12 +469,12 @@ fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
 pub(crate) struct KeyvalueView<'a> {
     pub(crate) keyvalue: &'a Keyvalue,
     pub(crate) table: &'a mut ResourceTable,
-    pub(crate) caller: Caller<'a>,
+    pub(crate) accounts: CallAccounts<'a>,
 }
 
 impl<'a> KeyvalueView<'a> {
     fn operations(&self) -> Operations<'a> {
-        self.keyvalue.operations(self.caller)
+        self.keyvalue.operations(self.accounts)
     }
 }
 

@@ -23,10 +23,12 @@ pub mod fair_semaphore;
 pub mod grant_usage;
 mod guest_config;
 pub mod guest_log;
+pub mod host_calls;
 pub mod http;
 pub mod keyvalue;
 pub mod memory;
 pub mod outbound_http;
+pub mod recording;
 pub mod sql;
 pub mod state;
 
@@ -39,9 +41,10 @@ use wasmtime_wasi::WasiCtx;
 
 use self::cpu::HostCpuBudget;
 use self::dirs::{DirGrants, OpenFileLimit};
-use self::grant_usage::{BucketUsage, GrantUsage};
+use self::grant_usage::{BucketUsage, GrantUsage, UnusableGrant};
 use self::guest_config::GuestConfig;
-use self::guest_log::{GuestLog, GuestStreams};
+pub use self::guest_config::PreparedPercent;
+use self::guest_log::{GuestLog, GuestStreams, Records};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
 use self::memory::{Denial, MemoryAccount, MemoryBudget, MemoryMeter, Reclaim};
@@ -65,12 +68,12 @@ pub enum SandboxError {
 
 /// The call that uses a grant: what the host keeps and computes for it is charged to its instance and to its client.
 #[derive(Clone, Copy)]
-pub(crate) struct Caller<'a> {
+pub(crate) struct CallAccounts<'a> {
     memory: &'a Arc<MemoryAccount>,
     cpu: &'a HostCpuBudget,
 }
 
-impl Caller<'_> {
+impl CallAccounts<'_> {
     /// The client that the call is made for; none for the host itself.
     fn client(&self) -> Client {
         self.memory.client()
@@ -83,6 +86,7 @@ pub struct Sandbox {
     variables: Vec<(String, String)>,
     http: Arc<OutboundHttp>,
     config: Arc<GuestConfig>,
+    prepared: Arc<PreparedPercent>,
     keyvalue: Arc<Keyvalue>,
     sql: Arc<SqlDatabases>,
     memory: Arc<MemoryBudget>,
@@ -108,6 +112,7 @@ impl Sandbox {
         idle: Option<Weak<dyn Reclaim>>,
     ) -> Self {
         let memory = MemoryBudget::new(plugin.limits.memory.bytes(), idle);
+        let prepared = Arc::<PreparedPercent>::default();
         Self {
             dirs: DirGrants::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
             variables: plugin
@@ -118,7 +123,8 @@ impl Sandbox {
                 .collect(),
             sql: Arc::new(SqlDatabases::new(plugin, sqlite_workers, &tls_roots, &log, memory.clone())),
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
-            config: Arc::new(GuestConfig::new(plugin)),
+            config: Arc::new(GuestConfig::new(plugin, prepared.clone())),
+            prepared,
             keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log)),
             memory,
             probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
@@ -149,9 +155,19 @@ impl Sandbox {
         self.keyvalue.usage()
     }
 
-    /// The bytes of the plugin's log that were dropped.
-    pub fn dropped_log_bytes(&self) -> u64 {
-        self.log.dropped()
+    /// Tries the plugin's stored data, if there is any. What comes of it is in [`unusable_grant`](Self::unusable_grant).
+    pub async fn try_stored_data(&self) {
+        self.keyvalue.try_stored_data().await;
+    }
+
+    /// Returns the grant that cannot be used, since when and why; none if there is none, as far as it was tried: the plugin's stored data.
+    pub fn unusable_grant(&self) -> Option<UnusableGrant> {
+        self.keyvalue.unusable()
+    }
+
+    /// Forgets that a grant could not be used, until it is tried again.
+    pub fn forget_unusable_grant(&self) {
+        self.keyvalue.forget_unusable();
     }
 
     /// Returns the names of buckets that the plugin opened and that it is not granted.
@@ -197,12 +213,18 @@ impl Sandbox {
         &self.probe_memory
     }
 
+    /// How much of the plugin's preparation is done, as its provider may read it.
+    pub fn prepared(&self) -> &Arc<PreparedPercent> {
+        &self.prepared
+    }
+
     /// Creates the context of one instance, with that memory. Its directories are opened on threads that may block.
     pub async fn new_store_data(&self, memory: MemoryMeter) -> Result<GuestState, SandboxError> {
         let handles = memory.account().try_reserve(self.max_handles.saturating_mul(HANDLE_COST));
         let handles = handles.map_err(SandboxError::OutOfMemory)?;
         let files = self.dirs.open().await?;
         let streams = GuestStreams::new(&self.log);
+        let stderr = streams.stderr.clone();
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables)
             .stdout(streams.stdout)
@@ -224,6 +246,9 @@ impl Sandbox {
             memory,
             cpu: HostCpuBudget::unlimited(),
             log: self.log.clone(),
+            log_records: Records::default(),
+            stderr,
+            recording: None,
             _handles: handles,
         })
     }

@@ -101,7 +101,7 @@ impl MemoryBudget {
 
     /// Returns the owner of a call of that client with that input, a hash of both.
     pub fn owner(&self, requester: Option<Requester>, input: Option<u64>) -> CallOwner {
-        let shares = requester.clone().filter(|requester| !requester.is_local());
+        let shares = requester.clone().filter(|requester| !requester.is_local() && *requester != Requester::Host);
         if shares.is_none() && input.is_none() {
             return CallOwner { requester, ..CallOwner::default() };
         }
@@ -166,12 +166,14 @@ pub struct MemoryAccount {
 struct AccountState {
     owner: CallOwner,
     held: usize,
+    /// The most that was held for the current owner.
+    peak: usize,
 }
 
 impl MemoryAccount {
     /// An account that holds nothing, for calls of that owner.
     pub fn new(budget: Arc<MemoryBudget>, owner: CallOwner) -> Arc<Self> {
-        Arc::new(Self { budget, state: Mutex::new(AccountState { owner, held: 0 }) })
+        Arc::new(Self { budget, state: Mutex::new(AccountState { owner, held: 0, peak: 0 }) })
     }
 
     /// An account without a bound, for work that no plugin is charged for.
@@ -179,7 +181,12 @@ impl MemoryAccount {
         Self::new(MemoryBudget::new(u64::MAX, None), CallOwner::default())
     }
 
-    /// The client of the current call; none for the host itself.
+    /// The most bytes that were held for the current owner: by the current call, or the last one.
+    pub fn peak(&self) -> u64 {
+        self.state().peak as u64
+    }
+
+    /// The client of the current call; none for an indexer.
     pub(crate) fn client(&self) -> Option<Requester> {
         self.state().owner.requester.clone()
     }
@@ -202,6 +209,7 @@ impl MemoryAccount {
         state.owner.subtract(state.held);
         owner.add(state.held);
         state.owner = owner;
+        state.peak = state.held;
     }
 
     /// Charges `bytes` if at least `reserve` bytes, and the reserve of the client, stay free.
@@ -215,6 +223,7 @@ impl MemoryAccount {
         let held = state.held.saturating_add(bytes);
         if self.budget.charge(bytes, reserve) {
             state.held = held;
+            state.peak = state.peak.max(held);
             return Ok(());
         }
         let of_input = total(&state.owner.of_input).unwrap_or(held);
@@ -305,7 +314,7 @@ impl MemoryMeter {
     }
 
     /// The account of the instance, for reservations whose denial is no cause of a trap.
-    pub(crate) fn account(&self) -> &Arc<MemoryAccount> {
+    pub fn account(&self) -> &Arc<MemoryAccount> {
         &self.account
     }
 

@@ -6,7 +6,7 @@
 //! # Guarantees
 //!
 //! - A database that is not granted does not exist: a query of it returns `not-granted`.
-//! - A guest only reads. [`postgresql`] and [`sqlite`] have the means, which are several for each: none relies on the
+//! - A guest only reads. `backend::postgresql` and `backend::sqlite` have the means, which are several for each: none relies on the
 //!   text of a query.
 //! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
 //!   Nothing of a query is left on it.
@@ -19,8 +19,7 @@
 //! # Without the feature `sql`
 //!
 //! The interface is linked, so that components which import it load, and no database is granted: a config that grants
-//! one is rejected. Queries of a database that an application grants in code fail
-//! ([`absent`]).
+//! one is rejected. Queries of a database that an application grants in code fail.
 //!
 //! # Bounds
 //!
@@ -29,7 +28,7 @@
 //! | rows of a result | `max-rows`: more are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
 //! | memory: the query, what was received, and the result | `limits.memory` |
-//! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: [`sqlite`] |
+//! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: `backend::sqlite` |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
 //! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
@@ -37,18 +36,15 @@
 
 #![cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only databases use it"))]
 
-#[cfg(not(feature = "sql"))]
-mod absent;
 #[cfg(feature = "sql")]
+mod backend;
+#[cfg(not(feature = "sql"))]
+#[path = "sql/backend/absent.rs"]
 mod backend;
 mod bindings;
 mod error;
-#[cfg(feature = "sql")]
-mod postgresql;
 mod result;
 mod saved_queries;
-#[cfg(feature = "sql")]
-mod sqlite;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,13 +58,12 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, info_span};
 use wasmtime::component::{HasData, Linker};
 
-#[cfg(not(feature = "sql"))]
-use self::absent as backend;
 use self::backend::Backend;
 pub use self::backend::run_sqlite_worker;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
+use self::bindings::value_size;
 use self::error::{QueryError, RefusalLog};
-use self::result::{ChargedRows, ResultBounds, value_size};
+use self::result::{ChargedRows, ResultBounds};
 use self::saved_queries::{SavedQueries, SavedQuery};
 use mcp_host_base::metrics::Counter;
 use mcp_host_base::text::prefix;
@@ -76,7 +71,7 @@ use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config as config;
 use mcp_host_config::grants::SqlGrant;
 
-use crate::Caller;
+use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
 use crate::fair_semaphore::Client;
 use crate::grant_usage::OutcomeCounts;
@@ -140,21 +135,21 @@ struct Usage {
     cpu: HostCpuBudget,
 }
 
-impl From<Caller<'_>> for Usage {
-    fn from(caller: Caller<'_>) -> Self {
-        Self { client: caller.client(), cpu: caller.cpu.clone() }
+impl From<CallAccounts<'_>> for Usage {
+    fn from(accounts: CallAccounts<'_>) -> Self {
+        Self { client: accounts.client(), cpu: accounts.cpu.clone() }
     }
 }
 
 /// The host itself, as the one that queries.
-struct HostCaller {
+struct HostAccounts {
     memory: Arc<MemoryAccount>,
     cpu: HostCpuBudget,
 }
 
-impl HostCaller {
-    fn caller(&self) -> Caller<'_> {
-        Caller { memory: &self.memory, cpu: &self.cpu }
+impl HostAccounts {
+    fn accounts(&self) -> CallAccounts<'_> {
+        CallAccounts { memory: &self.memory, cpu: &self.cpu }
     }
 }
 
@@ -191,9 +186,9 @@ impl SqlDatabases {
         self.granted.keys().cloned().collect()
     }
 
-    async fn describe(&self, name: &str, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(&self, name: &str, accounts: CallAccounts<'_>) -> Result<DatabaseInfo, QueryError> {
         let described = match self.database(name) {
-            Ok(database) => database.describe(caller).await,
+            Ok(database) => database.describe(accounts).await,
             Err(error) => Err(error),
         };
         self.log_failure(name, described)
@@ -205,10 +200,10 @@ impl SqlDatabases {
         sql: String,
         parameters: Vec<Value>,
         max_rows: Option<u32>,
-        caller: Caller<'_>,
+        accounts: CallAccounts<'_>,
     ) -> Result<Rows, QueryError> {
         let began = Instant::now();
-        let result = match self.prepare(name, sql, parameters, max_rows, caller) {
+        let result = match self.prepare(name, sql, parameters, max_rows, accounts) {
             Ok((database, query)) => {
                 // The text of a saved query only: a client may have written any other one, or a part of it.
                 let text = self.saved_queries.contains(name, &query.sql).then(|| prefix(&query.sql, MAX_ATTRIBUTE));
@@ -242,7 +237,7 @@ impl SqlDatabases {
             if offline && database.backend.is_on_a_server() {
                 continue;
             }
-            let reason = match database.describe(host.caller()).await {
+            let reason = match database.describe(host.accounts()).await {
                 Ok(_) => {
                     let of_schemas = self.check_schemas(name, database).await;
                     warnings.extend(of_schemas.map_err(|reason| admin_message(name, &reason))?);
@@ -265,7 +260,7 @@ impl SqlDatabases {
         let (mut warnings, host) = (Vec::new(), self.host());
         for SavedQuery { name: query_name, sql, parameters } in saved {
             let values = vec![Value::Scalar(Scalar::Null); *parameters];
-            let prepared = match self.prepare(name, sql.clone(), values, None, host.caller()) {
+            let prepared = match self.prepare(name, sql.clone(), values, None, host.accounts()) {
                 Ok((database, query)) => database.prepare(query).await,
                 Err(error) => Err(error),
             };
@@ -282,7 +277,7 @@ impl SqlDatabases {
     pub(crate) async fn check_roles(&self) -> Result<(), String> {
         let host = self.host();
         for (name, database) in &self.granted {
-            let described = timeout(ROLE_TIMEOUT, database.describe(host.caller())).await;
+            let described = timeout(ROLE_TIMEOUT, database.describe(host.accounts())).await;
             if let Ok(Err(QueryError::Refused(reason))) = described {
                 return Err(admin_message(name, &reason));
             }
@@ -303,9 +298,9 @@ impl SqlDatabases {
     }
 
     /// The host as a caller, with the memory of the plugin.
-    fn host(&self) -> HostCaller {
+    fn host(&self) -> HostAccounts {
         let memory = MemoryAccount::new(self.memory.clone(), CallOwner::default());
-        HostCaller { memory, cpu: HostCpuBudget::unlimited() }
+        HostAccounts { memory, cpu: HostCpuBudget::unlimited() }
     }
 
     fn database(&self, name: &str) -> Result<&Database, QueryError> {
@@ -318,7 +313,7 @@ impl SqlDatabases {
         sql: String,
         parameters: Vec<Value>,
         max_rows: Option<u32>,
-        caller: Caller<'_>,
+        accounts: CallAccounts<'_>,
     ) -> Result<(&Database, Query), QueryError> {
         let database = self.database(name)?;
         if sql.contains('\0') {
@@ -335,11 +330,11 @@ impl SqlDatabases {
             return Err(QueryError::rejected("54023", message));
         }
         let bytes = parameters.iter().fold(sql.len(), |sum, value| sum.saturating_add(value_size(value)));
-        let memory = caller.memory.try_reserve(bytes).map_err(|_| QueryError::OutOfMemory)?;
+        let memory = accounts.memory.try_reserve(bytes).map_err(|_| QueryError::OutOfMemory)?;
         let asked_for = max_rows.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let bounds = ResultBounds { rows: database.bounds.rows.min(asked_for), ..database.bounds };
         let deadline = Instant::now().checked_add(database.timeout).unwrap_or_else(Instant::now);
-        Ok((database, Query { sql, parameters, bounds, deadline, memory, usage: caller.into() }))
+        Ok((database, Query { sql, parameters, bounds, deadline, memory, usage: accounts.into() }))
     }
 
     fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
@@ -353,9 +348,9 @@ impl Database {
         Self { backend: Backend::new(grant, sqlite_workers, tls_roots), bounds, timeout: grant.timeout.duration() }
     }
 
-    async fn describe(&self, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(&self, accounts: CallAccounts<'_>) -> Result<DatabaseInfo, QueryError> {
         let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
-        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline, caller));
+        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline, accounts));
         described.await.unwrap_or(Err(QueryError::Timeout))
     }
 
@@ -382,7 +377,7 @@ fn short(name: &str) -> &str {
 /// One instance's access to the databases of its plugin.
 pub(crate) struct SqlView<'a> {
     pub(crate) sql: &'a SqlDatabases,
-    pub(crate) caller: Caller<'a>,
+    pub(crate) accounts: CallAccounts<'a>,
 }
 
 /// Stands for [`SqlView`] where wasmtime wants a type without lifetimes.

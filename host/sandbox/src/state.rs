@@ -6,16 +6,18 @@ use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use super::Caller;
+use super::CallAccounts;
 use super::bindings::logging::{self, Level};
 use super::bindings::store;
 use super::cpu::HostCpuBudget;
 use super::dirs::{self, Files, FilesView};
 use super::guest_config::GuestConfig;
-use super::guest_log::GuestLog;
+use super::guest_log::{GuestLog, GuestStream, Records};
+use super::host_calls;
 use super::http::{self, HttpView, InstanceHttp};
 use super::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::memory::{MemoryMeter, Reservation};
+use super::recording::InstanceRecording;
 use super::sql::{self, SqlDatabases, SqlView};
 
 /// The host's state of one instance: its opened grants.
@@ -32,6 +34,11 @@ pub struct GuestState {
     /// The processor time of the host for the current call.
     pub(crate) cpu: HostCpuBudget,
     pub(crate) log: Arc<GuestLog>,
+    /// What it logs, put together to tracebacks.
+    pub(crate) log_records: Records,
+    pub(crate) stderr: GuestStream,
+    /// What records its host calls, or answers them from a record; none unless its imports are linked for that.
+    pub recording: Option<Box<InstanceRecording>>,
     /// The memory of the full table of handles.
     pub(crate) _handles: Reservation,
 }
@@ -48,6 +55,10 @@ impl GuestState {
     /// Ends a call.
     pub fn end_call(&mut self) {
         self.files.end_call();
+        self.stderr.end_record();
+        if let Some(record) = self.log_records.finish() {
+            self.log.record(record);
+        }
     }
 
     /// The granted directories, with the files that this instance has open.
@@ -66,13 +77,22 @@ impl GuestState {
         KeyvalueView {
             keyvalue: &self.keyvalue,
             table: &mut self.table,
-            caller: Caller { memory: self.memory.account(), cpu: &self.cpu },
+            accounts: CallAccounts { memory: self.memory.account(), cpu: &self.cpu },
         }
     }
 
     /// The plugin's databases.
     fn sql(&mut self) -> SqlView<'_> {
-        SqlView { sql: &self.sql, caller: Caller { memory: self.memory.account(), cpu: &self.cpu } }
+        SqlView { sql: &self.sql, accounts: CallAccounts { memory: self.memory.account(), cpu: &self.cpu } }
+    }
+}
+
+impl Drop for GuestState {
+    /// A call that is cancelled does not end otherwise.
+    fn drop(&mut self) {
+        if let Some(record) = self.log_records.finish() {
+            self.log.record(record);
+        }
     }
 }
 
@@ -82,9 +102,22 @@ impl WasiView for GuestState {
     }
 }
 
+impl store::Host for GuestState {
+    fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, store::Error>> {
+        Ok(Ok(self.config.get(&key)))
+    }
+
+    fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, store::Error>> {
+        Ok(Ok(self.config.all()))
+    }
+}
+
 impl logging::Host for GuestState {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
-        self.log.guest_message(level, &context, &message);
+        if matches!(level, Level::Error | Level::Critical) {
+            host_calls::wrote_errors(&message);
+        }
+        self.log_records.message(&self.log, level, &context, &message);
         Ok(())
     }
 }

@@ -1,68 +1,25 @@
-//! Search and context for one principal, and what they need of the host.
+//! Search and context for one principal.
 //!
 //! A principal finds a resource if it may both list and read it. The host decides that; search calls it through [`HostView`]. It is
 //! decided for each match before ranking and counting, and once more, under the rules of that moment, for each hit that is returned.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::log_target;
-use mcp_host_config::Config;
-use mcp_host_engine::plugin::MountedPlugin;
 use mcp_host_model::principal::Principal;
-use mcp_host_model::provider::async_trait;
 use mcp_host_model::resource::Error;
-use mcp_host_model::uri::{Mount, Uri};
 
 use super::context::{ContextRequest, ContextSelection};
 use super::error::SearchError;
 use super::filters::{check, check_query};
+use super::host_view::HostView;
 use super::request::SearchRequest;
 use super::results::SearchResults;
 use super::service::SearchService;
 
 /// The retry delay while too many searches run, or there is no index.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// The host that search is part of.
-#[async_trait]
-pub trait SearchHost: Send + Sync {
-    /// Returns the current config.
-    fn config(&self) -> Arc<Config>;
-
-    /// Returns what is served now, for a principal.
-    fn view(&self, principal: &Principal) -> Arc<dyn HostView>;
-
-    /// Returns the resources below a mount that have subscribers, with the principals of these.
-    fn subscriptions_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)>;
-
-    /// Notifies the subscribers of a resource that are one of those principals.
-    async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>);
-}
-
-/// What a host serves at one moment, with the rules for one principal.
-pub trait HostView: Send + Sync {
-    /// Returns the config.
-    fn config(&self) -> &Config;
-
-    /// Returns all plugins, ordered by name.
-    fn plugins(&self) -> Vec<MountedPlugin<'_>>;
-
-    /// Returns the mount that owns a URI for the principal, and the URI in normal form.
-    fn route(&self, uri: &str) -> Option<(&Mount, Uri)>;
-
-    /// Decides whether the principal may find a resource, by its URI in normal form.
-    fn may_find(&self, uri: &str) -> bool;
-
-    /// Returns whether the principal may find any resource below a mount. Some resources below it may be hidden all the same.
-    fn may_find_below(&self, mount: &Mount) -> bool;
-
-    /// Returns whether the principal may find any resource of a plugin.
-    fn may_find_some_of(&self, plugin: &str) -> bool {
-        self.plugins().iter().any(|one| one.name == plugin && self.may_find_below(one.mount))
-    }
-}
 
 impl SearchService {
     /// Searches for a principal.

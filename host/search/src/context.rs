@@ -70,6 +70,9 @@ impl ContextRequest {
     }
 }
 
+/// The passages that do not fit the budget, and are named.
+const MAX_LEFT_OUT: usize = 20;
+
 /// A selection within a budget, for one principal.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -80,6 +83,8 @@ pub struct ContextSelection {
     pub tokens: usize,
     /// The number of candidates that were left out, as they do not fit the budget.
     pub over_budget: usize,
+    /// The best of those, 20 at most.
+    pub left_out: Vec<ContextPassage>,
     /// The number of candidates that were left out, as they are near-copies of chosen ones.
     pub near_copies: usize,
     /// Whether there may be better passages: the search was interrupted, or plugins are `incomplete`.
@@ -130,6 +135,9 @@ pub(super) fn select(candidates: Vec<Candidate>, budget: usize, deadline: Instan
         let tokens = selection.tokens.saturating_add(passage.tokens);
         if tokens > budget {
             selection.over_budget = selection.over_budget.saturating_add(1);
+            if selection.left_out.len() < MAX_LEFT_OUT {
+                selection.left_out.push(passage);
+            }
             continue;
         }
         if Instant::now() >= deadline {

@@ -15,7 +15,7 @@ use mcp_host_model::principal::Principal;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Mount;
 
-use super::access::HostView;
+use super::host_view::HostView;
 use super::query::has_words;
 use super::request::SearchRequest;
 use super::searched::is_below;

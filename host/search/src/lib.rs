@@ -21,6 +21,7 @@
 //! | `indexer`, `walk`, `change_poller`, `updater` | the task that indexes a plugin: reconciliation, polling for changes, reads and batched writes |
 //! | `request`, `results`, `error` | requests, results and errors |
 //! | `service`, `searched`, `shares` | the tasks of all plugins; lookups over their sources; lookups of one principal at a time |
+//! | `host_view` | the host, as search sees it |
 //! | `access`, `filters` | search and context for a principal; validation of requests |
 //! | `search_resources`, `context_resources`, `parameters` | the mounts `search:` and `context:`; query parameters of their URIs |
 //!
@@ -45,6 +46,7 @@ mod embeddings;
 mod error;
 mod filters;
 mod frequency;
+mod host_view;
 mod index;
 mod indexer;
 mod language;
@@ -68,7 +70,7 @@ mod tokens;
 mod updater;
 mod walk;
 
-pub use self::access::{HostView, SearchHost};
+pub use self::host_view::{HostView, SearchHost};
 pub use self::results::to_json;
 pub use self::service::SearchService;
 pub use self::stored_status::{PassageCount, StoredStatus, index_status};

@@ -31,8 +31,9 @@ use mcp_host_model::resource::{
 use mcp_host_model::uri::{Mount, Path, Uri};
 use parking_lot::Mutex;
 
-use super::access::SearchHost;
+use super::context_resources::ContextResources;
 use super::filters::searched_mounts;
+use super::host_view::SearchHost;
 use super::parameters::{self, parameters};
 use super::request::SearchRequest;
 use super::results::SearchResults;
@@ -90,6 +91,13 @@ impl ResultHashes {
     fn record(&mut self, is_hybrid: bool, result: u64) -> bool {
         let last = if is_hybrid { &mut self.hybrid } else { &mut self.lexical };
         last.replace(result).is_some_and(|last| last != result)
+    }
+}
+
+impl SearchService {
+    /// The plugins that mount search and context.
+    pub fn plugins(self: &Arc<Self>) -> Vec<NativePlugin> {
+        SearchResources::plugin(self.clone()).into_iter().chain(ContextResources::plugin(self.clone())).collect()
     }
 }
 

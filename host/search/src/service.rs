@@ -11,20 +11,18 @@ use mcp_host_base::threads::lower_priority;
 use mcp_host_base::time::now_millis;
 use mcp_host_config::Config;
 use mcp_host_config::search::Search;
-use mcp_host_engine::plugin::{MountedPlugin, NativePlugin, Plugin};
+use mcp_host_engine::plugin::{MountedPlugin, Plugin};
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Mount;
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::access::SearchHost;
-use super::context_resources::ContextResources;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
 use super::error::{IndexError, SearchError};
+use super::host_view::SearchHost;
 use super::index::{Index, LookupTime, NICE};
 use super::indexer::Indexer;
-use super::search_resources::SearchResources;
 use super::shares::SearchShares;
 use super::source_reader::SourceReader;
 use super::space::Space;
@@ -129,11 +127,6 @@ impl SearchService {
     pub fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
         let (state, shares) = (Mutex::default(), SearchShares::default());
         Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
-    }
-
-    /// The plugins that mount search and context.
-    pub fn plugins(self: &Arc<Self>) -> Vec<NativePlugin> {
-        SearchResources::plugin(self.clone()).into_iter().chain(ContextResources::plugin(self.clone())).collect()
     }
 
     /// Sets the host, once. Requests fail before it is set, and after it is dropped.

@@ -94,7 +94,7 @@ impl SourceReader {
         position.is_truncated = page.next_cursor.is_some() && position.items >= self.plugin.max_listing_items();
         position.is_at_end = page.next_cursor.is_none() || position.is_truncated;
         position.cursor = page.next_cursor;
-        Ok(Some(page.items.into_iter().filter_map(|(_, entry)| self.listed(entry)).collect()))
+        Ok(Some(page.items.into_iter().filter_map(|entry| self.listed(entry)).collect()))
     }
 
     /// The entry of a resource; none if it is not indexed.
@@ -152,7 +152,7 @@ impl SourceReader {
     /// Whether the provider has lines of each resource: a template such as `{+path}{?lines}`. None if that is not known.
     pub(super) async fn has_lines(&self) -> Option<bool> {
         let page = self.plugin.templates(CallOrigin::Host, None, |_| true).await.ok()?;
-        Some(page.items.iter().any(|(_, template)| {
+        Some(page.items.iter().any(|template| {
             let path = template.uri_template.path_template();
             let query = path.strip_prefix("{+").and_then(|rest| rest.split_once("}{?")?.1.strip_suffix('}'));
             query.is_some_and(|query| query.split(',').any(|variable| variable == "lines"))

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::jsonrpc;
+use super::notification::notification;
 
 /// The severity of a log message (RFC 5424, section 6.2.1), the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,20 @@ pub(super) enum LogLevel {
 }
 
 impl LogLevel {
+    /// Returns its name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
     /// Returns the level of that name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -102,5 +116,5 @@ fn missing_plugin(plugin: &str, reason: &str) -> Value {
         ("logger".to_owned(), json!(env!("CARGO_PKG_NAME"))),
         ("data".to_owned(), data),
     ];
-    jsonrpc::notification("message", params.into_iter().collect())
+    notification("message", params.into_iter().collect())
 }

@@ -23,6 +23,7 @@
 //! HTTP repeats parts of a message in headers, which have to agree with it: a transport supplies [`Evidence`].
 
 use mcp_host_config::Config;
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 
 use super::error::RpcError;
@@ -106,10 +107,11 @@ pub(super) trait Evidence {
 /// A transport that has nothing but messages.
 impl Evidence for () {}
 
-/// Dispatches a message of that session, or of none.
+/// Dispatches a message of a principal, of that session or of none.
 pub(super) fn dispatch(
     host: &Host,
     config: &Config,
+    principal: &Principal,
     message: Message,
     session: Option<&Session>,
     evidence: &impl Evidence,
@@ -131,8 +133,9 @@ pub(super) fn dispatch(
         Kind::Response => return one_way(None).map(|()| Dispatch::Ignore),
     };
     let reject = |error| Rejection::new(Some(id.clone()), error);
-    let not_found = |revision| reject(method_not_found(host, config, revision, name));
-    let exists = |revision| method.filter(|method| method.exists(host, config, revision, session));
+    let not_found = |revision| reject(method_not_found(host, config, principal, revision, name));
+    let may_subscribe = session.is_some_and(Session::may_subscribe);
+    let exists = |revision| method.filter(|method| method.exists(host, config, principal, revision, may_subscribe));
     match name {
         "initialize" if is_stateless => return Err(not_found(Revision::LATEST).with_status(RejectionStatus::NotFound)),
         "initialize" if is_in_session => return Err(Rejection::invalid_request(Some(id.clone()), ALREADY_INITIALIZED)),
@@ -282,7 +285,7 @@ mod tests {
         let transport = crate::server_metrics::Transport::Stdio;
         let session = Session::new(&host, &Principal::LOCAL, agreement, transport, None);
         let dispatched = |method, meta, session| {
-            dispatch(&host, &host.config(), request(method, &meta), session, &())
+            dispatch(&host, &host.config(), &Principal::LOCAL, request(method, &meta), session, &())
                 .map_err(|rejection| (rejection.error.code, rejection.status))
         };
         let read = dispatched("resources/read", json!({}), Some(&session));

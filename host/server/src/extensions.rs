@@ -22,37 +22,9 @@ use mcp_resource_host::host::ListRequest;
 
 use self::encode::ResultEncoder;
 use super::error::{RpcError, to_rpc};
-use super::request::RequestContext;
-use super::respond::Outcome;
+use super::request::ExtensionRequest;
+use super::request_context::{Outcome, RequestContext};
 use super::slash;
-
-/// A request of an extension.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ExtensionRequest {
-    /// `resources/list`, as SEP-2093 has it: the children of a resource, from a cursor on.
-    List { uri: Option<String>, cursor: Option<String> },
-    /// `resources/read`, as SEP-2093 has it.
-    Read(String),
-    /// `resources/metadata` of SEP-2093.
-    Metadata(String),
-    /// `resources/directory/read` of SEP-2640: the children of a resource, from a cursor on.
-    Directory { uri: String, cursor: Option<String> },
-    /// `skills/list` of SEP-2640, from a cursor on.
-    Skills(Option<String>),
-    /// `skills/get` of SEP-2640.
-    Skill(String),
-}
-
-impl ExtensionRequest {
-    /// Returns the URI that the request names.
-    pub(super) fn uri(&self) -> Option<&str> {
-        match self {
-            Self::List { uri, .. } => uri.as_deref(),
-            Self::Read(uri) | Self::Metadata(uri) | Self::Directory { uri, .. } | Self::Skill(uri) => Some(uri),
-            Self::Skills(_) => None,
-        }
-    }
-}
 
 /// Executes a request.
 pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest) -> Result<Outcome, RpcError> {

@@ -11,7 +11,7 @@
 //! | [`head`] | drops the header fields that are not used |
 //! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
-//! | [`endpoint`], [`authentication`] | determine the principal |
+//! | [`endpoint`], [`authentication`], [`request_source`] | determine the principal |
 //! | [`rate_limiter`] | limits the rate of requests |
 //! | [`request_body`] | receives the body, within limits |
 //! | [`post`], [`preflight`] | dispatch the message, whose headers have to agree with it, and answer it |
@@ -39,6 +39,7 @@ mod post;
 mod preflight;
 mod rate_limiter;
 mod request_body;
+mod request_source;
 mod response;
 mod service;
 mod session_stream;

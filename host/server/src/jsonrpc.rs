@@ -22,11 +22,11 @@ use std::fmt;
 
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use super::error::{ErrorCode, RpcError};
-use super::method::Method;
+use super::method::{Method, ParsedParams, parse_params};
 use super::params::{self, BoundedString, InvalidParams, RequestMeta, TruncatedString, present, without_position};
 use super::request::Request;
 use super::revision::Revision;
@@ -170,15 +170,6 @@ impl Response {
         // The members of an answer do not fail to serialize.
         serde_json::to_vec(self).unwrap_or_default()
     }
-}
-
-/// Returns a notification. Without parameters it has no member for them.
-pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
-    let mut message = json!({ "jsonrpc": VERSION, "method": format!("notifications/{method}") });
-    if let Some(members) = message.as_object_mut().filter(|_| !params.is_empty()) {
-        members.insert("params".to_owned(), Value::Object(params));
-    }
-    message
 }
 
 /// The revision that a request declares in `_meta`.
@@ -362,7 +353,7 @@ fn parse_message(text: &str, on: &[Extension]) -> Result<Message, Rejection> {
     };
     let name = method;
     let method = Method::named(&name, on);
-    let params::ParsedParams { request, meta } = params::parse(&name, method, envelope.params);
+    let ParsedParams { request, meta } = parse_params(&name, method, envelope.params);
     Ok(Message { kind: Kind::Request { id, name, method, request }, meta })
 }
 
@@ -394,8 +385,10 @@ mod allocation_tests;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
 
     const SESSION: Option<Revision> = Some(Revision::V2025_11_25);
     const BATCHES: Option<Revision> = Some(Revision::V2025_03_26);

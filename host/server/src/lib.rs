@@ -8,6 +8,18 @@
 //! | [`serve_stdio`] | the client that started this process |
 //! | [`serve_admin`] | operators: probes for liveness and readiness, metrics, and the [API](admin_api) of administrators |
 //!
+//! | module | subject |
+//! |---|---|
+//! | `http`, `stdio` | the transports |
+//! | `jsonrpc`, `params`, `method`, `request` | a message: parsing, parameters, the table of methods, the request |
+//! | `dispatch`, `rejected` | what a message requests in which revision, or why it is rejected |
+//! | `request_context`, `respond`, `extensions`, `tools`, `slash` | what a request is executed with; execution, and the hint after a URI that names nothing |
+//! | `wire`, `json`, `error` | the encoder of MCP objects; JSON chunk by chunk; error codes |
+//! | `session`, `listen`, `notification`, `client_log`, `in_flight` | sessions; `subscriptions/listen`; notifications; log messages to clients; requests that can be cancelled |
+//! | `revision`, `server_info` | the revisions of MCP, and the capabilities of this server |
+//! | `budget`, `client_id` | bytes of responses that wait to be sent; whose share a request takes |
+//! | `trace`, `server_metrics` | spans and metrics |
+//!
 //! Both transports do the same with a message: it is parsed (`jsonrpc`, by the table of methods in `method`), dispatched
 //! (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). A `session` and a
 //! stream of `subscriptions/listen` (`listen`) are the same over both; a transport has the connections, the bounds, and
@@ -20,6 +32,8 @@
 //! Graceful shutdown: new requests are not accepted, requests in flight are answered, then connections are closed. The
 //! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
 
+// The layout of the future of a request over HTTP nests that deep.
+#![recursion_limit = "256"]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 mod budget;
@@ -40,9 +54,11 @@ mod method;
 #[cfg(test)]
 #[cfg(feature = "search")]
 mod non_interference;
+mod notification;
 mod params;
 mod rejected;
 mod request;
+mod request_context;
 mod respond;
 mod revision;
 mod server_info;
@@ -61,7 +77,7 @@ pub use mcp_resource_host::*;
 pub use self::http::admin::api::types as admin_api;
 pub use self::http::admin::client::{AdminClient, AdminClientError, AuditEvent};
 pub use self::http::admin::console::LoginCodes;
-pub use self::http::admin::{AdminControls, AdminListener, LogFilter, serve_admin};
+pub use self::http::admin::{AdminControls, AdminListener, LogFilter, PluginProfile, Profiler, serve_admin};
 pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
 pub use self::revision::Revision;
 pub use self::server_metrics::ServerCollector;

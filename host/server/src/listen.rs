@@ -26,13 +26,13 @@ use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{Outcome, RpcError, to_rpc};
-use super::jsonrpc::{self, RequestId, Response};
+use super::jsonrpc::{RequestId, Response};
 use super::method::Method;
+use super::notification::{notification, update_notification};
 use super::params::ListenParams;
 use super::revision::Revision;
 use super::server_info::server_info_meta;
 use super::server_metrics::{ServerMetrics, Transport};
-use super::session::update_notification;
 
 /// The member of `_meta` with the id of the request that a notification belongs to.
 const SUBSCRIPTION_ID_META_KEY: &str = "io.modelcontextprotocol/subscriptionId";
@@ -73,7 +73,7 @@ impl Subscriptions {
         if listing {
             subscriber.watch_listing();
         }
-        let mut uris = accepted_uris(host, if host.supports_subscriptions() { uris } else { Vec::new() });
+        let mut uris = accepted_uris(host, if host.supports_subscriptions(principal) { uris } else { Vec::new() });
         let memory = host.reserve_subscription_list(&subscriber, &uris);
         if memory.is_none() {
             uris = Vec::new();
@@ -118,7 +118,7 @@ impl Listener {
         let (subscriptions, uris) = begun.map_err(|error| to_rpc(&error, Revision::LATEST))?;
         let mut members = filter(listing, &uris);
         members.insert("_meta".to_owned(), subscription_meta(&id));
-        let acknowledged = jsonrpc::notification("subscriptions/acknowledged", members);
+        let acknowledged = notification("subscriptions/acknowledged", members);
         Ok(Self { subscriptions, id, acknowledged })
     }
 
@@ -150,7 +150,7 @@ pub(super) fn end(config: &Config, id: RequestId) -> Response {
     Response::new(id, Ok(json!({ "resultType": "complete", "_meta": meta })))
 }
 
-/// Returns the URIs of a filter that are acknowledged. They depend neither on the principal nor on the mounts, whose
+/// Returns the URIs of a filter that are acknowledged. They do not depend on the mounts, whose
 /// existence is not public: URIs are acknowledged whether or not there are such resources.
 fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
     let mut bytes = 0_usize;

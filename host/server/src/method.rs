@@ -9,14 +9,14 @@
 use std::borrow::Cow;
 
 use mcp_host_config::{AdvertisedCapability, Config, Extension, Operation};
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
+use serde_json::value::RawValue;
 
 use super::error::{ErrorCode, RpcError};
-use super::extensions::ExtensionRequest;
-use super::params::{Members, truncate};
-use super::request::Request;
+use super::params::{InvalidParams, MAX_VERSION_NAME, Members, RequestMeta, truncate, without_position};
+use super::request::{ExtensionRequest, Request};
 use super::revision::Revision;
-use super::session::Session;
 use super::tools;
 
 /// The maximum length of a method's name in an error.
@@ -51,13 +51,13 @@ enum Condition {
     None,
     /// The extension is enabled.
     Extension(Extension),
-    /// A plugin supports subscriptions, or the session was offered them.
+    /// A plugin of which the principal may see something supports subscriptions, or the session was offered them.
     Subscriptions,
     /// The config announces prompts.
     Prompts,
     /// The config has tools or announces them.
     Tools,
-    /// The config declares the extension of skills.
+    /// The extension of skills is declared to the principal.
     Skills,
 }
 
@@ -269,20 +269,25 @@ impl Method {
         METHODS.iter().map(|method| method.name)
     }
 
-    /// Returns whether the method exists in that revision. The capability to subscribe holds for the lifetime of a
-    /// session that was offered it, whatever a reload removes.
-    pub(super) fn exists(&self, host: &Host, config: &Config, revision: Revision, session: Option<&Session>) -> bool {
+    /// Returns whether the method exists for the principal in that revision. `may_subscribe` is whether its session was offered
+    /// subscriptions: the capability holds for the lifetime of the session, whatever a reload removes.
+    pub(super) fn exists(
+        &self,
+        host: &Host,
+        config: &Config,
+        principal: &Principal,
+        revision: Revision,
+        may_subscribe: bool,
+    ) -> bool {
         let server = &config.server;
         (self.is_in)(revision)
             && match self.condition {
                 Condition::None => true,
                 Condition::Extension(extension) => server.extensions.contains(&extension),
-                Condition::Subscriptions => {
-                    host.supports_subscriptions() || session.is_some_and(Session::may_subscribe)
-                }
+                Condition::Subscriptions => may_subscribe || host.supports_subscriptions(principal),
                 Condition::Prompts => server.advertise.contains(&AdvertisedCapability::Prompts),
                 Condition::Tools => server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty(),
-                Condition::Skills => host.has_skills(),
+                Condition::Skills => host.has_skills(principal),
             }
     }
 
@@ -316,17 +321,65 @@ fn requested_uris(request: &Request) -> Vec<Cow<'_, str>> {
     }
 }
 
-/// Returns the error for a method that does not exist, which lists those that do.
-pub(super) fn method_not_found(host: &Host, config: &Config, revision: Revision, method: &str) -> RpcError {
+/// What the method and the parameters of a request say.
+#[derive(Debug)]
+pub(super) struct ParsedParams {
+    /// The request.
+    pub(super) request: Result<Request, InvalidParams>,
+    /// Its `_meta`.
+    pub(super) meta: RequestMeta,
+}
+
+/// Parses the parameters of a request. Those of an unknown method, which is none of the table, are valid if they are an
+/// object.
+pub(super) fn parse_params(name: &str, method: Option<&Method>, params: Option<&RawValue>) -> ParsedParams {
+    // Some libraries send `null` for an absent value.
+    let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
+    let malformed = |meta, fault: String| {
+        let fault = format!("{}: {fault}", truncate(name, MAX_VERSION_NAME));
+        ParsedParams { request: Err(InvalidParams(fault)), meta }
+    };
+    if !text.starts_with('{') {
+        return malformed(RequestMeta::default(), "expected params to be an object".to_owned());
+    }
+    let members: Members<'_> = match serde_json::from_str(text) {
+        Ok(members) => members,
+        Err(error) => return malformed(RequestMeta::default(), without_position(&error)),
+    };
+    let meta = match members.meta.map(RequestMeta::parse) {
+        None => RequestMeta { is_valid: true, ..RequestMeta::default() },
+        Some(Ok(meta)) => meta,
+        Some(Err(fault)) => return malformed(RequestMeta::default(), fault),
+    };
+    let Some(method) = method else { return ParsedParams { request: Ok(Request::Unknown(name.to_owned())), meta } };
+    match (method.parse)(&members) {
+        Ok(request) => ParsedParams { request: Ok(request), meta },
+        Err(fault) => malformed(meta, format!("expected params `{}`: {fault}", method.params)),
+    }
+}
+
+/// Returns the error for a method that does not exist for the principal, which lists those that do.
+pub(super) fn method_not_found(
+    host: &Host,
+    config: &Config,
+    principal: &Principal,
+    revision: Revision,
+    method: &str,
+) -> RpcError {
     let (method, revision_name) = (truncate(method, MAX_QUOTED_METHOD), revision.name());
-    let known = supported_methods(host, config, revision).join(", ");
+    let known = supported_methods(host, config, principal, revision).join(", ");
     let message = format!("method not found: `{method}`; in revision {revision_name} this server has {known}");
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
 }
 
-/// Returns the names of all methods in that revision.
-pub(super) fn supported_methods(host: &Host, config: &Config, revision: Revision) -> Vec<&'static str> {
-    let methods = METHODS.iter().filter(|method| method.exists(host, config, revision, None));
+/// Returns the names of all methods that the principal has in that revision.
+pub(super) fn supported_methods(
+    host: &Host,
+    config: &Config,
+    principal: &Principal,
+    revision: Revision,
+) -> Vec<&'static str> {
+    let methods = METHODS.iter().filter(|method| method.exists(host, config, principal, revision, false));
     let mut names: Vec<_> = methods.map(|method| method.name).collect();
     // A method and the same with an extension are neighbors.
     names.dedup();
@@ -368,6 +421,15 @@ mod tests {
             if let [(first, extended), (second, plain)] = same[..] {
                 assert!(first + 1 == second && is_extended(extended) && !is_extended(plain), "{} {at}", method.name);
             }
+        }
+    }
+
+    /// Over OAuth, a method without operations takes the scopes of every request alone.
+    #[test]
+    fn a_method_of_resources_has_the_operations_that_it_performs() {
+        for Method { name, operations, is_protocol, condition, .. } in &METHODS {
+            let is_of_resources = !is_protocol && !matches!(condition, Condition::Tools);
+            assert!(!is_of_resources || !operations.is_empty(), "{name}");
         }
     }
 

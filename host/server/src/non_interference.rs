@@ -16,6 +16,7 @@
 //! | what is cached, and for how long | [`cached`] |
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
 //! | what the console lists, reads and completes | `console` |
+//! | capabilities, methods, what listening acknowledges: two worlds that differ in what the plugins can do | `capabilities` |
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
 //!
@@ -23,6 +24,7 @@
 //! protocol is covered, or the test fails.
 
 mod cached;
+mod capabilities;
 mod console;
 mod notifications;
 mod over_http;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_config::Extension;
-use mcp_resource_host::access::Principal;
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
 use proptest::prelude::*;
@@ -48,7 +50,8 @@ use super::budget::{Account, Budget, Limits};
 use super::client_id::ClientId;
 use super::dispatch::Call;
 use super::jsonrpc::{self, Incoming, Kind};
-use super::request::{Request, RequestContext};
+use super::request::Request;
+use super::request_context::RequestContext;
 use super::respond::respond;
 use super::revision::Revision;
 use super::trace::RequestTrace;
@@ -107,7 +110,7 @@ impl Client for InProcess<'_> {
         };
         let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
         let config = host.config();
-        let method = method.filter(|method| method.exists(host, &config, revision, None));
+        let method = method.filter(|method| method.exists(host, &config, &principal(), revision, false));
         if method.is_some_and(|method| method.is_protocol) {
             return None;
         }
@@ -121,6 +124,7 @@ impl Client for InProcess<'_> {
             session: None,
             audit: audit::RequestContext::new(None, &id, None),
             trace: RequestTrace::none(),
+            scopes: CredentialScopes::default(),
             issued_token: None,
         };
         let reply = respond(&context, id, Call { method, request, revision }).await;

@@ -30,8 +30,6 @@ pub(super) use self::listen::ListenParams;
 pub(super) use self::members::Members;
 pub(super) use self::meta::{CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY, RequestMeta};
 use super::error::RpcError;
-use super::method::Method;
-use super::request::Request;
 
 /// The retained length of a revision's name.
 pub(super) const MAX_VERSION_NAME: usize = 64;
@@ -71,43 +69,6 @@ pub(super) struct ToolParams {
     pub(super) name: Option<String>,
     /// The arguments, a JSON object.
     pub(super) arguments: Option<String>,
-}
-
-/// What the method and the parameters of a request say.
-#[derive(Debug)]
-pub(super) struct ParsedParams {
-    /// The request.
-    pub(super) request: Result<Request, InvalidParams>,
-    /// Its `_meta`.
-    pub(super) meta: RequestMeta,
-}
-
-/// Parses the parameters of a request. Those of an unknown method, which is none of the table, are valid if they are an
-/// object.
-pub(super) fn parse(name: &str, method: Option<&Method>, params: Option<&RawValue>) -> ParsedParams {
-    // Some libraries send `null` for an absent value.
-    let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
-    let malformed = |meta, fault: String| {
-        let fault = format!("{}: {fault}", truncate(name, MAX_VERSION_NAME));
-        ParsedParams { request: Err(InvalidParams(fault)), meta }
-    };
-    if !text.starts_with('{') {
-        return malformed(RequestMeta::default(), "expected params to be an object".to_owned());
-    }
-    let members: Members<'_> = match serde_json::from_str(text) {
-        Ok(members) => members,
-        Err(error) => return malformed(RequestMeta::default(), without_position(&error)),
-    };
-    let meta = match members.meta.map(RequestMeta::parse) {
-        None => RequestMeta { is_valid: true, ..RequestMeta::default() },
-        Some(Ok(meta)) => meta,
-        Some(Err(fault)) => return malformed(RequestMeta::default(), fault),
-    };
-    let Some(method) = method else { return ParsedParams { request: Ok(Request::Unknown(name.to_owned())), meta } };
-    match (method.parse)(&members) {
-        Ok(request) => ParsedParams { request: Ok(request), meta },
-        Err(fault) => malformed(meta, format!("expected params `{}`: {fault}", method.params)),
-    }
 }
 
 /// Returns the id of the request that the parameters of a notification cancel.

@@ -1,20 +1,7 @@
-//! A request as it was parsed, and the context in which it is executed.
+//! A request as it was parsed.
 
-use std::sync::Arc;
-
-use mcp_host_config::Config;
-use mcp_host_model::caller::AccessToken;
-use mcp_resource_host::access::Principal;
-use mcp_resource_host::audit;
-use mcp_resource_host::host::Host;
-
-use super::budget::Account;
 use super::client_log::LogLevel;
-use super::extensions::ExtensionRequest;
 use super::params::{CompleteParams, InitializeParams, ListenParams, ToolParams};
-use super::revision::Revision;
-use super::session::Session;
-use super::trace::RequestTrace;
 
 /// A request with valid parameters. The [table of methods](super::method) says which method parses to which.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +49,18 @@ impl Request {
             Self::Read(uri) | Self::Subscribe(uri) | Self::Unsubscribe(uri) => Some(uri),
             Self::Complete(complete) => complete.template.as_deref(),
             Self::Extension(request) => request.uri(),
-            _ => None,
+            Self::Initialize(_)
+            | Self::Ping
+            | Self::Discover
+            | Self::List(_)
+            | Self::Templates(_)
+            | Self::Listen(_)
+            | Self::SetLevel(_)
+            | Self::ListPrompts
+            | Self::GetPrompt(_)
+            | Self::ListTools(_)
+            | Self::CallTool(_)
+            | Self::Unknown(_) => None,
         }
     }
 
@@ -76,21 +74,30 @@ impl Request {
     }
 }
 
-/// What a request is executed with, determined once: however long it takes, it sees one config.
-pub(super) struct RequestContext {
-    pub(super) host: Arc<Host>,
-    /// The config at the time when the request was received.
-    pub(super) config: Arc<Config>,
-    /// On whose behalf it is executed.
-    pub(super) principal: Principal,
-    /// The account that the answer is charged to.
-    pub(super) account: Arc<Account>,
-    pub(super) revision: Revision,
-    /// The session, if the request belongs to one.
-    pub(super) session: Option<Arc<Session>>,
-    /// What the audit log records of it.
-    pub(super) audit: audit::RequestContext,
-    pub(super) trace: RequestTrace,
-    /// The access token of an issuer that it came with.
-    pub(super) issued_token: Option<AccessToken>,
+/// A request of an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ExtensionRequest {
+    /// `resources/list`, as SEP-2093 has it: the children of a resource, from a cursor on.
+    List { uri: Option<String>, cursor: Option<String> },
+    /// `resources/read`, as SEP-2093 has it.
+    Read(String),
+    /// `resources/metadata` of SEP-2093.
+    Metadata(String),
+    /// `resources/directory/read` of SEP-2640: the children of a resource, from a cursor on.
+    Directory { uri: String, cursor: Option<String> },
+    /// `skills/list` of SEP-2640, from a cursor on.
+    Skills(Option<String>),
+    /// `skills/get` of SEP-2640.
+    Skill(String),
+}
+
+impl ExtensionRequest {
+    /// Returns the URI that the request names.
+    pub(super) fn uri(&self) -> Option<&str> {
+        match self {
+            Self::List { uri, .. } => uri.as_deref(),
+            Self::Read(uri) | Self::Metadata(uri) | Self::Directory { uri, .. } | Self::Skill(uri) => Some(uri),
+            Self::Skills(_) => None,
+        }
+    }
 }

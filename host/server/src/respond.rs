@@ -18,7 +18,7 @@ use mcp_host_model::resource::{Argument, Completion, Error, Footprint, MissingPl
 use mcp_host_model::uri::MAX_URI_LEN;
 use mcp_resource_host::host::CompleteRequest;
 use mcp_resource_host::host::transport::ReadResponse;
-use serde_json::{Value, json};
+use serde_json::json;
 use tracing::{Instrument, Level, Span, field};
 
 use super::budget::{self, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
@@ -29,7 +29,8 @@ use super::json::Encoder;
 use super::jsonrpc::{RequestId, Response};
 use super::method::method_not_found;
 use super::params::CompleteParams;
-use super::request::{Request, RequestContext};
+use super::request::Request;
+use super::request_context::{Outcome, RequestContext};
 use super::server_info;
 use super::session::Session;
 use super::slash;
@@ -49,27 +50,6 @@ pub(super) struct Reply {
     pub(super) charge: Option<Charge>,
     /// What it says, as it is counted.
     pub(super) outcome: error::Outcome,
-}
-
-/// The result of a request.
-pub(super) struct Outcome {
-    pub(super) result: Encoder,
-    /// The approximate memory that it takes.
-    pub(super) footprint: usize,
-    /// The plugins that are missing from it.
-    pub(super) missing: Vec<MissingPlugin>,
-}
-
-impl Outcome {
-    /// A result of few bytes.
-    fn small(result: &Value) -> Self {
-        Self::new(Encoder::from_json(result.to_string().into_bytes()), 0)
-    }
-
-    /// A result from which no plugin is missing.
-    pub(super) fn new(result: Encoder, footprint: usize) -> Self {
-        Self { result, footprint, missing: Vec::new() }
-    }
 }
 
 /// Returns the span of a request for the log: log events of its execution carry the trace id and, at debug level, the principal, the
@@ -109,6 +89,7 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
             };
             // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
             let executing = context.audit.clone().scope(executing);
+            let executing = context.scopes.scope(executing);
             let executing = AccessToken::scope(context.issued_token.clone(), executing);
             let executing = context.account.client().requester(&context.principal).scope(executing);
             AssertUnwindSafe(executing.instrument(span).instrument(context.trace.span())).catch_unwind().await
@@ -192,7 +173,8 @@ fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 }
 
 impl Reply {
-    fn error(id: RequestId, error: RpcError) -> Self {
+    /// The answer that a request has failed.
+    pub(super) fn error(id: RequestId, error: RpcError) -> Self {
         let outcome = error.outcome();
         let json = Encoder::from_json(Response::new(id, Err(error)).to_json());
         Self { json, missing: Vec::new(), charge: None, outcome }
@@ -208,21 +190,25 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
         Request::List(cursor) => {
             let encode = |entries| wire::encode_resources(entries, revision);
             let form = wire::encoding_form(revision);
+            let was_public = host.is_public(Operation::List) && cursor.is_none();
             let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::List) && cursor.is_none();
+            let is_public = was_public && host.is_public(Operation::List);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         Request::Templates(cursor) => {
+            let was_public = host.is_public(Operation::Templates) && cursor.is_none();
             let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::Templates) && cursor.is_none();
+            let is_public = was_public && host.is_public(Operation::Templates);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
         Request::Read(uri) => {
             let encode = |contents| wire::encode_contents(contents, revision);
+            // Before the read, and again after it: a reload meanwhile may have changed the rules that the response is by.
+            let was_public = host.is_read_public(&uri);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
-            let is_public = host.is_read_public(&uri);
+            let is_public = was_public && host.is_read_public(&uri);
             let response = match response {
                 Ok(response) => response,
                 Err(error) => return Err(Box::pin(slash::to_rpc_with_hint(host, principal, error, revision)).await),
@@ -252,9 +238,9 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
         Request::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),
         Request::CallTool(call) => Box::pin(tools::call(context, call)).await,
         Request::Extension(request) => Box::pin(extensions::execute(context, request)).await,
-        Request::Unknown(method) => Err(method_not_found(host, config, revision, &method)),
+        Request::Unknown(method) => Err(method_not_found(host, config, principal, revision, &method)),
         Request::Ping => Ok(Outcome::small(&json!({}))),
-        Request::Discover => Ok(Outcome::small(&server_info::discover(host, config, revision))),
+        Request::Discover => Ok(Outcome::small(&server_info::discover(host, config, principal, revision))),
         Request::SetLevel(level) => {
             session_of(session)?.log().set_level(level);
             Ok(Outcome::small(&json!({})))

@@ -1,17 +1,19 @@
 //! The info of this server: its name and its capabilities.
 //!
-//! Exactly the capabilities that exist are announced, in each revision those that the revision defines:
+//! Exactly the capabilities that exist are announced, in each revision those that the revision defines. A capability that plugins
+//! have is announced to those who may see something of such a plugin: it would tell others that there is one.
 //!
 //! | capability | when |
 //! |---|---|
-//! | `resources` | always; `listChanged` in it always, as a reload may change the listing; `subscribe` when a provider reports changes |
+//! | `resources` | always; `listChanged` in it always, as a reload may change the listing; `subscribe` when a provider of the principal reports changes |
 //! | `completions` | always, from 2025-03-26 on; the method is older than its capability |
 //! | `logging` | in revisions with sessions |
 //! | `prompts`, `tools` | when the config announces them; the lists are empty. `tools` also when the config has tools |
 //! | `experimental` | with `sep-2093` in it, when that extension is enabled: SEP-2093 defines no capability, and this member is for features outside the revisions |
-//! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
+//! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read or a plugin of the principal has skills, from 2026-07-28 on |
 
-use mcp_host_config::{AdvertisedCapability, Config, Extension};
+use mcp_host_config::{AdvertisedCapability, Config, Extension, Operation};
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use serde_json::{Map, Value, json};
 
@@ -24,13 +26,13 @@ const SERVER_INFO_META_KEY: &str = "io.modelcontextprotocol/serverInfo";
 const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// Returns what `initialize` agrees on with a client that requests that revision, and its result.
-pub(super) fn initialize(host: &Host, config: &Config, requested: &str) -> (Agreement, Value) {
+pub(super) fn initialize(host: &Host, config: &Config, principal: &Principal, requested: &str) -> (Agreement, Value) {
     let requested = Revision::from_name(requested).filter(|revision| revision.has_sessions());
     let revision = requested.unwrap_or(Revision::LATEST_WITH_SESSIONS);
-    let may_subscribe = host.supports_subscriptions();
+    let may_subscribe = host.supports_subscriptions(principal);
     let mut result = json!({
         "protocolVersion": revision.name(),
-        "capabilities": capabilities(host, config, revision, may_subscribe),
+        "capabilities": capabilities(host, config, principal, revision, may_subscribe),
         "serverInfo": implementation(config, revision),
     });
     add_instructions(&mut result, config);
@@ -38,13 +40,16 @@ pub(super) fn initialize(host: &Host, config: &Config, requested: &str) -> (Agre
 }
 
 /// Returns the result of `server/discover`.
-pub(super) fn discover(host: &Host, config: &Config, revision: Revision) -> Value {
+pub(super) fn discover(host: &Host, config: &Config, principal: &Principal, revision: Revision) -> Value {
+    let may_subscribe = host.supports_subscriptions(principal);
+    // The capabilities follow from what these operations are allowed on.
+    let is_public = [Operation::List, Operation::Read, Operation::Subscribe].iter().all(|one| host.is_public(*one));
     let mut result = json!({
         "resultType": "complete",
         "supportedVersions": Revision::ALL.map(Revision::name),
-        "capabilities": capabilities(host, config, revision, host.supports_subscriptions()),
+        "capabilities": capabilities(host, config, principal, revision, may_subscribe),
         "ttlMs": 0,
-        "cacheScope": "public",
+        "cacheScope": if is_public { "public" } else { "private" },
         "_meta": server_info_meta(config, revision),
     });
     add_instructions(&mut result, config);
@@ -73,7 +78,13 @@ fn implementation(config: &Config, revision: Revision) -> Value {
     info
 }
 
-fn capabilities(host: &Host, config: &Config, revision: Revision, subscribe: bool) -> Map<String, Value> {
+fn capabilities(
+    host: &Host,
+    config: &Config,
+    principal: &Principal,
+    revision: Revision,
+    subscribe: bool,
+) -> Map<String, Value> {
     let server = &config.server;
     let mut resources = json!({ "listChanged": true });
     if let Some(members) = resources.as_object_mut().filter(|_| subscribe) {
@@ -84,7 +95,7 @@ fn capabilities(host: &Host, config: &Config, revision: Revision, subscribe: boo
     let is_enabled = |extension| server.extensions.contains(&extension);
     let of_directories = is_enabled(Extension::Sep2640DirectoryRead);
     let of_skills = if of_directories { json!({ "directoryRead": true }) } else { json!({}) };
-    let has_skills = host.has_skills() && revision.has_extensions();
+    let has_skills = revision.has_extensions() && host.has_skills(principal);
     let all = [
         ("resources", Some(resources)),
         ("completions", revision.has_completions_capability().then(|| json!({}))),

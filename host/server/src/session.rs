@@ -7,12 +7,10 @@ use std::time::SystemTime;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit::SessionHash;
 use mcp_resource_host::host::{self, Host, SessionInfo};
-use mcp_resource_host::watch::{Subscriber, Update};
+use mcp_resource_host::watch::Subscriber;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 use super::client_log::ClientLog;
-use super::jsonrpc;
 use super::revision::Revision;
 use super::server_metrics::{OpenSession, ServerMetrics, Transport};
 
@@ -38,7 +36,7 @@ struct ListingWatch {
     /// Whether the credentials of the last request are for the operation `list`.
     may_list: bool,
     is_watching: bool,
-    /// Whether it was watched before, so that changes may have been missed since.
+    /// Whether it was watched before, here or at another replica, so that changes may have been missed since.
     has_lapsed: bool,
 }
 
@@ -66,10 +64,14 @@ impl Session {
             revision: agreement.revision.name(),
             opened: SystemTime::now(),
         };
+        let subscriber = Arc::new(host.subscriber(principal));
+        if transport == Transport::Http {
+            subscriber.mark_as_streamed();
+        }
         Self {
             _listed: host.open_session(info),
             agreement,
-            subscriber: Arc::new(host.subscriber(principal)),
+            subscriber,
             listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),
             log: ClientLog::default(),
             _open: ServerMetrics::of(host).open_session(transport, agreement.revision),
@@ -101,6 +103,11 @@ impl Session {
         self.update_listing_watch(|watch| watch.is_initialized = true);
     }
 
+    /// Has a change of the listing notified when it begins to be watched: it may have changed while another replica watched it.
+    pub(super) fn listing_may_have_changed(&self) {
+        self.listing_watch.lock().has_lapsed = true;
+    }
+
     /// Sets whether the credentials of its client are for the operation `list`. Without it, the listing is not watched any
     /// more.
     pub(super) fn set_may_list(&self, may_list: bool) {
@@ -124,15 +131,4 @@ impl Session {
             self.subscriber.watch_listing();
         }
     }
-}
-
-/// Returns the notification of an update, with that `_meta`.
-pub(super) fn update_notification(update: Update, meta: Option<Value>) -> Value {
-    let (method, uri) = match update {
-        Update::Resource(uri) => ("resources/updated", Some(uri)),
-        Update::Listing => ("resources/list_changed", None),
-    };
-    let uri = uri.map(|uri| ("uri".to_owned(), Value::String(uri)));
-    let meta = meta.map(|meta| ("_meta".to_owned(), meta));
-    jsonrpc::notification(method, uri.into_iter().chain(meta).collect())
 }

@@ -4,9 +4,9 @@
 //! (the branch `feature/x`). Such a URI is not found, and nothing in that answer says why. The hint follows from the URI and from the
 //! templates that the principal may see, so it is the same whether the resource exists and is hidden, or does not exist.
 
+use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
-use mcp_resource_host::access::Principal;
-use mcp_resource_host::audit::RequestContext;
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::host::Host;
 use mcp_resource_host::host::transport::slash_hint;
 
@@ -18,7 +18,7 @@ const MAX_TEMPLATES: usize = 20;
 
 /// Returns how a slash in the URI may have to be written; nothing if the credentials of the request are not for templates.
 pub(super) async fn hint(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
-    if !RequestContext::may_list_templates() {
+    if !CredentialScopes::current_include(Operation::Templates) {
         return None;
     }
     let (_, templates) = host.templates_at(principal, uri, MAX_TEMPLATES).await?;

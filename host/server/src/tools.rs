@@ -17,14 +17,16 @@
 
 mod arguments;
 mod call;
-#[cfg(feature = "search")]
-mod context;
 mod definition;
+mod description;
 mod integer;
 mod list;
 mod output;
 mod read;
 #[cfg(feature = "search")]
+mod search;
+#[cfg(not(feature = "search"))]
+#[path = "tools/search/absent.rs"]
 mod search;
 
 pub(super) use self::call::call;

@@ -1,6 +1,7 @@
 //! Results of an upstream, parsed from their text as what was asked for.
 //!
-//! Nothing becomes a tree: metadata (`_meta`) stays text, and what is not known is passed over. A list has at most the number of items that it
+//! Nothing becomes a tree: metadata (`_meta`) stays text, and what is not known is passed over. An item of a listing that is invalid is dropped,
+//! and the others are served: whoever may not see that one is not to notice it. A list has at most the number of items that it
 //! is parsed with, `limits.response-items`, and what an item has several of is cut at [`MAX_PARTS`]; so an answer takes a small multiple of its
 //! text.
 
@@ -9,6 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use mcp_host_base::text::prefix;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -18,10 +20,15 @@ const MAX_PARTS: usize = 32;
 /// The values of a completion that are kept; the protocol allows 100.
 const MAX_VALUES: usize = 1000;
 
+/// The bytes of an invalid item that are kept for the log.
+const MAX_SHOWN: usize = 256;
+
 /// An item of a list.
 pub(crate) trait Item<'a>: Deserialize<'a> {
     /// The member of the result that has the list.
     const LIST: &'static str;
+    /// Whether one that is invalid is dropped from the list. Otherwise it fails the answer.
+    const IS_DROPPED: bool;
 }
 
 /// A result with a list.
@@ -29,43 +36,65 @@ pub(crate) trait Item<'a>: Deserialize<'a> {
 pub(crate) struct Answer<T> {
     /// The list; none if the upstream asks for input of a user instead.
     pub(crate) items: Option<Vec<T>>,
+    /// Those that were dropped from it.
+    pub(crate) invalid: Option<Invalid>,
     pub(crate) next_cursor: Option<String>,
     /// The time for which it may be kept; none if the upstream does not say.
     pub(crate) ttl: Option<Duration>,
 }
 
-/// A listed resource.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Resource<'a> {
-    #[serde(borrow)]
-    pub(crate) uri: Cow<'a, str>,
-    pub(crate) name: String,
-    pub(crate) size: Option<u64>,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    #[serde(default, deserialize_with = "few::<MAX_PARTS, _, _>")]
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) annotations: Option<Annotations>,
-    #[serde(borrow, rename = "_meta")]
-    pub(crate) meta: Option<&'a RawValue>,
+/// Invalid items that were dropped from a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invalid {
+    /// How many.
+    pub(crate) count: u64,
+    /// The text of the first, or its beginning.
+    pub(crate) first: String,
+    /// What is wrong with it.
+    pub(crate) error: String,
 }
 
-/// A template.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Template<'a> {
-    pub(crate) uri_template: String,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    #[serde(default, deserialize_with = "few::<MAX_PARTS, _, _>")]
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) annotations: Option<Annotations>,
-    #[serde(borrow, rename = "_meta")]
-    pub(crate) meta: Option<&'a RawValue>,
+/// The items of a list.
+struct Parsed<T> {
+    items: Vec<T>,
+    invalid: Option<Invalid>,
+}
+
+/// Declares an item of a listing: its own members, and those that all have.
+macro_rules! listed {
+    ($(#[$doc:meta])* struct $name:ident { $($own:tt)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(crate) struct $name<'a> {
+            $($own)*
+            pub(crate) name: String,
+            pub(crate) title: Option<String>,
+            pub(crate) description: Option<String>,
+            pub(crate) mime_type: Option<String>,
+            #[serde(default, deserialize_with = "few::<MAX_PARTS, _, _>")]
+            pub(crate) icons: Vec<Icon>,
+            pub(crate) annotations: Option<Annotations>,
+            #[serde(borrow, rename = "_meta")]
+            pub(crate) meta: Option<&'a RawValue>,
+        }
+    };
+}
+
+listed! {
+    /// A listed resource.
+    struct Resource {
+        #[serde(borrow)]
+        pub(crate) uri: Cow<'a, str>,
+        pub(crate) size: Option<u64>,
+    }
+}
+
+listed! {
+    /// A template.
+    struct Template {
+        pub(crate) uri_template: String,
+    }
 }
 
 /// The content of a resource.
@@ -130,14 +159,17 @@ struct Compared<'a> {
 
 impl<'a> Item<'a> for Resource<'a> {
     const LIST: &'static str = "resources";
+    const IS_DROPPED: bool = true;
 }
 
 impl<'a> Item<'a> for Template<'a> {
     const LIST: &'static str = "resourceTemplates";
+    const IS_DROPPED: bool = true;
 }
 
 impl<'a> Item<'a> for Contents<'a> {
     const LIST: &'static str = "contents";
+    const IS_DROPPED: bool = false;
 }
 
 /// Parses a result with a list of at most `max` items.
@@ -182,7 +214,7 @@ impl<'a, T: Item<'a>> Visitor<'a> for AnswerVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Answer<T>, A::Error> {
-        let (mut items, mut next_cursor, mut ttl_ms) = (None, None, None);
+        let (mut items, mut next_cursor, mut ttl_ms) = (None::<Parsed<T>>, None, None);
         let (mut scope, mut kind) = (None::<String>, None::<String>);
         while let Some(key) = map.next_key::<Cow<'a, str>>()? {
             match key.as_ref() {
@@ -198,8 +230,11 @@ impl<'a, T: Item<'a>> Visitor<'a> for AnswerVisitor<T> {
         if items.is_none() && !wants_input {
             return Err(A::Error::missing_field(T::LIST));
         }
-        let items = items.filter(|_| !wants_input);
-        Ok(Answer { items, next_cursor, ttl: ttl(ttl_ms, scope.as_deref()) })
+        let (items, invalid) = match items.filter(|_| !wants_input) {
+            Some(Parsed { items, invalid }) => (Some(items), invalid),
+            None => (None, None),
+        };
+        Ok(Answer { items, invalid, next_cursor, ttl: ttl(ttl_ms, scope.as_deref()) })
     }
 }
 
@@ -210,33 +245,44 @@ struct Items<T> {
 }
 
 impl<'a, T: Item<'a>> DeserializeSeed<'a> for Items<T> {
-    type Value = Vec<T>;
+    type Value = Parsed<T>;
 
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Parsed<T>, D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
 impl<'a, T: Item<'a>> Visitor<'a> for Items<T> {
-    type Value = Vec<T>;
+    type Value = Parsed<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an array of {}", T::LIST)
     }
 
-    fn visit_seq<A: SeqAccess<'a>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = sequence.next_element()? {
-            if items.len() >= self.max {
+    fn visit_seq<A: SeqAccess<'a>>(self, mut sequence: A) -> Result<Parsed<T>, A::Error> {
+        let (mut items, mut invalid, mut count) = (Vec::new(), None::<Invalid>, 0_usize);
+        while let Some(text) = sequence.next_element::<&'a RawValue>()? {
+            if count >= self.max {
                 return Err(A::Error::custom(format_args!(
                     "more than the {} {} of `limits.response-items`",
                     self.max,
                     T::LIST
                 )));
             }
-            items.push(item);
+            count = count.saturating_add(1);
+            match serde_json::from_str(text.get()) {
+                Ok(item) => items.push(item),
+                Err(error) if !T::IS_DROPPED => return Err(A::Error::custom(error)),
+                Err(error) => match &mut invalid {
+                    Some(invalid) => invalid.count = invalid.count.saturating_add(1),
+                    None => {
+                        let first = prefix(text.get(), MAX_SHOWN).to_owned();
+                        invalid = Some(Invalid { count: 1, first, error: error.to_string() });
+                    }
+                },
+            }
         }
-        Ok(items)
+        Ok(Parsed { items, invalid })
     }
 }
 
@@ -302,6 +348,22 @@ mod tests {
         );
         let items = list::<Resource<'_>>(&text, 2).unwrap().items.unwrap();
         assert_eq!((items[0].icons.len(), items[1].icons.len()), (MAX_PARTS, 0));
+    }
+
+    #[test]
+    fn an_invalid_item_of_a_listing_is_dropped_and_the_others_are_kept() {
+        let text = r#"{"resources":[{"uri":"x:a","name":"a"},{"uri":"x:b","name":"b","size":"big"},{"uri":"x:c"},7,{"uri":"x:d","name":"d"}]}"#;
+        let answer = list::<Resource<'_>>(text, 5).unwrap();
+        let uris: Vec<_> = answer.items.unwrap().into_iter().map(|item| item.uri.into_owned()).collect();
+        assert_eq!(uris, ["x:a", "x:d"]);
+        let invalid = answer.invalid.unwrap();
+        assert_eq!((invalid.count, invalid.first.as_str()), (3, r#"{"uri":"x:b","name":"b","size":"big"}"#));
+        assert!(invalid.error.contains("u64"), "{}", invalid.error);
+        assert!(list::<Resource<'_>>(text, 4).is_err(), "those that are dropped count");
+        let text = r#"{"resourceTemplates":[{"uriTemplate":"x:{a}","name":"a","annotations":5},{"uriTemplate":"x:{b}","name":"b"}]}"#;
+        assert_eq!(list::<Template<'_>>(text, 5).unwrap().items.unwrap().len(), 1);
+        let text = r#"{"contents":[{"uri":"x:a","text":5},{"uri":"x:a","text":""}]}"#;
+        assert!(list::<Contents<'_>>(text, 5).is_err(), "a part of a resource is not the resource");
     }
 
     #[test]

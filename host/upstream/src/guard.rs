@@ -5,6 +5,7 @@
 //! again with back-off. A request whose id has more than [`MAX_ID`] bytes is dropped: its answer, which has the id, may wait for long.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use mcp_host_base::log_target;
@@ -13,6 +14,7 @@ use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
+use crate::health::Health;
 use crate::updates::Updates;
 
 /// The messages at once.
@@ -28,12 +30,28 @@ pub(crate) struct Guarded<T> {
     inner: T,
     name: Arc<str>,
     updates: Arc<Updates>,
+    health: Arc<Health>,
+    /// Whether it has ended.
+    has_ended: Arc<AtomicBool>,
     allowance: Allowance,
 }
 
 impl<T> Guarded<T> {
-    pub(crate) fn new(inner: T, name: Arc<str>, updates: Arc<Updates>) -> Self {
-        Self { inner, name, updates, allowance: Allowance::new() }
+    pub(crate) fn new(
+        inner: T,
+        name: Arc<str>,
+        updates: Arc<Updates>,
+        health: Arc<Health>,
+        has_ended: Arc<AtomicBool>,
+    ) -> Self {
+        Self { inner, name, updates, health, has_ended, allowance: Allowance::new() }
+    }
+
+    /// Has whoever watches, and whoever keeps it open, open another one.
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.updates.wake();
+        self.health.connection_lost();
     }
 }
 
@@ -50,8 +68,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                // Whoever watches opens the connection again.
-                self.updates.wake();
+                self.end();
                 return None;
             };
             let is_wanted = match &message {
@@ -64,7 +81,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
                     target: log_target::PLUGIN, plugin = &*self.name,
                     "the upstream sends more messages that nobody asked for than it may; its connection is closed"
                 );
-                self.updates.wake();
+                self.end();
                 return None;
             }
             if is_wanted {

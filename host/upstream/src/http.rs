@@ -125,6 +125,18 @@ pub(crate) fn is_answered(error: &ServiceError) -> bool {
     )
 }
 
+/// Whether the answer to a request says that the server cannot be used: it refuses the credentials, or there is none behind a proxy.
+pub(crate) fn is_outage(error: &ServiceError) -> bool {
+    let status = |error: &ServiceError| match error {
+        ServiceError::TransportSend(error) => match error.error.downcast_ref::<Failed>()? {
+            StreamableHttpError::HttpStatus(error) => Some(error.status),
+            _ => None,
+        },
+        _ => None,
+    };
+    error.auth_challenge().is_some() || status(error).is_some_and(|status| status >= 500)
+}
+
 fn failed(error: impl Into<HttpError>) -> Failed {
     StreamableHttpError::Client(error.into())
 }

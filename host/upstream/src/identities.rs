@@ -6,6 +6,7 @@
 //!
 //! Nothing can be subscribed to: the host asks for changes once for all clients.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -13,12 +14,11 @@ use mcp_host_base::log_target;
 use mcp_host_config::{IdentityToken, Plugin, TokenHolder};
 use mcp_host_model::caller::Caller;
 use mcp_host_model::provider::{
-    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
+    ChangeSet, Contents, Entry, Failure, Outage, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
 use mcp_host_model::resource::{Argument, Completion};
 
-use crate::connection::{self, ConnectError, Connector};
-use crate::process::Launcher;
+use crate::connection::{self, ConnectError, Connector, Means};
 use crate::provider::UpstreamProvider;
 
 /// The connections that are opened at once at the start.
@@ -46,6 +46,12 @@ impl Client {
         }
     }
 
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        self.provider.connect().await.map_err(|error| error.to_string())?;
+        self.provider.try_listing().await?;
+        self.provider.check().await
+    }
+
     /// What cursors of this identity begin with, whatever the order of the config.
     fn mark(&self) -> String {
         match &self.holder {
@@ -60,13 +66,14 @@ impl Identities {
     pub(crate) async fn start(
         plugin: &Plugin,
         tokens: &[IdentityToken],
-        launcher: Arc<dyn Launcher>,
+        means: Means,
     ) -> std::result::Result<Self, ConnectError> {
+        let number = NonZeroUsize::new(tokens.len()).unwrap_or(NonZeroUsize::MIN);
         let (mut clients, http) = (Vec::new(), connection::http_client(plugin).await?);
         for IdentityToken { holder, token, .. } in tokens {
             let credentials = connection::fixed(token)?;
-            let connector = Connector::new(plugin, http.as_ref(), credentials, launcher.clone())?;
-            let provider = Arc::new(UpstreamProvider::new(plugin, connector, ProviderInfo::default()));
+            let connector = Connector::new(plugin, http.as_ref(), credentials, Some(name_of(holder)), means.clone())?;
+            let provider = Arc::new(UpstreamProvider::one_of(number, plugin, connector));
             clients.push(Client { holder: holder.clone(), provider });
         }
         let mut connecting = Vec::new();
@@ -80,11 +87,8 @@ impl Identities {
             match connected {
                 Ok(described) => info = info.or(Some(described)),
                 Err(error) => {
-                    let (kind, name) = match holder {
-                        TokenHolder::Principal(name) => ("principal", name),
-                        TokenHolder::Group(name) => ("group", name),
-                    };
-                    tracing::warn!(target: log_target::PLUGIN, plugin = plugin.name.as_str(), %error, "the upstream cannot be connected to with the token of the {kind} `{name}`");
+                    let holder = name_of(holder);
+                    tracing::warn!(target: log_target::PLUGIN, plugin = plugin.name.as_str(), %error, "the upstream cannot be connected to with the token of {holder}");
                     failed = failed.or(Some(error));
                 }
             }
@@ -150,6 +154,40 @@ impl Provider for Identities {
 
     async fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<ChangeSet> {
         Ok(ChangeSet::none(""))
+    }
+
+    /// It can be reached while any of those that have been connected can.
+    fn outage(&self) -> Option<Outage> {
+        let known = self.clients.iter().filter(|client| client.provider.health().is_known());
+        let outages: Option<Vec<_>> = known.map(|client| client.provider.health().outage()).collect();
+        outages?.into_iter().min_by_key(|outage| outage.since)
+    }
+
+    /// Tries the token of each holder: it connects, and lists the first page.
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        let checks: Vec<_> = self.clients.iter().map(Client::check).collect();
+        let checked: Vec<_> = futures::stream::iter(checks).buffered(MAX_STARTING).collect().await;
+        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+        for (client, checked) in self.clients.iter().zip(checked) {
+            match checked {
+                // The same holds for all.
+                Ok(found) => found.into_iter().for_each(|warning| {
+                    if !warnings.contains(&warning) {
+                        warnings.push(warning);
+                    }
+                }),
+                Err(error) => errors.push(format!("the token of {}: {error}", name_of(&client.holder))),
+            }
+        }
+        if errors.is_empty() { Ok(warnings) } else { Err(errors.join("; ")) }
+    }
+}
+
+/// The holder of a token, for messages.
+fn name_of(holder: &TokenHolder) -> String {
+    match holder {
+        TokenHolder::Principal(name) => format!("the principal `{name}`"),
+        TokenHolder::Group(name) => format!("the group `{name}`"),
     }
 }
 

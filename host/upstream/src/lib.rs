@@ -12,6 +12,7 @@
 //! | [`convert`] | its answers, as the answers of a provider |
 //! | [`errors`] | what its errors say to clients |
 //! | [`connection`] | one connection, opened again with back-off |
+//! | [`health`] | whether the server can be reached |
 //! | [`http`], [`pipes`], [`process`] | streamable HTTP over hyper; pipes; a program over pipes |
 //! | [`message`] | messages from bytes, and what of them is parsed |
 //! | [`guard`] | what an upstream may send unasked |
@@ -20,7 +21,7 @@
 //! | [`provider`] | the provider |
 //! | [`tokens`] | access tokens from a token endpoint |
 //! | [`identities`] | one provider for each token of a principal or a group |
-//! | [`exchange`] | one provider for each access token of a client, which is exchanged |
+//! | [`callers`] | one provider for each principal, or for each access token of a client |
 //!
 //! # What bounds an upstream
 //!
@@ -38,12 +39,13 @@
 
 mod answer;
 mod ask;
+mod callers;
 mod connection;
 mod convert;
 mod cursor;
 mod errors;
-mod exchange;
 mod guard;
+mod health;
 mod http;
 mod identities;
 mod listed;
@@ -60,30 +62,31 @@ mod updates;
 
 use std::sync::Arc;
 
-use mcp_host_config::Plugin;
+use mcp_host_config::{Plugin, Views};
 use mcp_host_model::provider::Provider;
 
-use self::connection::Connector;
-use self::exchange::ExchangedIdentities;
+use self::callers::CallerClients;
+use self::connection::{Connector, Means};
 use self::http::Credentials;
 use self::identities::Identities;
-use self::process::{Launcher, Unconfined};
+use self::process::{Launcher, ProgramLog, Unconfined};
 use self::provider::UpstreamProvider;
 
 pub use self::connection::ConnectError;
 pub use self::tokens::{AccessTokens, TokenClient};
 pub use hyper::header::HeaderValue;
 
-/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox.
+/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox, and what they write on standard error is not logged.
 ///
 /// # Errors
 ///
 /// There is no connection, or the server is none of a revision that is spoken.
 pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError> {
-    connect_with(plugin, Arc::new(Unconfined), None).await
+    connect_with(plugin, Arc::new(Unconfined), Arc::new(()), None).await
 }
 
-/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`, and access tokens are had by `tokens`.
+/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`, what it writes on standard error goes to `log`, and
+/// access tokens are had by `tokens`.
 ///
 /// # Errors
 ///
@@ -91,23 +94,28 @@ pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError>
 pub async fn connect_with(
     plugin: &Plugin,
     launcher: Arc<dyn Launcher>,
+    log: Arc<dyn ProgramLog>,
     tokens: Option<&Arc<TokenClient>>,
 ) -> Result<Arc<dyn Provider>, ConnectError> {
     let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
+    let means = Means { launcher, log, ledger: Arc::default() };
     if !upstream.identities.is_empty() {
-        return Ok(Arc::new(Identities::start(plugin, &upstream.identities, launcher).await?));
+        return Ok(Arc::new(Identities::start(plugin, &upstream.identities, means).await?));
     }
     let tokens = || tokens.ok_or_else(ConnectError::no_token_client);
     if let Some(exchange) = &upstream.exchange {
-        return Ok(Arc::new(ExchangedIdentities::new(plugin, exchange, tokens()?.clone(), launcher).await?));
+        return Ok(Arc::new(CallerClients::of_access_tokens(plugin, exchange, tokens()?.clone(), means).await?));
     }
     let credentials = match (&upstream.authorization, &upstream.oauth) {
         (Some(value), _) => connection::fixed(value)?,
         (None, Some(oauth)) => Credentials::Tokens(tokens()?(oauth)),
         (None, None) => Credentials::None,
     };
+    if upstream.views == Views::Principal {
+        return Ok(Arc::new(CallerClients::of_principals(plugin, credentials, means).await?));
+    }
     let http = connection::http_client(plugin).await?;
-    let connector = Connector::new(plugin, http.as_ref(), credentials, launcher)?;
+    let connector = Connector::new(plugin, http.as_ref(), credentials, None, means)?;
     let provider = UpstreamProvider::start(plugin, connector).await?;
     Ok(Arc::new(provider))
 }

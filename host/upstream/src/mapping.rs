@@ -112,7 +112,13 @@ impl Mapping {
         Ok(composed.path_template().to_owned())
     }
 
-    fn prefix(&self) -> Option<&Mount> {
+    /// The mount.
+    pub(crate) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    /// The prefix that the mount replaces, in canonical form.
+    pub(crate) fn prefix(&self) -> Option<&Mount> {
         self.exchanged.as_ref()?.iter().next().map(|(prefix, ())| prefix)
     }
 }

@@ -2,36 +2,55 @@
 //!
 //! A [`Launcher`] starts it. `SandboxLauncher` is the one of Linux. [`Unconfined`] starts only what has `sandbox = "none"`, on any system and
 //! without a process for that: in a process group of its own, with an environment of the granted variables alone, and `/` as its directory.
-//! When its connection ends, its standard input is closed, and its group gets `SIGTERM`, and `SIGKILL` two seconds later.
+//! When its connection ends, its standard input is closed, and its group gets `SIGTERM` half a second later, and `SIGKILL` after two seconds
+//! more (MCP 2025-11-25, Lifecycle, "Shutdown").
 //!
-//! Lines of standard error go to the log of the plugin, within `limits.log`; what exceeds that is dropped and counted.
+//! Lines of standard error go to the log of the plugin, a [`ProgramLog`], which bounds them. The last [`LAST_LINES`] of each start are kept
+//! beside: they say why a program has ended.
 
+mod ledger;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod state;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mcp_host_base::log_target;
+use mcp_host_base::escape;
+use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, SandboxMode, UpstreamCommand};
-use mcp_host_model::provider::async_trait;
-use rustix::process::{Pid, Signal, kill_process_group};
+use mcp_host_model::provider::{ProgramEndReason, ProgramLimits, async_trait};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) use self::ledger::Ledger;
+pub use self::state::ProgramState;
 
 #[cfg(target_os = "linux")]
 pub use self::sandbox::{SandboxError, SandboxLauncher};
 #[cfg(target_os = "linux")]
 pub use mcp_host_child::{LauncherProgram, run_launcher};
 
-/// The time that a program has to end by itself.
+/// The time that a program has to end once its standard input is closed.
+const CLOSED: Duration = Duration::from_millis(500);
+/// The time that it has to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(2);
 /// The maximum length of a line of standard error that is logged, in bytes.
 const MAX_LINE: usize = 8 * 1024;
+/// The lines of standard error that are kept of a start.
+const LAST_LINES: usize = 10;
+/// The bytes of one of them.
+const MAX_LAST_LINE: usize = 256;
+/// How often the end of a program without a supervisor is looked for: at first, and after doubling.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// Starts the programs of upstreams.
 #[async_trait]
@@ -47,6 +66,22 @@ pub trait Launcher: fmt::Debug + Send + Sync + 'static {
     fn lacks(&self, _command: &UpstreamCommand) -> Vec<String> {
         Vec::new()
     }
+
+    /// What that program cannot use of its grants on this machine, because of its user: each a text for an admin.
+    fn unusable_grants(&self, _plugin: &Plugin, _command: &UpstreamCommand) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What lines of standard error go to. It bounds how many are logged.
+pub trait ProgramLog: Send + Sync + 'static {
+    /// Logs a line, of at most 8 KiB, which is not escaped.
+    fn line(&self, line: &str);
+}
+
+/// A log that keeps nothing.
+impl ProgramLog for () {
+    fn line(&self, _: &str) {}
 }
 
 /// A program that was started.
@@ -59,6 +94,8 @@ pub struct Launched {
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
     /// What ends it, and everything that it started, when it is dropped.
     pub running: Box<dyn Send + Sync>,
+    /// What is known of it.
+    pub state: Arc<ProgramState>,
 }
 
 impl fmt::Debug for Launched {
@@ -93,12 +130,50 @@ impl Launcher for Unconfined {
             .spawn()?;
         let missing = || io::Error::other("a pipe of the program is missing");
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let state = Arc::new(ProgramState::new(child.id(), ProgramLimits::default()));
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let looking = leader.map(|leader| tokio::spawn(look_for_end(leader, state.clone())));
+        let looking = looking.map(AbortOnDropHandle::new);
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),
             stdout: Box::new(stdout.ok_or_else(missing)?),
             stderr: Box::new(stderr.ok_or_else(missing)?),
-            running: Box::new(ProcessGroup { child: Some(child), runtime: Handle::current() }),
+            running: Box::new(ProcessGroup {
+                child: Some(child),
+                runtime: Handle::current(),
+                looking,
+                state: state.clone(),
+            }),
+            state,
         })
+    }
+}
+
+/// Says how a program has ended. It is not reaped: the number of its group stays its own.
+async fn look_for_end(leader: Pid, state: Arc<ProgramState>) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let mut pause = LOOKS.0;
+    loop {
+        match waitid(WaitId::Pid(leader), options) {
+            Ok(Some(status)) => {
+                let (reason, how) = how_it_ended(&status);
+                return state.set_ended(reason, how);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                return state.set_ended(ProgramEndReason::Unknown, format!("it cannot be waited for: {error}"));
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(LOOKS.1);
+    }
+}
+
+fn how_it_ended(status: &WaitIdStatus) -> (ProgramEndReason, String) {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => (ProgramEndReason::Exit, format!("it exited with code {code}")),
+        (None, Some(signal)) => (ProgramEndReason::Signal, format!("signal {signal} ended it")),
+        (None, None) => (ProgramEndReason::Unknown, "nothing says how".to_owned()),
     }
 }
 
@@ -106,15 +181,25 @@ impl Launcher for Unconfined {
 struct ProcessGroup {
     child: Option<Child>,
     runtime: Handle,
+    /// Looks for the end of the leader.
+    looking: Option<AbortOnDropHandle<()>>,
+    state: Arc<ProgramState>,
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
-        group.signal(Signal::TERM);
+        let (looking, state) = (self.looking.take(), self.state.clone());
         // The task has the group: if the runtime ends first, the group is killed at once.
         self.runtime.spawn(async move {
+            // How it ended is known if it ends by itself, and not if it is made to.
+            if let Some(looking) = looking
+                && tokio::time::timeout(CLOSED, looking).await.is_err()
+            {
+                state.set_ended(ProgramEndReason::Stopped, "the host ended it".to_owned());
+            }
+            group.signal(Signal::TERM);
             // The leader is not reaped before its group is gone, so that the number of the group stays its own.
             tokio::time::sleep(GRACE).await;
             drop(group);
@@ -141,9 +226,27 @@ impl Drop for Group {
     }
 }
 
-/// Logs the lines of standard error, within so many bytes a minute.
-pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, name: Arc<str>, per_minute: u64) {
-    let mut allowance = ByteAllowance::new(per_minute);
+/// The last lines of standard error, escaped, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct LastLines(Mutex<VecDeque<String>>);
+
+impl LastLines {
+    fn push(&self, line: &str) {
+        let mut lines = self.0.lock();
+        if lines.len() >= LAST_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(truncate(escape::line(line).into_owned(), MAX_LAST_LINE));
+    }
+
+    /// Returns them.
+    pub(crate) fn get(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+/// Logs the lines of standard error, and keeps the last of them.
+pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, log: Arc<dyn ProgramLog>, last: Arc<LastLines>) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
     while let Ok(piece) = reader.fill_buf().await {
@@ -158,73 +261,52 @@ pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, name: Arc<str>, pe
         line.extend(piece.iter().take(taken.min(room)));
         reader.consume(taken);
         if is_end {
-            log_line(&line, &name, &mut allowance);
+            log_line(&line, &*log, &last);
             line.clear();
         }
     }
-    if !line.is_empty() {
-        log_line(&line, &name, &mut allowance);
-    }
+    log_line(&line, &*log, &last);
 }
 
-fn log_line(line: &[u8], name: &str, allowance: &mut ByteAllowance) {
+fn log_line(line: &[u8], log: &dyn ProgramLog, last: &LastLines) {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end();
-    if text.is_empty() {
-        return;
-    }
-    if let Some(dropped) = allowance.take(text.len(), Instant::now()) {
-        if dropped > 0 {
-            tracing::warn!(target: log_target::PLUGIN, plugin = name, dropped, "bytes of the upstream's standard error were dropped, beyond `limits.log`");
-        }
-        tracing::info!(target: log_target::GUEST, plugin = name, message = text);
-    }
-}
-
-/// Bytes a minute, with a burst of one minute.
-struct ByteAllowance {
-    per_minute: f64,
-    left: f64,
-    at: Option<Instant>,
-    dropped: u64,
-}
-
-impl ByteAllowance {
-    fn new(per_minute: u64) -> Self {
-        let per_minute = f64::from(u32::try_from(per_minute).unwrap_or(u32::MAX));
-        Self { per_minute, left: per_minute, at: None, dropped: 0 }
-    }
-
-    /// Takes bytes. Returns how many were dropped before, or none if these are.
-    fn take(&mut self, bytes: usize, now: Instant) -> Option<u64> {
-        let since = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
-        self.at = Some(now);
-        self.left = (since / 60.0).mul_add(self.per_minute, self.left).min(self.per_minute);
-        let size = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-        if size > self.left {
-            self.dropped = self.dropped.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
-            return None;
-        }
-        self.left -= size;
-        Some(std::mem::take(&mut self.dropped))
+    if !text.is_empty() {
+        last.push(text);
+        log.line(text);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_model::provider::ProgramUsage;
+
     use super::*;
 
-    #[test]
-    fn standard_error_has_an_allowance_and_what_is_dropped_is_counted() {
-        let (start, mut allowance) = (Instant::now(), ByteAllowance::new(100));
-        assert_eq!(allowance.take(60, start), Some(0));
-        assert_eq!(allowance.take(60, start), None);
-        assert_eq!(allowance.take(60, start + Duration::from_secs(60)), Some(60));
+    #[tokio::test]
+    async fn a_line_without_end_takes_no_more_memory_than_a_line_and_the_last_lines_are_kept() {
+        let last = Arc::<LastLines>::default();
+        let endless = vec![b'a'; 1 << 20];
+        log_lines(endless.as_slice(), Arc::new(()), last.clone()).await;
+        assert!(last.get()[0].len() <= MAX_LAST_LINE + '…'.len_utf8());
+        let many: String = (0..20).map(|n| format!("line {n}\u{1b}[2J\r\n\n")).collect();
+        log_lines(many.as_bytes(), Arc::new(()), last.clone()).await;
+        let kept = last.get();
+        assert_eq!((kept.len(), kept[9].as_str()), (LAST_LINES, "line 19\\u{1b}[2J"));
     }
 
     #[tokio::test]
-    async fn a_line_without_end_takes_no_more_memory_than_a_line() {
-        let endless = vec![b'a'; 1 << 20];
-        log_lines(endless.as_slice(), "p".into(), 1 << 20).await;
+    async fn the_end_of_a_program_is_known_with_its_status() {
+        let mut child = Command::new("/bin/sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let leader = Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+        let state = Arc::new(ProgramState::new(child.id(), ProgramLimits::default()));
+        let usage = ProgramUsage { memory: 5, ..ProgramUsage::default() };
+        state.set_usage(usage);
+        assert_eq!((state.memory(), state.usage()), (5, Some(usage)));
+        look_for_end(leader, state.clone()).await;
+        let end = state.ended().await;
+        assert_eq!((end.reason, end.text.as_str()), (ProgramEndReason::Exit, "it exited with code 3"));
+        assert_eq!((state.memory(), state.usage()), (0, None));
+        child.wait().await.unwrap();
     }
 }

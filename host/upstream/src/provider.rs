@@ -12,10 +12,12 @@
 //! Of an error of the upstream a client sees what [`errors`] lets pass. Everything else is logged.
 
 mod listings;
+mod survey;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -24,7 +26,8 @@ use mcp_host_base::text::Excerpt;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_config::Plugin;
 use mcp_host_model::provider::{
-    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
+    ChangeSet, Contents, Entry, Failure, Outage, Page, Program, Programs, Provider, ProviderInfo, Result, Template,
+    async_trait,
 };
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
@@ -35,17 +38,20 @@ use rmcp::model::{
 use rmcp::service::ServiceError;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::answer;
+use crate::answer::{self, Invalid};
 use crate::ask::ask;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
 use crate::errors;
+use crate::health::Health;
 use crate::http;
 use crate::listed::{Listed, Spelling};
 use crate::mapping::Mapping;
 use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
+
+use self::survey::Survey;
 
 /// The shortest time for which a subscription is held that nobody asks for.
 const MIN_IDLE: Duration = Duration::from_secs(90);
@@ -56,6 +62,9 @@ const LOG_PERIOD: Duration = Duration::from_secs(60);
 pub(crate) struct UpstreamProvider {
     shared: Arc<Shared>,
     info: ProviderInfo,
+    deadline: Duration,
+    /// Ends with the provider; none before the first connection.
+    watch: OnceLock<AbortOnDropHandle<()>>,
     _release: AbortOnDropHandle<()>,
 }
 
@@ -74,6 +83,7 @@ struct Shared {
     subscriptions: tokio::sync::Mutex<Subscriptions>,
     poller: Poller,
     asked_at: Mutex<Instant>,
+    survey: Mutex<Survey>,
     log: ThrottlePerReason,
 }
 
@@ -83,11 +93,17 @@ impl UpstreamProvider {
         let link = connector.link().await?;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let watches = link.can_subscribe() || link.notifies_of_listing() || polls;
-        Ok(Self::new(plugin, connector, describe(&link).watches(watches)))
+        let provider = Self::new(NonZeroUsize::MIN, plugin, connector, describe(&link).watches(watches));
+        provider.keep_open();
+        Ok(provider)
     }
 
-    /// A client that has no connection yet, of a server with that description.
-    pub(crate) fn new(plugin: &Plugin, connector: Connector, info: ProviderInfo) -> Self {
+    /// One of several clients of a server. It has no connection yet.
+    pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, connector: Connector) -> Self {
+        Self::new(clients, plugin, connector, ProviderInfo::default())
+    }
+
+    fn new(clients: NonZeroUsize, plugin: &Plugin, connector: Connector, info: ProviderInfo) -> Self {
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();
         let idle = plugin.watch_interval.duration().saturating_mul(3).max(MIN_IDLE);
@@ -105,21 +121,46 @@ impl UpstreamProvider {
             polls,
             idle,
             max_items: plugin.limits.response_items.get(),
-            listed: Mutex::new(Listed::new(memory.div_euclid(2))),
+            listed: Mutex::new(Listed::new(memory.div_euclid(2).div_euclid(clients.get()))),
             templates: Mutex::default(),
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),
             subscriptions: tokio::sync::Mutex::new(subscriptions),
             poller: Poller::new(runtime.clone(), poll_updates, deadline),
             asked_at: Mutex::new(Instant::now()),
+            survey: Mutex::default(),
             log: ThrottlePerReason::new(LOG_PERIOD),
         });
         let _release = AbortOnDropHandle::new(runtime.spawn(release_when_idle(shared.clone())));
-        Self { shared, info, _release }
+        Self { shared, info, deadline, watch: OnceLock::new(), _release }
     }
 
-    /// Connects, and returns what the server says of itself.
+    /// Connects, and returns what the server says of itself. From then on the connection is kept open.
     pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
-        Ok(describe(&*self.shared.connector.link().await?))
+        let info = describe(&*self.shared.connector.link().await?);
+        self.keep_open();
+        Ok(info)
+    }
+
+    fn keep_open(&self) {
+        self.watch.get_or_init(|| self.shared.connector.watch());
+    }
+
+    /// The program, if it is one and was started.
+    pub(crate) fn program(&self) -> Option<Program> {
+        self.shared.connector.program()
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        self.shared.connector.health()
+    }
+
+    /// Lists the first page, within the deadline of a call.
+    pub(crate) async fn try_listing(&self) -> std::result::Result<(), String> {
+        match tokio::time::timeout(self.deadline, self.shared.list(None)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(failure)) => Err(format!("its listing fails: {failure}")),
+            Err(_) => Err(format!("its listing is not answered within `limits.deadline` ({:?})", self.deadline)),
+        }
     }
 }
 
@@ -183,6 +224,22 @@ impl Provider for UpstreamProvider {
     async fn changed(&self) {
         self.shared.updates.recorded().await;
     }
+
+    fn outage(&self) -> Option<Outage> {
+        self.health().outage()
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.shared.connector.memory()
+    }
+
+    fn programs(&self) -> Option<Programs> {
+        self.program().map(|program| self.shared.connector.ledger().programs(vec![program]))
+    }
+
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        Ok(tokio::time::timeout(self.deadline, self.shared.warnings()).await.unwrap_or_default())
+    }
 }
 
 impl Shared {
@@ -198,7 +255,11 @@ impl Shared {
 
     /// The text of the result of a request.
     async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
-        ask(&link.peer, &self.connector.runtime, request).await
+        let answer = ask(&link.peer, &self.connector.runtime, request).await;
+        if matches!(answer, Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) {
+            self.connector.health().answered();
+        }
+        answer
     }
 
     async fn request_reading(&self, link: &Link, path: &str, spelling: &str) -> Result<String> {
@@ -346,6 +407,15 @@ impl Shared {
         if let Some(more) = self.log.record(reason) {
             let uri = Excerpt(uri).to_string();
             tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, uri, why, more, "a URI of the upstream was dropped");
+        }
+    }
+
+    /// Logs that items of a listing were dropped.
+    fn tell_invalid(&self, what: &'static str, invalid: Option<Invalid>) {
+        let Some(Invalid { count, first, error }) = invalid else { return };
+        if let Some(more) = self.log.record(what) {
+            let (item, error) = (Excerpt(&first).to_string(), Excerpt(&error).to_string());
+            tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, count, item, error, more, "a listed {what} of the upstream is invalid, and was dropped");
         }
     }
 

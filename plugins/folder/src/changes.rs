@@ -5,7 +5,7 @@
 //! its direct files and the names of its subfolders; for the listing those of all files. A folder or listing with more
 //! than [`MAX_FINGERPRINTED`] files has only the hash of its names: creation and deletion are detected, and a modification
 //! only for watchers of that file. No file is opened, and no list of names is held. Up to [`MAX_WATCHED`] watched paths
-//! have a hash each; with more, there is one hash for all, and when it differs, all of them are reported as changed. A path
+//! have a hash each; more share [`BUCKETS`] hashes, and when one differs, all paths of it are reported as changed. A path
 //! unknown to the token is reported as changed, too. The hash function is the standard library's, which may differ
 //! between builds: then everything is reported as changed once.
 //!
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The maximum number of watched paths with a hash each, which keeps a token below 65536 bytes.
 const MAX_WATCHED: usize = 1900;
+
+/// The number of hashes of more paths than that, which keeps a token below 65536 bytes, too.
+const BUCKETS: usize = 3500;
 
 /// The maximum number of files whose metadata is read, which is much more expensive than reading names.
 const MAX_FINGERPRINTED: usize = 10_000;
@@ -55,7 +58,7 @@ pub enum Watched {
 }
 
 /// The version prefix of a token.
-const VERSION: &str = "n3";
+const VERSION: &str = "n4";
 
 /// Returns what changed since a token. `parse` says what a path stands for.
 ///
@@ -129,7 +132,10 @@ fn compare(listing: Listing, watched: &[String], since: Since, state: impl Fn(&s
         (States::Each(then), States::Each(now)) => {
             then.get(&hash(path)).is_some_and(|state| now.get(&hash(path)) == Some(state))
         }
-        (States::Together(then), States::Together(now)) => then == now,
+        (States::Buckets(then), States::Buckets(now)) => {
+            let bucket = bucket(hash(path));
+            then.get(bucket).is_some_and(|state| now.get(bucket) == Some(state))
+        }
         _ => false,
     };
     changes.changed.extend(watched.iter().filter(|path| !same(path)).cloned());
@@ -177,14 +183,14 @@ struct Token {
 enum States {
     /// The state of each path, by the hash of the path.
     Each(BTreeMap<u64, u64>),
-    /// One state for all paths.
-    Together(u64),
+    /// A state for the paths of each bucket, which follows from the hash of a path.
+    Buckets(Vec<u64>),
 }
 
 impl Token {
     fn new(listing: Listing, watched: &[String], state: impl Fn(&str) -> u64) -> Self {
         let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
-        let watched = if each.len() <= MAX_WATCHED { States::Each(each) } else { States::Together(hash(&each)) };
+        let watched = if each.len() <= MAX_WATCHED { States::Each(each) } else { States::Buckets(buckets(&each)) };
         Self { listing, watched }
     }
 
@@ -201,7 +207,7 @@ impl Token {
                     |pair: &str| pair.split_once(':').and_then(|(path, state)| Some((number(path)?, number(state)?)));
                 States::Each(pairs.split(',').map(pair).collect::<Option<_>>()?)
             }
-            ("all", state) => States::Together(number(state)?),
+            ("buckets", states) => States::Buckets(states.split(',').map(number).collect::<Option<_>>()?),
             _ => return None,
         };
         parts.next().is_none().then_some(Self { listing, watched })
@@ -216,9 +222,29 @@ impl std::fmt::Display for Token {
                 let pairs: Vec<String> = each.iter().map(|(path, state)| format!("{path:x}:{state:x}")).collect();
                 write!(f, "each.{}", pairs.join(","))
             }
-            States::Together(state) => write!(f, "all.{state:x}"),
+            States::Buckets(states) => {
+                let states: Vec<String> = states.iter().map(|state| format!("{state:x}")).collect();
+                write!(f, "buckets.{}", states.join(","))
+            }
         }
     }
+}
+
+/// Returns one hash for the paths of each bucket, from the state of each path by its hash.
+fn buckets(each: &BTreeMap<u64, u64>) -> Vec<u64> {
+    let mut buckets = vec![0_u64; BUCKETS];
+    for (path, state) in each {
+        if let Some(sum) = buckets.get_mut(bucket(*path)) {
+            // The order does not matter.
+            *sum = sum.wrapping_add(hash(&(path, state)));
+        }
+    }
+    buckets
+}
+
+/// Returns the bucket of a path with that hash.
+fn bucket(path: u64) -> usize {
+    usize::try_from(path.checked_rem(BUCKETS as u64).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Returns the state of the item with these names; one value for all that do not exist.
@@ -292,7 +318,7 @@ mod tests {
     #[test]
     fn a_token_stands_for_its_state() {
         let each = [(1, u64::MAX), (u64::MAX, 2)].into_iter().collect();
-        for watched in [States::Each(BTreeMap::new()), States::Each(each), States::Together(7)] {
+        for watched in [States::Each(BTreeMap::new()), States::Each(each), States::Buckets(vec![7, u64::MAX])] {
             let state = Token { listing: LISTING, watched };
             assert_eq!(Token::parse(&state.to_string()), Some(state));
         }
@@ -310,15 +336,16 @@ mod tests {
     fn a_token_of_somebody_else_is_not_understood() {
         for token in [
             "",
-            "n3",
-            "n2.1.0.each.",
-            "n3.x.0.each.",
-            "n3.1.x.each.",
-            "n3.1.each.",
-            "n3.1.0.each.1",
-            "n3.1.0.all.",
-            "n3.1.0.some.1",
-            "n3.1.0.all.1.1",
+            "n4",
+            "n3.1.0.each.",
+            "n4.x.0.each.",
+            "n4.1.x.each.",
+            "n4.1.each.",
+            "n4.1.0.each.1",
+            "n4.1.0.buckets.",
+            "n4.1.0.buckets.1,x",
+            "n4.1.0.some.1",
+            "n4.1.0.buckets.1.1",
         ] {
             assert_eq!(Token::parse(token), None, "{token}");
         }
@@ -346,6 +373,19 @@ mod tests {
         let surveyed = changes(&due.to_string());
         assert!(surveyed.changed.is_empty() && surveyed.listing_changed, "{surveyed:?}");
         assert_eq!((surveyed.poll_after, Token::parse(&surveyed.token).unwrap().listing.survey_at), (None, 0));
+    }
+
+    #[test]
+    fn a_change_of_one_of_very_many_paths_is_one_of_hardly_any_others() {
+        let watched: Vec<_> = (0..10_000).map(|number| format!("{number}.md")).collect();
+        let changes = |since: Option<&str>, edited: &str| {
+            changes_of_states(1, &watched, since, |path| state_hash(&(path, path == edited)))
+        };
+        let before = changes(None, "");
+        assert!(before.token.len() < 65_536, "{}", before.token.len());
+        assert!(changes(Some(&before.token), "").changed.is_empty());
+        let edited = changes(Some(&before.token), "17.md").changed;
+        assert!(edited.contains(&"17.md".to_owned()) && edited.len() < 20, "{edited:?}");
     }
 
     #[test]

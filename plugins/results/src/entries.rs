@@ -47,20 +47,17 @@ fn describe(mut entry: Entry, result: &Published, now: SystemTime) -> Entry {
     if let Some(expires) = metadata.expires {
         entry = entry.ttl(expires.duration_since(now).unwrap_or(Duration::ZERO));
     }
-    for (name, text) in [
-        ("results/key", &metadata.key),
-        ("results/model", &metadata.model),
-        ("results/superseded-by", &result.superseded_by),
-    ] {
+    for (name, text) in [("results/key", &metadata.key), ("results/model", &metadata.model)] {
         if let Some(text) = text {
             entry = entry.meta(name, text.as_str());
         }
     }
+    // Neither by which, nor which ones this supersedes: whoever may read this one may not know of those.
+    if result.superseded_by.is_some() {
+        entry = entry.meta("results/superseded", true);
+    }
     if let Some(inputs) = &metadata.inputs {
         entry = entry.meta("results/inputs", inputs.clone());
-    }
-    if !metadata.supersedes.is_empty() {
-        entry = entry.meta("results/supersedes", metadata.supersedes.clone());
     }
     if !metadata.faults.is_empty() {
         entry = entry.meta("results/faults", metadata.faults.clone());

@@ -31,7 +31,7 @@ impl Provider for Results {
             .description(
                 "Results that analyses left behind, each at its id; their priority is the confidence. `latest` is the newest \
                  one, `by/KEY` the newest about something, or made of inputs with that digest. What has expired is gone; \
-                 what is superseded is not listed, and names its successor.",
+                 what is superseded is not listed, and says so.",
             )
             .watches(true)
     }

@@ -62,7 +62,7 @@ fn files_other_than_the_declared_ones_are_no_result() {
 }
 
 #[test]
-fn what_is_superseded_is_not_listed_and_names_its_successor() {
+fn what_is_superseded_is_not_listed_and_says_so_without_a_name() {
     let fixture = Fixture::new(EMPTY);
     publish(&fixture, "a", &json!({ "key": "k", "created": "2025-01-01T00:00:00Z" }));
     publish(&fixture, "b", &json!({ "key": "k", "created": "2025-01-02T00:00:00Z", "supersedes": ["a", "c", "none"] }));
@@ -73,8 +73,8 @@ fn what_is_superseded_is_not_listed_and_names_its_successor() {
     assert_eq!(fixture.read("by/k").unwrap().entry.path, "c");
     assert_eq!(fixture.list(Some("by/k"), 2).unwrap(), ["c", "b", "a"]);
     assert_eq!(fixture.list(Some("latest"), 1).unwrap(), ["c", "d"]);
-    let superseded = |id: &str| fixture.provider.stat(id).unwrap().meta.get("results/superseded-by").cloned();
-    assert_eq!([superseded("a"), superseded("b"), superseded("c")], [Some(json!("b")), Some(json!("c")), None]);
+    let superseded = |id: &str| fixture.provider.stat(id).unwrap().meta.get("results/superseded").cloned();
+    assert_eq!([superseded("a"), superseded("b"), superseded("c")], [Some(json!(true)), Some(json!(true)), None]);
     // What has expired still supersedes.
     publish(
         &fixture,

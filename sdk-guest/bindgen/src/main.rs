@@ -2,6 +2,7 @@
 //! install.
 //!
 //! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: those that the C and Go SDKs have committed, of the world `sdk.wit`.
+//! - `sdk-bindgen prepare WIT_DIR C_DIR GO_DIR`: the same of `prepare`, which only some components export.
 //! - `sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR`: those of a world of the contract, with stubs in Go, which the tests compile.
 //!
 //! Files that are there already are replaced; others are left as they are.
@@ -21,17 +22,22 @@ const SDK_WORLD: &str = include_str!("sdk.wit");
 /// The Go module of the bindings.
 const GO_PACKAGE: &str = "mcp-host.example/provider/internal/bindings";
 
+/// A world of which only `prepare` is taken, and its Go module.
+const PREPARE_WORLD: &str = "package mcp-host:sdk; world preparing { export mcp-host:provider/prepare@0.1.1; }";
+const GO_PREPARE_PACKAGE: &str = "mcp-host.example/provider/internal/prepare";
+
 /// The copy of the bindings' runtime.
 const GO_RUNTIME: &str = "mcp-host.example/provider/internal/wit";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let is_prepare = arguments.first() == Some(&"prepare");
     let (mut resolve, world, c, go, has_stubs) = match arguments.as_slice() {
-        ["sdk", wit, c, go] => {
+        ["sdk" | "prepare", wit, c, go] => {
             let mut resolve = Resolve::default();
             resolve.push_path(wit).with_context(|| format!("{wit} is no WIT package"))?;
-            let package = resolve.push_str("sdk.wit", SDK_WORLD)?;
+            let package = resolve.push_str("sdk.wit", if is_prepare { PREPARE_WORLD } else { SDK_WORLD })?;
             let world = resolve.select_world(&[package], None)?;
             (resolve, world, c, go, false)
         }
@@ -41,16 +47,19 @@ fn main() -> Result<()> {
             let world = resolve.select_world(&[package], Some(world))?;
             (resolve, world, c, go, true)
         }
-        _ => bail!("expected: sdk-bindgen sdk WIT_DIR C_DIR GO_DIR, or sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR"),
+        _ => bail!(
+            "expected: sdk-bindgen sdk|prepare WIT_DIR C_DIR GO_DIR, or sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR"
+        ),
     };
+    let (name, go_package) = if is_prepare { ("prepare", GO_PREPARE_PACKAGE) } else { ("provider", GO_PACKAGE) };
     // The same prefix of all names, whatever the world.
     let bindings =
-        wit_bindgen_c::Opts { no_object_file: true, rename_world: Some("provider".to_owned()), ..Default::default() };
+        wit_bindgen_c::Opts { no_object_file: true, rename_world: Some(name.to_owned()), ..Default::default() };
     write(&mut resolve.clone(), world, bindings.build(), Path::new(c), |bytes| bytes)?;
     let bindings = wit_bindgen_go::Opts {
         format: wit_bindgen_go::Format::False,
         generate_stubs: has_stubs,
-        pkg_name: Some(GO_PACKAGE.to_owned()),
+        pkg_name: Some(go_package.to_owned()),
         quiet: true,
         ..Default::default()
     };

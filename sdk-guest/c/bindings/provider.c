@@ -298,9 +298,9 @@ extern void __wasm_import_wasi_keyvalue_batch_set_many(int32_t, uint8_t *, size_
 __attribute__((__import_module__("wasi:keyvalue/batch@0.2.0-draft2"), __import_name__("delete-many")))
 extern void __wasm_import_wasi_keyvalue_batch_delete_many(int32_t, uint8_t *, size_t, uint8_t *);
 
-// Exported Functions from `mcp-host:provider/resource-provider@0.1.0`
+// Exported Functions from `mcp-host:provider/resource-provider@0.1.1`
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#describe")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#describe")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -332,7 +332,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_describe_post_ret
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#list-entries")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#list-entries")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_list_entries_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -506,7 +506,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_list_entries_post
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#list-templates")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#list-templates")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_list_templates_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -680,7 +680,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_list_templates_po
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#read")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#read")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_read_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -875,7 +875,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_read_post_return(
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#stat")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#stat")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_stat_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -1029,7 +1029,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_stat_post_return(
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#complete")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#complete")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_complete_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -1082,7 +1082,7 @@ void __wasm_export_exports_mcp_host_provider_resource_provider_complete_post_ret
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.0#changes")))
+__attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#changes")))
 void __wasm_export_exports_mcp_host_provider_resource_provider_changes_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -7549,7 +7549,7 @@ bool wasi_keyvalue_batch_delete_many(wasi_keyvalue_batch_borrow_bucket_t bucket,
   }
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#describe")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#describe")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_describe(void) {
   exports_mcp_host_provider_resource_provider_provider_info_t ret;
   exports_mcp_host_provider_resource_provider_describe(&ret);
@@ -7578,7 +7578,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_describe(voi
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#list-entries")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#list-entries")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_list_entries(int32_t arg, uint8_t * arg0, size_t arg1, int32_t arg2, uint8_t * arg3, size_t arg4, int32_t arg5) {
   provider_option_string_t option;
   switch (arg) {
@@ -7674,7 +7674,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_list_entries
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#list-templates")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#list-templates")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_list_templates(int32_t arg, uint8_t * arg0, size_t arg1) {
   provider_option_string_t option;
   switch (arg) {
@@ -7758,7 +7758,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_list_templat
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#read")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#read")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_read(uint8_t * arg, size_t arg0) {
   provider_string_t arg1 = (provider_string_t) { (uint8_t*)(arg), (arg0) };
   exports_mcp_host_provider_resource_provider_result_list_contents_failure_t ret;
@@ -7823,7 +7823,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_read(uint8_t
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#stat")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#stat")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_stat(uint8_t * arg, size_t arg0) {
   provider_string_t arg1 = (provider_string_t) { (uint8_t*)(arg), (arg0) };
   exports_mcp_host_provider_resource_provider_result_entry_failure_t ret;
@@ -7963,7 +7963,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_stat(uint8_t
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#complete")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#complete")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_complete(uint8_t * arg, size_t arg0, uint8_t * arg1, size_t arg2, uint8_t * arg3, size_t arg4, uint8_t * arg5, size_t arg6) {
   provider_string_t arg7 = (provider_string_t) { (uint8_t*)(arg), (arg0) };
   exports_mcp_host_provider_resource_provider_argument_t arg8 = (exports_mcp_host_provider_resource_provider_argument_t) {
@@ -8041,7 +8041,7 @@ uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_complete(uin
   return ptr;
 }
 
-__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.0#changes")))
+__attribute__((__export_name__("mcp-host:provider/resource-provider@0.1.1#changes")))
 uint8_t * __wasm_export_exports_mcp_host_provider_resource_provider_changes(uint8_t * arg, size_t arg0, int32_t arg1, uint8_t * arg2, size_t arg3) {
   provider_option_string_t option;
   switch (arg1) {

@@ -1258,7 +1258,7 @@ extern bool wasi_keyvalue_batch_set_many(wasi_keyvalue_batch_borrow_bucket_t buc
 // Deletes the keys.
 extern bool wasi_keyvalue_batch_delete_many(wasi_keyvalue_batch_borrow_bucket_t bucket, provider_list_string_t *keys, wasi_keyvalue_batch_error_t *err);
 
-// Exported Functions from `mcp-host:provider/resource-provider@0.1.0`
+// Exported Functions from `mcp-host:provider/resource-provider@0.1.1`
 void exports_mcp_host_provider_resource_provider_describe(exports_mcp_host_provider_resource_provider_provider_info_t *ret);
 bool exports_mcp_host_provider_resource_provider_list_entries(provider_string_t *maybe_parent, provider_string_t *maybe_cursor, uint32_t limit, exports_mcp_host_provider_resource_provider_page_t *ret, exports_mcp_host_provider_resource_provider_failure_t *err);
 bool exports_mcp_host_provider_resource_provider_list_templates(provider_string_t *maybe_cursor, exports_mcp_host_provider_resource_provider_template_page_t *ret, exports_mcp_host_provider_resource_provider_failure_t *err);

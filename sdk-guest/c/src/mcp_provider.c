@@ -1,6 +1,8 @@
 /* The part of the SDK that does not depend on WebAssembly: memory, results, paths, texts. */
 #include "internal.h"
 
+#include <mcp_prepare.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +108,17 @@ mcp_result mcp_invalid_request(const char *format, ...) { FAILURE(MCP_INVALID_RE
 mcp_result mcp_denied(const char *format, ...) { FAILURE(MCP_DENIED); }
 mcp_result mcp_unavailable(const char *format, ...) { FAILURE(MCP_UNAVAILABLE); }
 mcp_result mcp_internal(const char *format, ...) { FAILURE(MCP_INTERNAL); }
+
+mcp_result mcp_being_prepared(void) {
+  if (mcp_host_config("mcp-host/limits.prepare.cpu-ms") == NULL) {
+    return mcp_unavailable("it has to be prepared, which the config of the host does not allow");
+  }
+  const char *percent = mcp_host_config("mcp-host/prepare.percent");
+  mcp_result result = percent == NULL ? mcp_unavailable("it is being prepared")
+                                      : mcp_unavailable("it is being prepared, %s %%", percent);
+  result.retry_after_ms = (mcp_option_u64)MCP_SOME(1000);
+  return result;
+}
 
 mcp_result mcp_from_errno(int error, const char *what) {
   switch (error) {

@@ -29,11 +29,11 @@ const WIT = ["../wit/", "../../../wit/"].map((path) => fileURLToPath(new URL(pat
 /** Makes a component of a module, whose default export is a class that extends `Provider`. */
 export async function build(source, output) {
   if (!existsSync(source)) throw new BuildError(`${source}: no such file`);
-  const { text, imports, table } = await bundled(source);
+  const { text, imports, table, prepares } = await bundled(source);
   const needs = await declaredNeeds(source);
   const folder = await mkdtemp(join(tmpdir(), "mcp-host-provider-"));
   try {
-    await writeWorld(folder, worlds(imports));
+    await writeWorld(folder, worlds(imports), prepares);
     const options = { witPath: folder, jsSource: text, world: "app", sync: true, optSize: true };
     // WASI is not stubbed: that would stub `wasi:config` and files, too.
     const made = await componentize(options).catch((error) => {
@@ -51,14 +51,16 @@ export async function build(source, output) {
   }
 }
 
-/** Returns the bundle, and the interfaces that it imports. */
+/** Returns the bundle, the interfaces that it imports, and whether the module exports `prepare`. */
 async function bundled(source) {
+  const prepares = (await exportsOf(source)).includes("prepare");
   const entry = `
     import "mcp-host-provider-entry:console";
     import "mcp-host-provider-entry:standard";
-    import Provider from ${JSON.stringify(resolve(source))};
-    import { adapt } from "mcp-host-provider-entry:component";
+    import Provider${prepares ? ", { prepare as prepareData }" : ""} from ${JSON.stringify(resolve(source))};
+    import { adapt, adaptPrepare } from "mcp-host-provider-entry:component";
     export const resourceProvider = adapt(Provider);
+    ${prepares ? "export const prepare = adaptPrepare(Provider, prepareData);" : ""}
   `;
   const own = {
     name: "entry",
@@ -89,10 +91,21 @@ async function bundled(source) {
     const imports = outputs.flatMap((output) => output.imports.map(({ path }) => path));
     const [map, code] = ["bundle.js.map", "bundle.js"].map((name) => result.outputFiles.find(({ path }) => path.endsWith(name)).text);
     const table = lines(JSON.parse(map));
-    return { text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(table)};\n`, imports, table };
+    return { prepares, text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(table)};\n`, imports, table };
   } catch (error) {
     const said = error.errors?.map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
     throw new BuildError(said?.join("\n") ?? error.message);
+  }
+}
+
+/** Returns the names that a module exports; none if it cannot be bundled, which the bundle reports. */
+async function exportsOf(source) {
+  const options = { bundle: true, write: false, format: "esm", platform: "node", logLevel: "silent", external: ["wasi:*", "wasj:*"] };
+  try {
+    const { metafile } = await bundle({ ...options, entryPoints: [resolve(source)], outfile: "exports.js", metafile: true });
+    return Object.values(metafile.outputs).flatMap(({ exports }) => exports);
+  } catch {
+    return [];
   }
 }
 
@@ -208,13 +221,14 @@ function worlds(imports) {
   return [...needed];
 }
 
-/** Writes a world that includes those. */
-async function writeWorld(folder, included) {
+/** Writes a world that includes those, and exports `prepare` if it is to. */
+async function writeWorld(folder, included, prepares) {
   await cp(WIT, join(folder, "deps", "mcp-host-provider"), { recursive: true, filter: (file) => !/[\\/]deps$/.test(file) });
   await cp(join(WIT, "deps"), join(folder, "deps"), { recursive: true });
   const includes = included.map((world) =>
-    world === "http" ? "  import wasj:http/outgoing-handler@0.2.6;\n" : `  include mcp-host:provider/${world}@0.1.0;\n`,
+    world === "http" ? "  import wasj:http/outgoing-handler@0.2.6;\n" : `  include mcp-host:provider/${world}@0.1.1;\n`,
   );
+  if (prepares) includes.push("  export mcp-host:provider/prepare@0.1.1;\n");
   if (included.includes("http")) {
     for (const file of ["clocks.wit", "http.wit", "io.wit"]) {
       const text = await readFile(join(WIT, "deps", file), "utf8");

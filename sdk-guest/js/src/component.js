@@ -1,14 +1,16 @@
 // The component's exports, implemented for a provider.
 
-import { getAll } from "wasi:config/store@0.2.0-rc.1";
+import { get, getAll } from "wasi:config/store@0.2.0-rc.1";
 
 import { Config } from "./config.js";
 import { describeError, writeLog } from "./console.js";
 import * as convert from "./convert.js";
-import { Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
+import { askHost, Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
 import { reseed } from "./standard.js";
 
 const TEMPLATES_PER_PAGE = 100;
+
+askHost((key) => get(key) ?? undefined);
 
 /** The contract's failure for what was thrown. What is no failure is internal, with its stack in the host's log. */
 function failure(error, call) {
@@ -22,20 +24,45 @@ function failure(error, call) {
   return { tag: "internal", val: described.split("\n", 1)[0] };
 }
 
-/** Returns the exports for a class that extends `Provider`. */
-export function adapt(Class) {
-  if (typeof Class !== "function" || typeof Class.prototype?.read !== "function") {
-    throw new TypeError("expected `export default` of a class that extends Provider");
-  }
-  const info = convert.info(Class.info);
+/** Returns a function that returns the provider, which it opens first. */
+function opener(Class) {
   let opened;
-  const provider = () => {
+  return () => {
     if (!opened) {
       reseed();
       opened = new Class(new Config(Object.fromEntries(getAll())));
     }
     return opened;
   };
+}
+
+/** Returns the export `prepare` for a class, and the function of its module. */
+export function adaptPrepare(Class, prepare) {
+  if (typeof prepare !== "function") throw new TypeError("expected `export function prepare(provider, token)`");
+  const provider = opener(Class);
+  return {
+    prepare: (token) => {
+      let thrown;
+      try {
+        const progress = prepare(provider(), token ?? undefined);
+        if (typeof progress?.then === "function") throw new TypeError("prepare returned a promise; calls are synchronous");
+        return convert.progress(progress);
+      } catch (error) {
+        const { tag, val } = failure(error, "prepare");
+        thrown = tag === "unavailable" ? { reason: val.reason, retryAfterMs: val.afterMs } : { reason: val ?? "something is not found" };
+      }
+      throw thrown;
+    },
+  };
+}
+
+/** Returns the exports for a class that extends `Provider`. */
+export function adapt(Class) {
+  if (typeof Class !== "function" || typeof Class.prototype?.read !== "function") {
+    throw new TypeError("expected `export default` of a class that extends Provider");
+  }
+  const info = convert.info(Class.info);
+  const provider = opener(Class);
 
   /** Calls a function of the provider. */
   const ask = (call, ...values) => {

@@ -128,6 +128,16 @@ export function changes(given) {
   };
 }
 
+export function progress(given) {
+  const percent = natural(object(given, "the result of prepare").percent, "percent");
+  return {
+    nextToken: optionalText(given.nextToken, "nextToken"),
+    percent: percent > 100 ? fail("percent", "0 to 100", percent) : percent,
+    message: optionalText(given.message, "message"),
+    againAfterMs: milliseconds(given.againAfter, "againAfter"),
+  };
+}
+
 export function info(given) {
   return {
     name: text(object(given, "static info").name, "info.name"),

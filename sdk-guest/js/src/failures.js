@@ -23,4 +23,23 @@ export class Unavailable extends Failure {
   }
 }
 
+/** The host's own keys of the config. Outside of a component it prepares, and does not say how far. */
+let hostValue = (key) => (key === "mcp-host/limits.prepare.cpu-ms" ? "60000" : undefined);
+
+/** Sets what asks the host for a key. */
+export function askHost(get) {
+  hostValue = get;
+}
+
+export class BeingPrepared extends Unavailable {
+  constructor() {
+    if (hostValue("mcp-host/limits.prepare.cpu-ms") === undefined) {
+      super("it has to be prepared, which the config of the host does not allow");
+      return;
+    }
+    const percent = hostValue("mcp-host/prepare.percent");
+    super(`it is being prepared${percent === undefined ? "" : `, ${percent} %`}`, { retryAfter: 1000 });
+  }
+}
+
 export class Internal extends Failure {}

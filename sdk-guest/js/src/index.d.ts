@@ -51,6 +51,39 @@ export class Unavailable extends Failure {
   readonly retryAfter: number | undefined;
 }
 
+/**
+ * What is needed is not prepared yet. The client is told how much is, and when to ask again; or that the config of the host does not
+ * let the provider prepare anything.
+ */
+export class BeingPrepared extends Unavailable {
+  constructor();
+}
+
+/**
+ * How far work is that takes longer than a call. A module that exports `prepare` is called for it in the background, where the config
+ * has `limits.prepare`, after it was loaded and after changes; results are kept in a granted directory or in a bucket:
+ *
+ * ```ts
+ * export const prepare: Prepare<Events> = (events, token) => {
+ *   const done = events.index(Number(token ?? 0), 1000);
+ *   return { nextToken: done < events.count ? String(done) : undefined, percent: Math.floor((100 * done) / events.count) };
+ * };
+ * ```
+ */
+export interface Progress {
+  /** The token of the next call: any text, but never the one of this call. None when everything is prepared. */
+  nextToken?: string;
+  /** The part that is prepared, in per cent: a whole number from 0 to 100. */
+  percent?: number;
+  /** What has been done, for administrators. */
+  message?: string;
+  /** The time in milliseconds after which everything is to be prepared again, although no change is reported. */
+  againAfter?: number;
+}
+
+/** The export `prepare` of a module. `token` is the `nextToken` of the call before. A call that throws is repeated with it. */
+export type Prepare<P extends Provider> = (provider: P, token: string | undefined) => Progress;
+
 /** A fault of the provider, its data or its config. The message goes to the log only, without a stack. */
 export class Internal extends Failure {}
 

@@ -1,6 +1,6 @@
 export { boolean, date, integer, number, oneOf, optional, text } from "./arguments.js";
 export { Config } from "./config.js";
-export { Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
+export { BeingPrepared, Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
 export { provider } from "./functions.js";
 export { compareChanges, detect, matching, paginate, Provider } from "./provider.js";
 export { resource } from "./resource.js";

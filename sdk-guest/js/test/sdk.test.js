@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
+  BeingPrepared,
   compareChanges,
   Config,
   decodeSegment,
@@ -20,6 +21,7 @@ import {
 } from "mcp-host-provider";
 
 import * as convert from "../src/convert.js";
+import { askHost } from "../src/failures.js";
 import { utf8Length } from "../src/text.js";
 
 test("pages go on after the last key, in the order of code points", () => {
@@ -153,4 +155,19 @@ test("what a provider asks for is a custom section at the end of the component",
   assert.deepEqual(needsSection("{}"), Buffer.from("\0\x14\x11mcp-host:needs/v1{}"));
   const long = needsSection("x".repeat(200));
   assert.deepEqual([...long.subarray(0, 3), long.length], [0, 0xda, 1, 3 + 218]);
+});
+
+test("what is being prepared says how far it is, and progress is checked", () => {
+  const { progress } = convert;
+  const raised = (keys) => {
+    askHost((key) => keys[key]);
+    return new BeingPrepared();
+  };
+  const failure = raised({ "mcp-host/limits.prepare.cpu-ms": "60000", "mcp-host/prepare.percent": "40" });
+  assert.deepEqual([failure.message, failure.retryAfter], ["it is being prepared, 40 %", 1000]);
+  assert.match(raised({}).message, /does not allow/);
+  assert.equal(progress({ nextToken: "t", percent: 50 }).percent, 50);
+  assert.throws(() => progress({ percent: 101 }), /percent: expected 0 to 100, found 101/);
+  assert.throws(() => progress({ nextToken: 7 }), /nextToken: expected a string, found 7/);
+  assert.throws(() => progress(undefined), /the result of prepare: expected an object/);
 });

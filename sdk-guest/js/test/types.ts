@@ -1,6 +1,7 @@
 // What the types accept and what they refuse. Checked by the compiler; never run.
 
 import {
+  BeingPrepared,
   type Config,
   type Contents,
   date,
@@ -8,6 +9,7 @@ import {
   integer,
   optional,
   type Page,
+  type Prepare,
   Provider,
   provider,
   resource,
@@ -16,6 +18,13 @@ import {
 } from "mcp-host-provider";
 import { file, files, readDir, stat } from "mcp-host-provider/fs";
 import { Bucket } from "mcp-host-provider/keyvalue";
+
+export const prepare: Prepare<Sample> = (sample, token) => {
+  if (token === undefined) throw new BeingPrepared();
+  // @ts-expect-error: a token is a text
+  void { nextToken: 7 } satisfies ReturnType<typeof prepare>;
+  return { nextToken: token + String(sample.templates.length), percent: 50, message: "half", againAfter: 1000 };
+};
 
 export default class Sample extends Provider {
   static info = { name: "sample", version: "1.0.0" };

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bindings"))
 
 from componentize_py_types import Err
 from mcp_host_provider import (
+    BeingPrepared,
     Changes,
     Config,
     ConfigError,
@@ -26,6 +27,7 @@ from mcp_host_provider import (
     NotFound,
     Page,
     PathTemplate,
+    Progress,
     Provider,
     Role,
     Unavailable,
@@ -36,7 +38,8 @@ from mcp_host_provider import (
     paginate,
     template,
 )
-from wit_world.exports import mcp_host_provider_resource_provider_0_1_0 as wit
+from wit_world.exports import mcp_host_provider_prepare_0_1_1 as prepare_wit
+from wit_world.exports import mcp_host_provider_resource_provider_0_1_1 as wit
 
 
 @export(name="sample", version="1.0.0", watches=True)
@@ -79,6 +82,56 @@ class Sample(Provider):
     @item.completes("id")
     def complete_id(self, value: str, known: Mapping[str, str]) -> Iterable[str]:
         return ["one", "only", "two"]
+
+
+class Preparation(unittest.TestCase):
+    def setUp(self) -> None:
+        from mcp_host_provider import _component
+
+        mock.patch.object(_component.config_store, "get_all", lambda: []).start()
+        mock.patch("mcp_host_provider._logging.log").start()
+        self.addCleanup(mock.patch.stopall)
+
+    def prepared(self, prepare: object) -> object:
+        """What the component returns, or fails with, for a provider with that method."""
+        from mcp_host_provider._prepare_component import Prepare
+
+        with mock.patch.object(Sample, "prepare", prepare):
+            try:
+                return Prepare().prepare("t")
+            except Err as error:
+                return error.value
+
+    def test_progress_and_failures_are_those_of_the_contract(self) -> None:
+        progress = self.prepared(lambda _, token: Progress(token + "1", 50, "half", 0.0001))
+        self.assertEqual(progress, prepare_wit.Progress("t1", 50, "half", 1))
+
+        def fails(_: object, token: str | None) -> Progress:
+            raise Unavailable("locked", retry_after=1.5)
+
+        self.assertEqual(self.prepared(fails), prepare_wit.Failure("locked", 1500))
+
+        def bug(_: object, token: str | None) -> Progress:
+            raise ValueError("a bug")
+
+        self.assertEqual(self.prepared(bug), prepare_wit.Failure("ValueError: a bug", None))
+        wrong = "`prepare` returned a value of a wrong type: percent: expected 0 to 100, found 101"
+        self.assertEqual(self.prepared(lambda _, token: Progress(percent=101)), prepare_wit.Failure(wrong, None))
+
+    def test_a_class_without_the_method_is_an_error_of_the_build(self) -> None:
+        with self.assertRaisesRegex(TypeError, "Sample has no method `prepare"):
+            self.prepared(Provider.prepare)
+
+    def test_what_is_being_prepared_says_how_far_it_is(self) -> None:
+        from wit_world.imports import wasi_config_store_0_2_0_rc_1 as config_store
+
+        def raised(keys: Mapping[str, str]) -> Unavailable:
+            with mock.patch.object(config_store, "get", keys.get):
+                return BeingPrepared()
+
+        of_host = {"mcp-host/limits.prepare.cpu-ms": "60000", "mcp-host/prepare.percent": "40"}
+        self.assertEqual((raised(of_host).reason, raised(of_host).retry_after), ("it is being prepared, 40 %", 1.0))
+        self.assertIn("does not allow", raised({}).reason)
 
 
 class Component(unittest.TestCase):
@@ -207,8 +260,27 @@ class Helpers(unittest.TestCase):
         self.assertEqual(path, f"{delimiters}?q=@:!$%26'()*%2B%2C%3B%3D")
         self.assertEqual(template.match(path), {"name": delimiters, "q": delimiters})
 
+    def test_progress_counts_to_a_hundred_and_ends_there(self) -> None:
+        self.assertEqual(Progress.of(1, 3, "files", 7), Progress("7", 33, "1 of 3 files"))
+        for prepared, all_ in [(3, 3), (0, 0), (4, 3)]:
+            done = Progress.of(prepared, all_, "files", 7)
+            self.assertEqual((done.next_token, done.percent), (None, 100))
+
+    def test_prepare_is_exported_by_a_module_that_imports_progress(self) -> None:
+        from mcp_host_provider.build import _PREPARES, used_names
+
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "plain.py").write_text("from mcp_host_provider import Provider\n")
+            (folder / "app.py").write_text("from mcp_host_provider import Progress, Provider\n")
+            self.assertNotIn(_PREPARES, used_names(folder / "plain.py", (folder,)))
+            self.assertIn(_PREPARES, used_names(folder / "app.py", (folder,)))
+
     def test_a_component_has_the_world_of_what_its_modules_import(self) -> None:
-        from mcp_host_provider.build import needed_worlds
+        from mcp_host_provider.build import needed_worlds, used_names
+
+        def worlds(module: Path) -> list[str]:
+            return needed_worlds(used_names(module, (module.parent,)))
 
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -217,11 +289,11 @@ class Helpers(unittest.TestCase):
             (folder / "parts/__init__.py").write_text("")
             (folder / "parts/web.py").write_text("from mcp_host_provider.http import request\nfrom . import mutual\n")
             (folder / "parts/mutual.py").write_text("from .web import request\n")
-            self.assertEqual(needed_worlds(folder / "app.py", (folder,)), ["provider-http"])
+            self.assertEqual(worlds(folder / "app.py"), ["provider-http"])
             (folder / "other.py").write_text("from mcp_host_provider import keyvalue as pages\n")
-            self.assertEqual(needed_worlds(folder / "app.py", (folder,)), ["provider-http", "provider-keyvalue"])
+            self.assertEqual(worlds(folder / "app.py"), ["provider-http", "provider-keyvalue"])
             (folder / "plain.py").write_text("import json, http.client\n")
-            self.assertEqual(needed_worlds(folder / "plain.py", (folder,)), ["provider"])
+            self.assertEqual(worlds(folder / "plain.py"), ["provider"])
         with self.assertRaises(InvalidRequest):
             decode_segment("a/b")
 

@@ -4,8 +4,24 @@
 ///
 /// Invoke it once, in a crate of type `cdylib` that is built for `wasm32-wasip2`. On other targets it exports nothing,
 /// but checks that the type is a provider, so that the crate builds and its tests run natively.
+///
+/// `export!(Type, prepare)` exports [`Prepare`](crate::Prepare), too.
 #[macro_export]
 macro_rules! export {
+    ($provider:ty, prepare) => {
+        $crate::export!($provider);
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Prepared;
+            $crate::__instance!(Prepared, $provider, $crate::__private::config);
+            $crate::__private::prepare_bindings::export_prepare!(
+                Prepared with_types_in $crate::__private::prepare_bindings
+            );
+        };
+        #[cfg(not(target_family = "wasm"))]
+        const _: fn(&$provider, Option<&str>) -> $crate::Result<$crate::Progress> =
+            <$provider as $crate::Prepare>::prepare;
+    };
     ($provider:ty) => {
         #[cfg(target_family = "wasm")]
         const _: () = {

@@ -72,6 +72,7 @@
 //! - Persistent state: [`keyvalue`].
 //! - Databases: [`sql`].
 //! - What it would like to be granted, for whoever writes the config: [`needs!`].
+//! - Work that takes longer than a call, such as an index: [`Prepare`].
 //! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates, [`json`] bounds what is parsed.
 
 mod changes;
@@ -99,6 +100,7 @@ mod notice;
 mod page;
 pub mod path;
 mod path_template;
+mod prepare;
 mod priority;
 mod provider;
 pub mod sql;
@@ -118,6 +120,7 @@ pub use limits::Limits;
 pub use notice::Notice;
 pub use page::Page;
 pub use path_template::{Captures, PathTemplate, TemplateError};
+pub use prepare::{Prepare, Progress};
 pub use provider::Provider;
 pub use template::Template;
 pub use timestamp::Timestamp;
@@ -127,7 +130,7 @@ pub use timestamp::Timestamp;
 pub mod __private {
     #[cfg(target_family = "wasm")]
     pub use crate::component::config;
-    pub use crate::component::{Instance, bindings, with};
+    pub use crate::component::{Instance, bindings, prepare_bindings, with};
 }
 
 /// The page about subscriptions, so that its example is tested.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mcp_host_tests::Plugin;
 
 use crate::bench_request::BenchRequest;
+use crate::chart::{Chart, Ratio};
 use crate::load::percentile;
 use crate::options::Options;
 use crate::stdio_host::StdioHost;
@@ -47,11 +48,22 @@ impl Hosts {
     }
 
     /// Measures each comparison, in turn, and prints the medians.
-    pub(crate) async fn compare(&self, options: &Options, heading: &str, program: &str, comparisons: Vec<Comparison>) {
+    /// `file` is the name of the chart.
+    pub(crate) async fn compare(
+        &self,
+        options: &Options,
+        [heading, file, program]: [&str; 3],
+        comparisons: Vec<Comparison>,
+    ) {
         let mut rows = Vec::new();
+        let axis = format!("time of a request ÷ {program}, with the start of its process: less is better");
+        let mut chart = Chart::new(heading, &axis, ["fresh", "reused"]);
         for comparison in &comparisons {
-            rows.push(self.row(options, comparison).await);
+            let (row, ratios) = self.row(options, comparison).await;
+            chart.add(&comparison.requests[0].name, ratios);
+            rows.push(row);
         }
+        chart.write(options.charts.as_deref(), file);
         let header = [
             "request".to_owned(),
             format!("{program} ms"),
@@ -64,7 +76,7 @@ impl Hosts {
         table::print(heading, &header, rows);
     }
 
-    async fn row(&self, options: &Options, comparison: &Comparison) -> Vec<String> {
+    async fn row(&self, options: &Options, comparison: &Comparison) -> (Vec<String>, Vec<Ratio>) {
         let [to_fresh, to_reused] = &comparison.requests;
         let [mut of_program, mut of_fresh, mut of_reused] = [const { Vec::new() }; 3];
         let mut cpu = Duration::ZERO;
@@ -82,12 +94,16 @@ impl Hosts {
                 of_reused.push(reused);
             }
         }
+        let ratios = [&of_fresh, &of_reused].map(|times| {
+            let each = times.iter().zip(&of_program);
+            Ratio::of(each.map(|(time, program)| time.as_secs_f64() / program.as_secs_f64()).collect())
+        });
         let each = u32::try_from(of_fresh.len()).expect("a small number");
         let [program, fresh, reused] = [of_program, of_fresh, of_reused].map(|mut times| {
             times.sort_unstable();
             percentile(&times, 0.5)
         });
-        vec![
+        let row = vec![
             to_fresh.name.clone(),
             table::millis(program),
             table::millis(fresh),
@@ -95,7 +111,8 @@ impl Hosts {
             table::ratio(fresh.as_secs_f64(), program.as_secs_f64()),
             table::ratio(reused.as_secs_f64(), program.as_secs_f64()),
             table::millis(cpu / each),
-        ]
+        ];
+        (row, ratios.to_vec())
     }
 
     /// The peak resident memory of both processes so far, in MiB.

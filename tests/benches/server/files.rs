@@ -31,9 +31,12 @@ const PAGE_BYTES: usize = 5000;
 pub(crate) async fn run(options: &Options) {
     measure_reads(options).await;
     let files = if options.is_quick() { FILES / 10 } else { FILES };
-    measure_pages(options, files, "one folder", |n| format!("{n:07}.txt")).await;
+    measure_pages(options, files, ["one folder", "files-flat"], |n| format!("{n:07}.txt")).await;
     let folders = format!("{} folders", files / FILES_PER_FOLDER);
-    measure_pages(options, files, &folders, |n| format!("{:04}/{n:07}.txt", n / FILES_PER_FOLDER)).await;
+    measure_pages(options, files, [&folders, "files-in-folders"], |n| {
+        format!("{:04}/{n:07}.txt", n / FILES_PER_FOLDER)
+    })
+    .await;
 }
 
 async fn measure_reads(options: &Options) {
@@ -64,13 +67,13 @@ async fn measure_reads(options: &Options) {
         of("`sed`: line 900,000 of 60 MB", "long.log?lines=900000-900000", 59, "sed", &["-n", "900000{p;q}"]),
         of("`tail`: the last ten lines of it", "long.log?lines=-10", 590, "tail", &["-n", "10"]),
     ];
-    hosts.compare(options, "Reads of files", "native", reads).await;
+    hosts.compare(options, ["Reads of files", "files", "native"], reads).await;
     println!("\nPeak memory of the whole host process: {}.", hosts.peak_memory());
     hosts.end().await;
 }
 
 /// Measures pages of a listing of so many files; `path` has the path of each, in the order of the listing.
-async fn measure_pages(options: &Options, files: usize, shape: &str, path: impl Fn(usize) -> String) {
+async fn measure_pages(options: &Options, files: usize, [shape, chart]: [&str; 2], path: impl Fn(usize) -> String) {
     let folder = Folder::with_files::<&str, &str>([]);
     let create = |range: std::ops::Range<usize>| range.for_each(|n| create_empty(&folder.path().join(path(n))));
     create(files - LATE..files);
@@ -90,7 +93,8 @@ async fn measure_pages(options: &Options, files: usize, shape: &str, path: impl 
         Comparison::new(BenchRequest::list("the first page", PAGE_BYTES), find(folder.path().to_owned())),
         Comparison::of_each(late, find(folder.path().to_owned())),
     ];
-    hosts.compare(options, &format!("Pages of 100 of {files} files in {shape}"), "`find`", pages).await;
+    let heading = format!("Pages of 100 of {files} files in {shape}");
+    hosts.compare(options, [&heading, chart, "`find`"], pages).await;
     println!("\nPeak memory of the whole host process: {}.", hosts.peak_memory());
     hosts.end().await;
 }

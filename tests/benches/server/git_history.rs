@@ -19,7 +19,7 @@ pub(crate) async fn run(options: &Options) {
     let repository = std::env::var_os("MCP_HOST_BENCH_REPOSITORY").map_or_else(setup::repository, PathBuf::from);
     let path = std::env::var("MCP_HOST_BENCH_PATH").unwrap_or_else(|_| "Cargo.toml".to_owned());
     let hosts = Hosts::start(Plugin::git("r", &repository).limit("memory", "256MiB")).await;
-    hosts.compare(options, "A real repository", "`git`", comparisons(&repository, &path)).await;
+    hosts.compare(options, ["A real repository", "git-history", "`git`"], comparisons(&repository, &path)).await;
     hosts.end().await;
 }
 

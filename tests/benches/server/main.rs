@@ -22,6 +22,8 @@
 //! | [`upstreams`] | reads, listings and updates of an existing server through the host | the server itself |
 //! | [`soak`], if it is named | a server with everything on, and faults: lost updates, memory, descriptors | its first minutes |
 //!
+//! With `--charts DIR` the ratios are drawn there as well, with those of each turn ([`chart`]).
+//!
 //! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
 //! `docs/performance.md`.
 #![allow(
@@ -37,6 +39,7 @@
 mod bare_axum;
 mod bench_request;
 mod beside;
+mod chart;
 mod databases;
 mod files;
 mod git_cat_file;
@@ -64,6 +67,8 @@ mod stdio_host;
 mod table;
 mod upstreams;
 
+use clap::Parser as _;
+
 use self::options::{Options, Part};
 
 fn main() {
@@ -74,7 +79,7 @@ fn main() {
     // One thread: the load generator takes CPU time away from the servers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        for part in &options.parts {
+        for part in options.parts() {
             match part {
                 Part::Requests => requests::run(&options).await,
                 Part::Audit => requests::measure_audit(&options).await,

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::bench_request::BenchRequest;
+use crate::chart::{Chart, Ratio};
 use crate::http::HttpClient;
 use crate::load::{self, Client, percentile};
 use crate::options::Options;
@@ -67,9 +68,14 @@ pub(crate) async fn run(options: &Options) {
     }
     scraping.abort();
     let mut rows = Vec::new();
+    let axis = "CPU time of the server for each read ÷ off: less is better";
+    let mut chart = Chart::new("Metrics and traces", axis, ["on"]);
     for ((contender, mut ratios), mut costs) in contenders.into_iter().zip(ratios).zip(costs) {
         ratios.sort_by(f64::total_cmp);
         costs.sort_by(f64::total_cmp);
+        if !rows.is_empty() {
+            chart.add(contender.name, vec![Ratio::of(ratios.clone())]);
+        }
         let format = |ratio: Option<&f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}"));
         rows.push(vec![
             contender.name.to_owned(),
@@ -86,6 +92,7 @@ pub(crate) async fn run(options: &Options) {
         &header,
         rows,
     );
+    chart.write(options.charts.as_deref(), "operations");
     scrapes(options).await;
 }
 

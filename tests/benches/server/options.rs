@@ -1,25 +1,42 @@
 //! Command-line options: the parts to run, and their duration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count] [operations] [registry] [upstreams] [soak --minutes N]";
+use clap::{Parser, ValueEnum};
 
-/// Command-line options: the parts to run, and their duration.
+/// Measures the host end to end, each part beside a baseline in the same run
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --workspace --bench server --")]
 pub(crate) struct Options {
-    /// The parts to run; all unless some are named.
-    pub(crate) parts: Vec<Part>,
+    /// The parts to run; all but `soak` unless some are named
+    #[arg(value_name = "PART")]
+    parts: Vec<Part>,
+
+    /// Take fewer samples
+    #[arg(long)]
     quick: bool,
-    /// The duration of the soak test, in minutes.
+
+    /// Draw the ratios there, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+
+    /// The duration of the part `soak`
+    #[arg(long, value_name = "NUMBER", default_value_t = 5.0)]
     minutes: f64,
+
+    /// Cargo passes this to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
 /// A part of the benchmark.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     Requests,
     Audit,
-    Startup,
     Authentication,
+    Startup,
     GitPacks,
     GitHistory,
     Files,
@@ -32,71 +49,14 @@ pub(crate) enum Part {
     Operations,
     Registry,
     Upstreams,
-    /// Not run unless it is named.
     Soak,
 }
 
 impl Options {
-    /// Parses the command line. Wrong usage exits the process.
-    pub(crate) fn parse() -> Self {
-        let mut options = Self { parts: Vec::new(), quick: false, minutes: 5.0 };
-        let mut arguments = std::env::args().skip(1);
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                // Cargo passes this to every benchmark.
-                "--bench" => {}
-                "--quick" => options.quick = true,
-                "requests" => options.parts.push(Part::Requests),
-                "audit" => options.parts.push(Part::Audit),
-                "authentication" => options.parts.push(Part::Authentication),
-                "startup" => options.parts.push(Part::Startup),
-                "git-packs" => options.parts.push(Part::GitPacks),
-                "git-history" => options.parts.push(Part::GitHistory),
-                "files" => options.parts.push(Part::Files),
-                "prometheus" => options.parts.push(Part::Prometheus),
-                "listeners" => options.parts.push(Part::Listeners),
-                "databases" => options.parts.push(Part::Databases),
-                "pagination" => options.parts.push(Part::Pagination),
-                "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
-                "plugin-count" => options.parts.push(Part::PluginCount),
-                "operations" => options.parts.push(Part::Operations),
-                "registry" => options.parts.push(Part::Registry),
-                "upstreams" => options.parts.push(Part::Upstreams),
-                "soak" => options.parts.push(Part::Soak),
-                "--minutes" => {
-                    let minutes = arguments.next().and_then(|minutes| minutes.parse().ok());
-                    options.minutes = minutes.unwrap_or_else(|| {
-                        eprintln!("expected a number behind `--minutes`\n{USAGE}");
-                        std::process::exit(2);
-                    });
-                }
-                other => {
-                    eprintln!("unknown argument `{other}`\n{USAGE}");
-                    std::process::exit(2);
-                }
-            }
-        }
-        if options.parts.is_empty() {
-            options.parts = vec![
-                Part::Requests,
-                Part::Audit,
-                Part::Authentication,
-                Part::Startup,
-                Part::GitPacks,
-                Part::GitHistory,
-                Part::Files,
-                Part::Prometheus,
-                Part::Listeners,
-                Part::Databases,
-                Part::Pagination,
-                Part::NoisyNeighbor,
-                Part::PluginCount,
-                Part::Operations,
-                Part::Registry,
-                Part::Upstreams,
-            ];
-        }
-        options
+    /// The parts to run.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let all = Part::value_variants().iter().copied().filter(|part| *part != Part::Soak);
+        if self.parts.is_empty() { all.collect() } else { self.parts.clone() }
     }
 
     /// Whether to run quickly, with less precision.

@@ -30,7 +30,7 @@ pub(crate) async fn run(options: &Options) {
     let server = PrometheusServer::builder().blocks(&blocks(samples)).start().await;
     let hosts = Hosts::start(plugin(server.url())).await;
     let heading = format!("Prometheus: {SERIES} series of {samples} samples");
-    hosts.compare(options, &heading, "`promtool`", comparisons(server.url(), samples)).await;
+    hosts.compare(options, [&heading, "prometheus", "`promtool`"], comparisons(server.url(), samples)).await;
     println!("\nPeak memory of the whole host process: {}.", hosts.peak_memory());
     hosts.end().await;
 }

@@ -11,6 +11,7 @@ use mcp_host_tests::{ConfigFile, Plugin, TokenIssuer, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
 
 use crate::bench_request::BenchRequest;
+use crate::chart::{Chart, Ratio};
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
 use crate::native::{COMPLETION_PREFIX, PAGE_SIZE, RESOURCE_COUNT, SIZES, TEMPLATE};
@@ -38,6 +39,15 @@ impl Transport {
             Self::Http2025 => "Requests over HTTP with sessions (MCP 2025-11-25)",
             Self::Http2026 => "Requests over HTTP without sessions (MCP 2026-07-28)",
             Self::Stdio => "Requests over stdio (MCP 2025-11-25)",
+        }
+    }
+
+    /// The beginning of the names of its charts.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Http2025 => "requests-sessions",
+            Self::Http2026 => "requests-stateless",
+            Self::Stdio => "requests-stdio",
         }
     }
 
@@ -240,20 +250,34 @@ async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], opti
         contenders.push(Contender { name, server, clients, idle });
     }
     let (mut rates, mut costs) = (Vec::new(), Vec::new());
+    let names: Vec<_> = contenders.iter().map(|contender| contender.name).collect();
+    let baseline = names.iter().position(|name| *name == "native").expect("the native server is one of them");
+    let measured = names.get(baseline + 1..).expect("the hosts follow it");
     for (place, number) in CONCURRENCY.into_iter().enumerate() {
+        let title = format!("{}: {number} at once", face.heading());
+        let axis = "CPU time of the server for each request ÷ native: less is better";
+        let mut chart = Chart::new(&title, axis, measured.iter().copied());
         for question in bench_requests() {
             let mut samples: Vec<_> = contenders.iter().map(|_| Sample::default()).collect();
+            let mut ratios: Vec<_> = measured.iter().map(|_| Vec::new()).collect();
             for _ in 0..options.rounds() {
+                let mut costs = Vec::new();
                 for (contender, sample) in contenders.iter_mut().zip(&mut samples) {
-                    sample.add(measure_one(&contender.server, &mut contender.clients[place], &question, options).await);
+                    let turn = measure_one(&contender.server, &mut contender.clients[place], &question, options).await;
+                    costs.push(turn.cpu_per_request().as_secs_f64());
+                    sample.add(turn);
+                }
+                for (ratios, cost) in ratios.iter_mut().zip(&costs[baseline + 1..]) {
+                    ratios.push(cost / costs[baseline]);
                 }
             }
+            chart.add(&question.name, ratios.into_iter().map(Ratio::of).collect());
             let start = [question.name.clone(), number.to_string()];
             rates.push([start.as_slice(), &rate_cells(&samples)].concat());
             costs.push([start.as_slice(), &cost_cells(&samples)].concat());
         }
+        chart.write(options.charts.as_deref(), &format!("{}-{number}", face.file()));
     }
-    let names: Vec<_> = contenders.iter().map(|contender| contender.name).collect();
     let columns = |of: &str| names.iter().map(move |name| format!("{name} {of}")).collect::<Vec<_>>();
     let start = ["request".to_owned(), "at once".to_owned()];
     let ratios = ["fresh ÷ native", "reused ÷ native", "cached ÷ native", "reused ÷ bare", "cached ÷ bare"];

@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
 
+use mcp_host_tests::PROGRAM_VARIABLE;
+
 /// Builds the binary, in the profile of this program, and the components. It takes a few seconds when everything is up
-/// to date.
+/// to date. A program that [`PROGRAM_VARIABLE`] names is measured as it is.
 pub(crate) fn build_all() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "bench" };
-    // Of the whole workspace, so that features of dependencies, and so their builds, are shared.
-    cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
+    if std::env::var_os(PROGRAM_VARIABLE).is_none() {
+        // Of the whole workspace, so that features of dependencies, and so their builds, are shared.
+        cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
+    }
     cargo(&["xtask", "plugins", "--fixtures"]);
 }
 

@@ -69,7 +69,7 @@ async function open({ language = "en-GB", scheme = "light", width = 1280, height
 
 async function login(page, hash = "") {
   await page.goto(`${address}/`);
-  await page.getByLabel("Token of the administration listener").fill(token);
+  await page.getByLabel("Token", { exact: true }).fill(token);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("navigation").waitFor();
   if (hash) {
@@ -158,7 +158,7 @@ const PARTS = {
     const page = await open();
     await page.goto(`${address}/`);
     await accessible(page, "the login");
-    await page.getByLabel("Token of the administration listener").fill("wrong");
+    await page.getByLabel("Token", { exact: true }).fill("wrong");
     await page.keyboard.press("Enter");
     await page.getByText("this is not the token of the server").waitFor();
     await login(page);
@@ -181,12 +181,16 @@ const PARTS = {
     await broken.getByRole("link").click();
     await page.getByRole("heading", { name: "broken" }).waitFor();
     await page.locator("pre.problem").waitFor();
+    await page.locator("dl").getByText("failed (not-a-component)").waitFor();
     await row.getByRole("link").press("Enter");
     await page.getByRole("heading", { name: "sample" }).waitFor();
     await page.locator(".sparkline canvas").first().waitFor();
     await accessible(page, "a plugin");
     await picture(page, "plugins-light");
     await page.getByRole("button", { name: "Disable" }).press("Enter");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Disable" }).press("Enter");
+    await page.getByRole("button", { name: "Disable sample for all clients" }).press("Enter");
     await row.getByText("disabled").waitFor();
     await page.getByText("Disabled by admin/token").waitFor();
     await page.getByRole("button", { name: "Enable" }).click();
@@ -207,13 +211,14 @@ const PARTS = {
     await page.getByRole("cell", { name: "admin-reset" }).first().waitFor();
     await accessible(page, "live");
     await picture(page, "live-light");
-    await page.getByLabel("Operation").fill("admin-disable");
+    await page.getByLabel("Operation").selectOption("admin-disable");
     await page.getByText("Following the audit log").waitFor();
     await page.getByRole("button", { name: "Clear" }).click();
     await page.getByText("No line yet.").waitFor();
     await actor.getByRole("button", { name: "Reset" }).click();
     await actor.getByText("Reset.").waitFor();
     await actor.getByRole("button", { name: "Disable" }).click();
+    await actor.getByRole("button", { name: /^Disable .* for all clients$/ }).press("Enter");
     await page.getByRole("cell", { name: "admin-disable" }).waitFor();
     assert.equal(await page.getByRole("cell", { name: "admin-reset" }).count(), 0);
     await actor.getByRole("button", { name: "Enable" }).click();
@@ -224,6 +229,7 @@ const PARTS = {
     const page = await open();
     await login(page, "#/config");
     await page.getByRole("heading", { name: "Access rules" }).waitFor();
+    await page.getByRole("region", { name: "Warnings" }).getByText("nothing.md").waitFor();
     await accessible(page, "config");
     await picture(page, "config-light");
     await page.getByRole("button", { name: "Reload", exact: true }).click();
@@ -245,6 +251,14 @@ const PARTS = {
     await tree.focus();
     await page.keyboard.press("End");
     await page.keyboard.press("Home");
+    // The first row is the mount, which closes and opens.
+    const mount = tree.getByRole("treeitem", { name: "files://" }).first();
+    await page.keyboard.press("Enter");
+    await tree.getByText("plan.md").first().waitFor({ state: "detached" });
+    assert.equal(await mount.getAttribute("aria-expanded"), "false");
+    await page.keyboard.press("ArrowRight");
+    await tree.getByText("plan.md").first().waitFor();
+    await page.keyboard.press("ArrowRight");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: /^files:.*data\.json$/ }).waitFor();
     await tree.getByRole("treeitem", { name: "plan.md" }).click();
@@ -263,6 +277,7 @@ const PARTS = {
       ["data.json", ".hljs-attr"],
       ["load.csv", ".time-chart canvas"],
       ["rows.json", "table th:has-text('people')"],
+      ["query.json", "table th:has-text('town')"],
       ["dot.gif", "img.picture"],
       ["main.rs", ".hljs-keyword"],
     ]) {
@@ -271,6 +286,18 @@ const PARTS = {
       await preview.locator(shown).first().waitFor();
       await accessible(page, name);
     }
+    // The text of a PDF file, and the file itself.
+    await page.getByLabel("Filter by name").fill("hello.pdf");
+    await tree.getByRole("treeitem", { name: "hello.pdf" }).first().click();
+    await preview.getByText("Hello world").waitFor();
+    await preview.getByRole("link", { name: "Save" }).waitFor();
+    await preview.getByText(/^Binary: application\/pdf, /).waitFor();
+    await preview.getByRole("button", { name: "Who may read this?" }).click();
+    await preview.getByRole("region", { name: "Table of who may" }).getByRole("row", { name: "local" }).waitFor();
+    await accessible(page, "who may read it");
+    // The filter looks at what the resources of a plugin do not have in common.
+    await page.getByLabel("Filter by name").fill("files");
+    await page.getByText(/, 0 match$/).waitFor();
     await page.getByRole("button", { name: "Search", exact: true }).first().click();
     await page.getByLabel("Words").fill("breaker");
     await page.getByLabel("Words").press("Enter");
@@ -279,6 +306,20 @@ const PARTS = {
     await page.getByRole("button", { name: "Templates", exact: true }).click();
     await page.locator("form.template").first().waitFor();
     await accessible(page, "templates");
+  },
+
+  /** On a narrow screen what is chosen comes into view, and the list is one button away. */
+  async narrow() {
+    const page = await open({ width: 360, height: 740 });
+    await login(page, "#/resources");
+    await page.getByRole("treeitem", { name: "plan.md" }).click();
+    await page.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    const preview = page.getByRole("region", { name: "Preview" });
+    const top = () => preview.evaluate((section) => section.getBoundingClientRect().top);
+    assert.ok((await top()) < 200, `the preview begins at ${await top()} px`);
+    await accessible(page, "a narrow screen");
+    await page.getByRole("button", { name: "Back to the list" }).click();
+    assert.ok((await top()) > 300, "the list is in view again");
   },
 
   /** TOKEN is that of a client, who may read `plan.md` and not `secret.txt`. */
@@ -367,18 +408,19 @@ const PARTS = {
     await login(page);
     const each = (make) => PAYLOADS.map(make);
     const resource = (text, at) => ({
-      uri: `notes:///${at}/${text}`, name: text, title: text, description: text, mime_type: text, size: at, audience: [text],
+      uri: `notes:///${at}/${text}`, name: text, title: text, title_prefix: text, description: text, mime_type: text, size: at, audience: [text],
       priority: 0.5, modified: text, listable: at % 2 === 0, subscribable: true, notices: [text],
     });
     const list = (items) => ({ items, total: items.length, next: null });
     const cache = { hits: 1, misses: 1, responses: 1, bytes: 1, capacity: 2 };
     const plugin = (text, at) => ({
       name: at === 0 ? "first" : `${at}${text}`, mount: text, configured: true, digest: text, memory: { used: 1, limit: 2 },
-      state: [{ name: "failed", reason: text }, { name: "disabled", since: text, by: text }, { name: "suspended", retry_in_ms: 5000 }][at % 3],
+      state: [{ name: "failed", reason: text }, { name: "disabled", since: text, by: text }, { name: "suspended", retry_in_ms: 5000 }, { name: "failing", cause: at % 8 === 3 ? "calls" : "grant", since: text, failed: 5, calls: 6, reason: text }][at % 4],
       faults: { [text]: 3 }, cache, recent: { window_ms: 1000, calls: 3, p50_us: 3, p99_us: 9 }, watched: 1,
     });
     const limits = {
-      memory: 1, cpu_ms: 1, deadline_ms: 1, concurrency: 1, queue: 1, queue_timeout_ms: 1, rate: PAYLOADS[5], response_size: 1, response_items: 1,
+      memory: 1, cpu_ms: 1, deadline_ms: 1, concurrency: 1, queue: 1, queue_timeout_ms: 1, rate: PAYLOADS[5], response_size: 1, response_items: 1, listing_items: 1, log: PAYLOADS[4],
+      handles: 1, files: 1, random_bytes: 1, http: { concurrency: 1, rate: PAYLOADS[5], headers: 1, body: 1, timeout_ms: 1 },
     };
     const grants = {
       dirs: each((text) => ({ host: text, guest: text, writable: true })), env: PAYLOADS, http: PAYLOADS, keyvalue: PAYLOADS, sql: PAYLOADS,
@@ -393,20 +435,30 @@ const PARTS = {
     });
     let type = "text/markdown";
     const answers = {
-      session: { principal: PAYLOADS[5] },
+      session: { principal: PAYLOADS[5], administrator: true },
       status: {
         version: PAYLOADS[0], pid: 1, started: PAYLOADS[1], uptime_seconds: 1, generation: 1, config_file: PAYLOADS[2], ready: false,
         not_ready: PAYLOADS, reload_failure: { time: PAYLOADS[3], reason: PAYLOADS.join("\n") }, plugins: list(each(plugin)), sessions: 1,
         watched: { subscribers: 1, resources: 1, plugins: 1, updates: 1, listing_updates: 1 }, log,
+        audit: { file: PAYLOADS[4], failure: { since: PAYLOADS[5], reason: PAYLOADS.join("\n") }, refuses: true, dropped_lines: 1, refused_requests: 1 },
       },
       "plugins/first": {
         status: plugin(PAYLOADS[5], 0), config: config(PAYLOADS[5], 0),
+        loads: { succeeded: 1, failed: Object.fromEntries(PAYLOADS.map((text) => [text, 1])) },
         search: { documents: 1, bytes: 1, embedded: 1, complete: false, gaps: PAYLOADS },
+        usage: { running: 1, concurrency: 2, waiting: 3, queue: 4, buckets: each((name) => ({ name, bytes: 1, max_bytes: 2, keys: 3, max_keys: 4 })) },
+        programs: {
+          programs: each((text) => ({
+            process: 1, state: "running", started: text, restarts: 1, memory: 1, memory_limit: 2, cpu_ms: 3, cpu_limit_ms: null, processes: 4, processes_limit: 5,
+          })),
+          starts: 1, ends: Object.fromEntries(PAYLOADS.map((text) => [text, 1])), last_end: { time: PAYLOADS[1], reason: PAYLOADS[2], text: PAYLOADS[3] },
+        },
         requirements: each((text) => ({ capability: text, status: text, granted: [text] })),
-        log: each((text) => ({ time: text, level: text, text })),
+        unmet: PAYLOADS,
+        log: each((text) => ({ time: text, level: text, text, times: 2 })),
       },
       config: {
-        generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2], audit_values: { decisions: PAYLOADS, outcomes: PAYLOADS },
+        generation: 1, file: PAYLOADS[0], admin: PAYLOADS[1], audit: PAYLOADS[2], audit_values: { operations: PAYLOADS, decisions: PAYLOADS, outcomes: PAYLOADS },
         server: { name: PAYLOADS[5], http: PAYLOADS[6], tls: true, page_size: 1, response_cache: 1, confine: true, drain_delay_ms: 1 },
         plugins: list(each(config)), principals: list(PAYLOADS), issuers: list(each((text) => ({ name: text, issuer: text }))),
         groups: list(each((text) => ({ name: text, principals: [text], groups: [text] }))),
@@ -414,7 +466,7 @@ const PARTS = {
       },
       subscriptions: {
         watched: { subscribers: 1, resources: 1, plugins: 1, updates: 1, listing_updates: 1 },
-        resources: list(each((text, at) => ({ uri: resource(text, at).uri, subscribers: 1, views: 0, principals: [text] }))),
+        resources: list(each((text, at) => ({ uri: resource(text, at).uri, subscribers: 1, unheard: 1, views: 0, principals: [text] }))),
       },
       plugins: list(each(plugin)),
       "browse/list": { items: each(resource), next: null, missing: each((text) => ({ plugin: text, reason: text })) },
@@ -429,11 +481,20 @@ const PARTS = {
       },
       "browse/context": {
         passages: each((text, at) => ({ resource: resource(text, at), text, lines: [1, 2], tokens: 3, reason: text })),
-        tokens: 3, over_budget: 1, near_copies: 1, partial: true, incomplete: PAYLOADS,
+        tokens: 3, over_budget: 61, near_copies: 1, partial: true, incomplete: PAYLOADS,
+        left_out: each((text, at) => ({ resource: resource(text, at), text, lines: [1, 2], tokens: 3, reason: text })),
       },
       "config/changes": {
         generation: 1, changed: true, plugins_added: PAYLOADS, plugins_changed: PAYLOADS, plugins_removed: PAYLOADS, requires_restart: PAYLOADS,
-        settings_changed: PAYLOADS, elapsed_ms: 1,
+        settings_changed: PAYLOADS, changed_keys: Object.fromEntries(PAYLOADS.map((text) => [text, PAYLOADS])), elapsed_ms: 1,
+        plugins_failing: Object.fromEntries(PAYLOADS.map((text) => [text, text])), would_fail: true,
+      },
+      "config/warnings": list(PAYLOADS),
+      "explain/who": {
+        uri: PAYLOADS[5], plugin: PAYLOADS[6], operation: PAYLOADS[1], served: "here", served_at: null, cut: true,
+        ...Object.fromEntries(["allowed", "denied"].map((name) => [name, list(each((text, at) => ({
+          kind: at % 2 === 0 ? "principal" : "group", name: text, decided: text, rule: { number: 1, line: 2, key: text, glob: text },
+        })))])),
       },
       explain: {
         allowed: false, principal: PAYLOADS[0], groups: PAYLOADS, operation: PAYLOADS[1], decided: PAYLOADS[2], scopes: PAYLOADS, uri: PAYLOADS[5],
@@ -445,6 +506,9 @@ const PARTS = {
       if (name === "audit") {
         const lines = each((text) => JSON.stringify({ time: text, principal: text, operation: text, uri: text, plugin: text, decision: text, rule: text, glob: text, outcome: text, bytes: 1, duration_ms: 1 }));
         await route.fulfill({ contentType: "text/event-stream", body: lines.map((line) => `event: audit\ndata: ${line}\n\n`).join("") });
+      } else if (name === "updates") {
+        const updates = each((text, at) => JSON.stringify({ time: text, principal: text, uri: at % 2 === 0 ? text : null }));
+        await route.fulfill({ contentType: "text/event-stream", body: updates.map((update) => `event: update\ndata: ${update}\n\n`).join("") });
       } else if (name === "browse/read") {
         await route.fulfill({ json: contents(type) });
       } else if (name in answers) {
@@ -462,6 +526,8 @@ const PARTS = {
     await page.getByRole("button", { name: "Reset" }).click();
     await page.locator(".details .problem p").waitFor();
     await go("#/live", "td.uri");
+    await page.getByRole("region", { name: "Table of updates" }).getByRole("row").nth(60).waitFor();
+    await unharmed(page, "updates");
     await go("#/config", "h2");
     await go("#/context", "form");
     await page.getByRole("button", { name: "Choose passages" }).click();
@@ -472,6 +538,9 @@ const PARTS = {
     await page.getByRole("button", { name: "Explain", exact: true }).click();
     await page.getByText("denied").waitFor();
     await unharmed(page, "explain");
+    await page.getByRole("button", { name: "Who may?" }).click();
+    await page.getByRole("region", { name: "Table of who may" }).getByRole("row").nth(60).waitFor();
+    await unharmed(page, "who may");
     for (type of ["text/markdown", "text/html", "image/svg+xml", "application/json", "text/csv", "text/plain", "text/x-rust", "text/javascript"]) {
       await go(`#/resources/${encodeURIComponent(`notes:///${type}`)}`, ".content");
       await page.locator(".content").nth(59).locator(".markdown, .code, table").waitFor();
@@ -537,9 +606,17 @@ const PARTS = {
     assert.equal(await plan.locator(".badge").count(), 0);
     await step("subscribe");
     await plan.locator(".badge").filter({ hasText: /^1$/ }).waitFor();
+    const followed = page.waitForResponse((response) => response.url().includes("/api/v1/updates"));
     await page.evaluate(() => (location.hash = "#/live"));
     const subscriptions = page.getByRole("region", { name: "Table of subscriptions" });
     await subscriptions.getByRole("cell", { name: "anonymous" }).waitFor();
+    // The updates of its subscriber, and not of this page, as they are sent.
+    await followed;
+    await page.getByText("None was sent since this page was opened.").waitFor();
+    await step("edit");
+    const updates = page.getByRole("region", { name: "Table of updates" });
+    await updates.getByRole("row").filter({ hasText: "anonymous" }).filter({ hasText: "plan.md" }).first().waitFor();
+    assert.equal(await updates.getByRole("row").filter({ hasText: "local" }).count(), 0);
     await page.evaluate(() => (location.hash = "#/plugins/files"));
     await subscriptions.getByRole("cell", { name: "anonymous" }).waitFor();
 
@@ -562,6 +639,68 @@ const PARTS = {
     assert.ok(await marked(page), "the page was not loaded again");
   },
 
+  /** A catalog of folders that are opened one by one: a filter says what it did not look into, and does on demand. */
+  async folders() {
+    const page = await open();
+    const resource = (uri, listable) => ({
+      uri, name: uri.split("/").at(-1), title: null, title_prefix: null, description: null, mime_type: null, size: null, audience: [], priority: null,
+      modified: null, listable, subscribable: false, notices: [],
+    });
+    const below = {
+      "": [resource("files:///a", true), resource("files:///b", true), resource("files:///top.txt", false)],
+      "files:///a": [resource("files:///a/deep", true), resource("files:///a/one.txt", false)],
+      "files:///a/deep": [resource("files:///a/deep/wanted.txt", false)],
+      "files:///b": [resource("files:///b/two.txt", false)],
+    };
+    const asked = [];
+    await page.route("**/api/v1/browse/list", async (route) => {
+      const { parent } = route.request().postDataJSON();
+      asked.push(parent ?? "");
+      await route.fulfill({ json: { items: below[parent ?? ""], next: null, missing: [] } });
+    });
+    await login(page);
+    await page.getByText("3 loaded; more in 2 closed folders").waitFor();
+    await page.getByLabel("Filter by name").fill("wanted");
+    await page.getByText("0 match; 2 folders that are not open were not searched").waitFor();
+    assert.deepEqual(asked, [""], "nothing is loaded before it is asked for");
+    await accessible(page, "folders that were not searched");
+    await page.getByRole("button", { name: "Look into closed folders" }).click();
+    await page.getByText("7 loaded, all, 1 match").waitFor();
+    const found = page.getByRole("treeitem", { name: "wanted.txt" });
+    await found.getByText("files:///a/deep/wanted.txt").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Look into closed folders" }).count(), 0);
+    // The words are those of the search of texts, too.
+    await page.getByRole("button", { name: "Search texts for this" }).click();
+    assert.equal(await page.getByLabel("Words").inputValue(), "wanted");
+  },
+
+  /** Formats of one resource are shown one at a time; what the server says is said in the language of the reader. */
+  async formats() {
+    const page = await open({ language: "ja-JP" });
+    const resource = (mime_type) => ({
+      uri: "sqlite:///shop/rows", name: "rows", title: null, title_prefix: null, description: null, mime_type, size: null, audience: [], priority: null,
+      modified: null, listable: false, subscribable: false, notices: [],
+    });
+    const content = (type, text) => ({ resource: resource(type), text, blob: null, bytes: text.length, cut: false });
+    const contents = [
+      content("text/markdown", "| id |\n|---|\n| one |"), content("application/json", '[{"id": "one"}]'), content("text/csv", "id\none\n"),
+    ];
+    await page.route("**/api/v1/browse/read", (route) => route.fulfill({ json: { contents, left_out: 0 } }));
+    const reason = "it could not be loaded; the server's log says why";
+    await page.route("**/api/v1/browse/list", (route) => route.fulfill({ json: { items: [], next: null, missing: [{ plugin: "p", reason }] } }));
+    await page.goto(`${address}/`);
+    await page.getByLabel("トークン", { exact: true }).fill(token);
+    await page.keyboard.press("Enter");
+    await page.getByText("読み込めませんでした（理由はサーバーのログにあります）").waitFor();
+    await page.evaluate(() => (location.hash = "#/resources/sqlite%3A%2F%2F%2Fshop%2Frows"));
+    await page.getByRole("cell", { name: "one" }).waitFor();
+    assert.equal(await page.getByRole("cell", { name: "one" }).count(), 1, "a row is shown once");
+    await page.getByRole("button", { name: "text/csv" }).click();
+    await page.getByRole("columnheader", { name: "id" }).waitFor();
+    assert.equal(await page.getByRole("cell", { name: "one" }).count(), 1);
+    await accessible(page, "formats");
+  },
+
   /** The config on disk becomes another one than is served, and the same again. */
   async changes() {
     const page = await open();
@@ -573,7 +712,15 @@ const PARTS = {
     await state.getByText("added: broken").waitFor();
     await state.getByText("after a restart: http.keep-alive").waitFor();
     await state.getByText("no: the last reload failed").waitFor();
+    await state.getByText("A reload would fail:").waitFor();
     await accessible(page, "a config that is not served");
+    // An administrator is told wherever that is looked at.
+    for (const place of ["resources", "context", "view-as", "plugins", "live"]) {
+      await page.evaluate((hash) => (location.hash = hash), `#/${place}`);
+      await page.getByRole("alert").filter({ hasText: "failed, so the config file is not served as it is." }).waitFor();
+    }
+    await accessible(page, "a page beside a failed reload");
+    await page.getByRole("link", { name: "Why, and what is served" }).click();
     await step("repair");
     await state.getByText("yes", { exact: true }).waitFor();
     await state.getByText("A reload of the file").waitFor({ state: "detached" });
@@ -595,7 +742,7 @@ const PARTS = {
     await page.getByRole("link", { name: "files", exact: true }).waitFor();
     await step("start");
     await page.getByText("The session has ended: the server was restarted").waitFor();
-    await page.getByLabel("Token of the administration listener").fill(token);
+    await page.getByLabel("Token", { exact: true }).fill(token);
     await page.keyboard.press("Enter");
     await page.getByRole("link", { name: "files", exact: true }).waitFor();
     await page.evaluate(() => (location.hash = "#/resources"));
@@ -657,7 +804,12 @@ const PARTS = {
     await page.getByRole("button", { name: "Disable" }).waitFor();
     await tabTo(page, ".details button");
     await page.keyboard.press("Enter");
+    // It is asked before all clients lose it.
+    await page.getByRole("button", { name: "Disable files for all clients" }).waitFor();
+    await page.keyboard.press("Enter");
     await page.getByText("Disabled.", { exact: true }).waitFor();
+    // The button in its place has the focus once the state is known.
+    await page.locator("button:focus").getByText("Enable", { exact: true }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("Enabled.").waitFor();
   },
@@ -668,12 +820,16 @@ const PARTS = {
     await login(page, "#/plugins");
     const rows = page.getByRole("region", { name: "Table of plugins" }).getByRole("row");
     await page.getByText("200 of 200 plugins").waitFor();
-    assert.equal(await rows.count(), 201);
+    const shown = await rows.count();
+    assert.ok(shown > 10 && shown <= 60, `${shown} of 201 rows are elements`);
+    await page.getByRole("region", { name: "Table of plugins" }).evaluate((table) => table.scrollTo(0, table.scrollHeight));
+    await page.getByRole("link", { name: "p99", exact: true }).waitFor();
+    assert.ok((await rows.count()) <= 60, "rows at the end of the table");
     await accessible(page, "200 plugins");
     await page.getByLabel("State").selectOption("failed");
     await page.getByText("1 of 200 plugins").waitFor();
     await page.getByRole("link", { name: "broken", exact: true }).waitFor();
-    await page.getByLabel("State").selectOption("not served");
+    await page.getByLabel("State").selectOption("attention");
     await page.getByText("1 of 200 plugins").waitFor();
     await page.getByLabel("State").selectOption("");
     await page.getByRole("searchbox").fill("p19");
@@ -712,7 +868,7 @@ const PARTS = {
     }
     const japanese = await open({ language: "ja-JP" });
     await japanese.goto(`${address}/`);
-    await japanese.getByLabel("管理リスナーのトークン").fill(token);
+    await japanese.getByLabel("トークン", { exact: true }).fill(token);
     await japanese.getByRole("button", { name: "ログイン" }).click();
     await japanese.getByRole("heading", { name: "リソース", level: 1 }).waitFor();
     await japanese.getByRole("link", { name: "プラグイン" }).click();

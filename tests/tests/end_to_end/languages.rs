@@ -372,6 +372,34 @@ async fn buckets_and_variables_are_used_from_every_language() {
 }
 
 #[tokio::test]
+async fn data_are_prepared_in_every_language_and_go_on_after_failures() {
+    for language in WITH_GRANTS {
+        let folder = Folder::with_files([("source", "text"), ("fault", ""), ("bug", "")]);
+        let prepare = [("cpu", "10m"), ("memory", "256MiB")].map(|(key, value)| (key.to_owned(), value.into()));
+        let plugin = patient("p", &fixture(&format!("preparing-{language}")), "p:///")
+            .dir(folder.path(), "/data")
+            .bucket("index")
+            .limit("prepare", toml::Table::from_iter(prepare));
+        let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
+        server.log_line("the preparation fails, and is retried with back-off: the source is locked").await;
+        let refused = server.read("p:///index").await.unwrap_err();
+        assert_eq!(refused["data"]["retryAfterMs"], 1000, "{language}: {refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("it is being prepared, 33 %"), "{language}: {message}");
+        fs::remove_file(folder.path().join("fault")).unwrap();
+        server.log_line(if language == "c" { "trapped" } else { "a bug" }).await;
+        fs::remove_file(folder.path().join("bug")).unwrap();
+        let prepared = async { while server.read("p:///index").await.as_deref() != Ok("text") {} };
+        tokio::time::timeout(COMPILE_TIMEOUT, prepared).await.expect("it is prepared");
+        server.end().await;
+    }
+    for language in LANGUAGES {
+        let exports = inspect(&fixture(&format!("csv-{language}"))).await["exports"].to_string();
+        assert!(!exports.contains("/prepare@"), "only who prepares exports it: {language}");
+    }
+}
+
+#[tokio::test]
 async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
     for language in LANGUAGES {
         for (provider, expected) in [("csv", false), ("granted", true)] {

@@ -29,4 +29,5 @@ mod support;
 mod upstreams;
 mod upstreams_authorization;
 mod upstreams_identities;
+mod upstreams_operations;
 mod upstreams_programs;

@@ -6,8 +6,10 @@ mod directory_events;
 mod facade;
 mod model;
 mod replica_faults;
+mod replica_operations;
 mod replicas;
 mod session_streams;
+mod shared_sessions;
 mod update_rate;
 mod watch_command;
 

@@ -175,6 +175,51 @@ async fn a_program_that_forks_or_allocates_without_end_is_stopped_and_comes_back
     server.end().await;
 }
 
+#[tokio::test]
+async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let limits = "limits = { memory = '128MiB', deadline = '30s' }";
+    let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    let config = ConfigFile::new().append(&probe(limits)).allow_all().append(&admin).write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    let path = config.path().to_str().unwrap().to_owned();
+    let status = async || run(["status", "up", "--json", "--config", &path]).await.success().json();
+    let mut found = status().await;
+    while found["programs"]["programs"][0]["memory"].is_null() {
+        found = status().await;
+    }
+    let program = &found["programs"]["programs"][0];
+    assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(0)), "{found}");
+    assert_eq!((&program["memory_limit"], &program["processes_limit"]), (&json!(128 << 20), &json!(128)), "{found}");
+    assert!(program["memory"].as_u64().unwrap() > 1 << 20 && program["processes"].as_u64().unwrap() >= 1, "{found}");
+    let first = program["process"].as_u64().unwrap();
+    assert!(Path::new(&format!("/proc/{first}")).exists(), "{found}");
+    assert_eq!(found["programs"]["last_end"], json!(null), "{found}");
+
+    client.read_error("up+try:allocate:300").await;
+    while client.read("up+try:loud:0").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let found = status().await;
+    let (program, end) = (&found["programs"]["programs"][0], &found["programs"]["last_end"]);
+    assert_eq!((&end["reason"], &found["programs"]["ends"]["memory"]), (&json!("memory"), &json!(1)), "{found}");
+    assert_eq!(end["text"], "it was killed above `limits.memory`");
+    assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(1)), "{found}");
+    assert_ne!(program["process"].as_u64().unwrap(), first);
+    let text = run(["status", "up", "--config", &path]).await.success().text();
+    assert!(
+        text.contains("program    running, process ")
+            && text.contains("ended      it was killed above `limits.memory` at "),
+        "{text}"
+    );
+    server.end().await;
+}
+
 /// Whether a process of this machine sleeps for that long.
 fn sleeps(seconds: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use petgraph::algo::{condensation, tarjan_scc, toposort};
+use petgraph::algo::{condensation, greedy_feedback_arc_set, tarjan_scc, toposort};
 use petgraph::graph::DiGraph;
 use petgraph::graphmap::DiGraphMap;
+use petgraph::visit::EdgeRef as _;
 
 /// Returns the strongly connected components with more than one member, each sorted.
 pub(crate) fn cycles<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Vec<&'a str>> {
@@ -13,6 +14,20 @@ pub(crate) fn cycles<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec
     cycles.iter_mut().for_each(|members| members.sort_unstable());
     cycles.sort();
     cycles
+}
+
+/// Returns edges without which there are no cycles: few, not the fewest.
+pub(crate) fn feedback<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let mut graph = DiGraph::<&str, ()>::new();
+    let mut indices = BTreeMap::new();
+    for (from, to) in edges {
+        let [from, to] = [from, to].map(|name| *indices.entry(name).or_insert_with(|| graph.add_node(name)));
+        graph.update_edge(from, to, ());
+    }
+    let mut arrows: Vec<_> =
+        greedy_feedback_arc_set(&graph).map(|edge| (graph[edge.source()], graph[edge.target()])).collect();
+    arrows.sort_unstable();
+    arrows
 }
 
 /// Returns the floor of each node: 1 if it uses none, else one more than the highest floor that it uses. The members of a
@@ -44,13 +59,16 @@ pub(crate) fn floors<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{cycles, floors};
+    use super::{cycles, feedback, floors};
 
     const EDGES: [(&str, &str); 4] = [("top", "a"), ("a", "b"), ("b", "a"), ("b", "base")];
 
     #[test]
     fn a_cycle_is_found_and_a_chain_is_none() {
         assert_eq!(cycles(EDGES.into_iter()), [["a", "b"]]);
+        let removed = feedback(EDGES.into_iter());
+        let [arrow] = removed.as_slice() else { panic!("{removed:?}") };
+        assert!([("a", "b"), ("b", "a")].contains(arrow), "{arrow:?}");
     }
 
     #[test]

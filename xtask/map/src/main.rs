@@ -106,11 +106,24 @@ fn groups(text: &mut String, sources: &Sources, what: &str, group: fn(&SourceFil
 fn cycles(text: &mut String, sources: &Sources) {
     let arrows = sources.arrows(|file| &file.module);
     let of_modules = graph::cycles(arrows.keys().copied());
-    let edges = sources.files.iter().flat_map(|file| file.uses.keys().map(|to| (file.path.as_str(), to.as_str())));
-    let of_files = graph::cycles(edges);
+    let edges = || sources.files.iter().flat_map(|file| file.uses.keys().map(|to| (file.path.as_str(), to.as_str())));
+    let of_files = graph::cycles(edges());
     let _ = writeln!(text, "\n# Cycles\n\n{} between modules, {} between files.\n", of_modules.len(), of_files.len());
-    for cycle in of_modules.iter().chain(&of_files) {
+    for cycle in &of_modules {
         let _ = writeln!(text, "- {} members: {}", cycle.len(), cycle.join(", "));
+        feedback(text, cycle, arrows.keys().copied());
+    }
+    for cycle in &of_files {
+        let _ = writeln!(text, "- {} members: {}", cycle.len(), cycle.join(", "));
+        feedback(text, cycle, edges());
+    }
+}
+
+/// The arrows of a cycle without which it were none.
+fn feedback<'a>(text: &mut String, cycle: &[&'a str], arrows: impl Iterator<Item = (&'a str, &'a str)>) {
+    let within = arrows.filter(|(from, to)| cycle.contains(from) && cycle.contains(to));
+    for (from, to) in graph::feedback(within) {
+        let _ = writeln!(text, "  - without {from} -> {to}");
     }
 }
 

@@ -116,7 +116,9 @@ fn cargo_home() -> Result<PathBuf> {
     env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("there is neither CARGO_HOME nor a home")
 }
 
-/// Removes debug information from a program, which that of a working tree has.
+/// Removes debug information and symbols from a program, and its build ID. Names of symbols that link-time optimization makes public end
+/// in a hash of the directory of the build, and the linker computes the ID of them, too: everything else is the same in each directory.
 pub(super) fn strip(program: &Path) -> Result<()> {
-    cargo::capture(Command::new("strip").arg("--strip-debug").arg(program)).map(drop)
+    let options = ["--strip-all", "--remove-section=.note.gnu.build-id"];
+    cargo::capture(Command::new("strip").args(options).arg(program)).map(drop)
 }

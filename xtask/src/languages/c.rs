@@ -22,8 +22,8 @@ const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "libclang-rt-19-dev-wasm32"];
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/c");
     let example = workspace.root().join("examples/csv/c");
-    let outputs = ["csv-c", "granted-c"].map(|name| component(workspace, name));
-    let [csv, granted] = &outputs;
+    let outputs = ["csv-c", "granted-c", "preparing-c"].map(|name| component(workspace, name));
+    let [csv, granted, preparing] = &outputs;
     let out = folder(workspace, "c-build");
     let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&out, &inputs, "")?;
@@ -46,15 +46,21 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     step.at(format!("{}", workspace.display(csv)));
     make(None)?;
     std::fs::copy(out.join("csv.wasm"), csv).with_context(|| format!("cannot write {}", csv.display()))?;
-    step.at(format!("{}", workspace.display(granted)));
-    let mut sources = files(&[sdk.join("bindings"), sdk.join("src")])?;
-    sources.retain(|file| file.extension().is_some_and(|kind| kind == "c") && !file.ends_with("mcp_native.c"));
-    sources.push(sdk.join("test/granted.c"));
-    let core = out.join("granted.core.wasm");
-    compile(&sysroot, &sources, &["-Wall", "-Wextra", "-Werror"], &sdk.join("include"), &core)?;
-    cargo::capture(Command::new(&host).arg("componentize").arg(&core).arg("--output").arg(granted))?;
+    let of_sdk = [sdk.join("bindings"), sdk.join("src")];
+    let of_prepare = [of_sdk.as_slice(), &[sdk.join("prepare")]].concat();
+    for (folders, source, output) in
+        [(of_sdk.as_slice(), "granted.c", granted), (of_prepare.as_slice(), "preparing.c", preparing)]
+    {
+        step.at(format!("{}", workspace.display(output)));
+        let mut sources = files(folders)?;
+        sources.retain(|file| file.extension().is_some_and(|kind| kind == "c") && !file.ends_with("mcp_native.c"));
+        sources.push(sdk.join("test").join(source));
+        let core = out.join(source).with_extension("core.wasm");
+        compile(&sysroot, &sources, &["-Wall", "-Wextra", "-Werror"], &sdk.join("include"), &core)?;
+        cargo::capture(Command::new(&host).arg("componentize").arg(&core).arg("--output").arg(output))?;
+    }
     stamp.set()?;
-    step.done("built the SDK for C, target/plugins/fixtures/csv-c.wasm and granted-c.wasm");
+    step.done("built the SDK for C, and its providers in target/plugins/fixtures");
     Ok(())
 }
 

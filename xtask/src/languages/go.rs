@@ -18,7 +18,8 @@ const MIN_GO_MINOR: u32 = 24;
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/go");
     let example = workspace.root().join("examples/csv/go");
-    let outputs = ["csv-go", "failing-go", "granted-go", "unexported-go"].map(|name| component(workspace, name));
+    let outputs =
+        ["csv-go", "failing-go", "granted-go", "preparing-go", "unexported-go"].map(|name| component(workspace, name));
     let built = folder(workspace, "go-build");
     let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&built, &inputs, "")?;
@@ -43,8 +44,9 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         run(&[&["test"], packages].concat(), module, false)?;
         run(&[&["vet"], packages].concat(), module, true)?;
     }
-    let providers =
-        [(&example, "."), (&sdk, "./internal/failing"), (&sdk, "./internal/granted"), (&sdk, "./internal/unexported")];
+    let of_tests = ["failing", "granted", "preparing", "unexported"].map(|name| format!("./internal/{name}"));
+    let of_tests = of_tests.iter().map(|package| (&sdk, package.as_str()));
+    let providers: Vec<_> = std::iter::once((&example, ".")).chain(of_tests).collect();
     for ((module, package), output) in providers.iter().zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));
         let core = built.join("core.wasm").display().to_string();

@@ -26,6 +26,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         "folder-typescript",
         "failing-javascript",
         "granted-javascript",
+        "preparing-javascript",
         "lists-typescript",
     ];
     let outputs = names.map(|name| component(workspace, name));
@@ -69,7 +70,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     run(&tool("tsc"), &[], &in_folder_typescript)?;
     check_worlds(workspace, &project)?;
 
-    for provider in ["failing.js", "granted.js", "lists.ts"] {
+    for provider in ["failing.js", "granted.js", "preparing.js", "lists.ts"] {
         install::copy_into(&sdk.join("test").join(provider), &in_javascript)?;
     }
     let sources = [
@@ -79,6 +80,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         in_folder_typescript.join("src/app.ts"),
         in_javascript.join("failing.js"),
         in_javascript.join("granted.js"),
+        in_javascript.join("preparing.js"),
         in_javascript.join("lists.ts"),
     ];
     for (source, output) in sources.iter().zip(&outputs) {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{component, files, folder, make_empty, world_names};
+use super::{component, copy_folder, files, folder, make_empty, world_names};
 use crate::cargo;
 use crate::install::{self, Stamp};
 use crate::progress::Progress;
@@ -20,8 +20,9 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let requirements = sdk.join("requirements-build.txt");
     install::pip_install(&requirements, &environment, progress, "the toolchain of Python", "target/languages/python")?;
 
-    let outputs = ["csv-python", "folder-python", "failing-python", "granted-python", "standard-python"]
-        .map(|name| component(workspace, name));
+    let outputs =
+        ["csv-python", "folder-python", "failing-python", "granted-python", "standard-python", "preparing-python"]
+            .map(|name| component(workspace, name));
     let mut inputs = files(&[sdk.clone(), workspace.root().join("wit")])?;
     inputs.extend(files(&examples)?);
     inputs.extend(files(&[workspace.root().join("examples/calendar/data")])?);
@@ -53,7 +54,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         python(&["-m", "mypy", "--cache-dir", &cache, "--strict", "."], example)?;
     }
 
-    let tests = ["failing.py", "granted.py", "standard.py"].map(|name| sdk.join("tests").join(name));
+    let tests = ["failing.py", "granted.py", "standard.py", "preparing.py"].map(|name| sdk.join("tests").join(name));
     for (source, output) in
         [csv, folder_of_files].map(|example| example.join("app.py")).iter().chain(&tests).zip(&outputs)
     {
@@ -77,6 +78,15 @@ fn wheel(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<PathBu
     made.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "whl")).context("pip made no wheel")
 }
 
+/// The world of the committed bindings: all that a provider may import and export.
+const BINDINGS_WORLD: &str = "package mcp-host:provider@0.1.1;
+
+world bindings {
+  include provider-all;
+  export prepare;
+}
+";
+
 /// Verifies that the tool builds a component for every world, and that the committed bindings are those of `wit/`.
 fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<()> {
     for world in world_names(workspace)? {
@@ -94,17 +104,23 @@ fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Resu
         std::fs::write(&app, "class ResourceProvider: pass\n")
             .with_context(|| format!("cannot write {}", app.display()))?;
         componentize(&["componentize", "empty", "--python-path", "app", "--output", "../empty.wasm"])?;
-        if world == "provider-all" {
-            for committed in files(&[sdk.join("bindings")])? {
-                let below = committed.strip_prefix(sdk.join("bindings")).context("it is below its folder")?;
-                ensure!(
-                    std::fs::read(&committed).ok() == std::fs::read(made.join("bindings").join(below)).ok(),
-                    "{} is not what componentize-py makes of wit/; copy it from {}",
-                    workspace.display(&committed),
-                    workspace.display(&made.join("bindings").join(below))
-                );
-            }
-        }
+    }
+    let made = folder(workspace, "python-bindings").join("committed");
+    make_empty(&made)?;
+    copy_folder(&workspace.root().join("wit"), &made.join("wit"))?;
+    let world = made.join("wit/bindings.wit");
+    std::fs::write(&world, BINDINGS_WORLD).with_context(|| format!("cannot write {}", world.display()))?;
+    let mut command = Command::new(install::venv_program(environment, "componentize-py"));
+    command.args(["--wit-path", "wit", "--world", "bindings", "--full-names", "bindings", "bindings"]);
+    cargo::capture(command.current_dir(&made))?;
+    for committed in files(&[sdk.join("bindings")])? {
+        let below = committed.strip_prefix(sdk.join("bindings")).context("it is below its folder")?;
+        ensure!(
+            std::fs::read(&committed).ok() == std::fs::read(made.join("bindings").join(below)).ok(),
+            "{} is not what componentize-py makes of wit/; copy it from {}",
+            workspace.display(&committed),
+            workspace.display(&made.join("bindings").join(below))
+        );
     }
     Ok(())
 }

@@ -122,7 +122,8 @@ impl Group {
             let text = fs::read_to_string(self.dir.join(file)).unwrap_or_default();
             number_of(&text, key).unwrap_or(0)
         };
-        Usage { memory: number("memory.peak", ""), cpu: Duration::from_micros(number("cpu.stat", "usage_usec")) }
+        let cpu = Duration::from_micros(number("cpu.stat", "usage_usec"));
+        Usage { memory: number("memory.peak", ""), cpu, tasks: number("pids.current", "") }
     }
 
     /// Whether the kernel has killed it for its memory.
@@ -232,7 +233,7 @@ mod tests {
         group.limit(&Limits { memory: 1000, temp: 24, processes: 7, ..Limits::default() }).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("memory.max")).unwrap(), "1024");
         assert_eq!(fs::read_to_string(dir.path().join("pids.max")).unwrap(), "8");
-        assert_eq!(group.usage(), Usage { memory: 4096, cpu: Duration::from_micros(1500) });
+        assert_eq!(group.usage(), Usage { memory: 4096, cpu: Duration::from_micros(1500), tasks: 0 });
         assert!(group.was_out_of_memory());
         fs::write(dir.path().join("memory.events"), "oom 2\noom_kill 0\n").unwrap();
         assert!(!group.was_out_of_memory());

@@ -23,8 +23,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::Mode;
 use rustix::process::{pivot_root, umask};
 
-use super::plan::{Plan, SYSTEM};
+use super::plan::Plan;
 use super::privileges::User;
+use super::program_files::SYSTEM;
 use super::sys::add_mount_attributes;
 use crate::kernel::Lack;
 

@@ -1,21 +1,20 @@
 //! What a program gets, worked out before its namespaces are made: its own files, its user, its environment.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid};
 
 use super::environment::{SYSTEM_PATH, environment};
 use super::privileges::User;
-use super::program_files::ProgramFiles;
+use super::program_files::{ProgramFiles, SYSTEM};
 use super::tree;
-use crate::spec::{Directory, Job, Limits, Sandbox};
+use crate::spec::{Directory, Job, Limits, Sandbox, Spec};
 
 /// The user `nobody`.
 pub(super) const NOBODY: u32 = 65_534;
-/// Directories of the system's programs and libraries. They hold nothing of a user.
-pub(super) const SYSTEM: [&str; 10] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/alternatives"];
 /// Files of the system that programs read: the index of libraries, the time zone, certificates.
 const SYSTEM_FILES: [&str; 15] = [
     "/etc/ld.so.cache",
@@ -69,17 +68,9 @@ impl Plan {
             }
             directories.push(Directory { host, guest: Some(directory.path().to_owned()), ..directory.clone() });
         }
-        let own = User { user: geteuid().as_raw(), group: getegid().as_raw() };
-        let becomes = match (own.user, &job.user, job.sandbox) {
-            (0, Some(name), _) => Some(User::find(name)?),
-            (0, None, Sandbox::Full) => Some(User { user: NOBODY, group: NOBODY }),
-            (_, Some(name), _) if User::find(name)? != own => {
-                return Err(format!("only a host that is root can start a program as the user {name:?}"));
-            }
-            _ => None,
-        };
+        let becomes = user_of(job.user.as_deref(), job.sandbox)?;
         let home = Path::new("/tmp");
-        let user = becomes.unwrap_or(own);
+        let user = becomes.unwrap_or_else(own_user);
         let other_processes = if counts_alone(has_namespaces) { 0 } else { tree::tasks_of(user.user) };
         Ok(Self {
             environment: environment(&job.environment, &files.dirs, home, job.has_proxy && has_namespaces),
@@ -150,6 +141,55 @@ impl Plan {
     }
 }
 
+fn own_user() -> User {
+    User { user: geteuid().as_raw(), group: getegid().as_raw() }
+}
+
+/// The user that a program becomes. None if this process has it already.
+fn user_of(name: Option<&str>, sandbox: Sandbox) -> Result<Option<User>, String> {
+    let own = own_user();
+    match (own.user, name, sandbox) {
+        (0, Some(name), _) => User::find(name).map(Some),
+        (0, None, Sandbox::Full) => Ok(Some(User { user: NOBODY, group: NOBODY })),
+        (_, Some(name), _) if User::find(name)? != own => {
+            Err(format!("only a host that is root can start a program as the user {name:?}"))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Spec {
+    /// The directories that the program is granted to write to, and that its user may not write to, each with that user. If the program is
+    /// to become another user, owner and permissions decide, and access control lists are not looked at.
+    pub fn unwritable_directories(&self) -> Vec<(PathBuf, String)> {
+        let Ok(becomes) = user_of(self.user.as_deref(), self.sandbox) else { return Vec::new() };
+        let user = becomes.unwrap_or_else(own_user);
+        let name = match (&self.user, becomes) {
+            (Some(name), _) => name.clone(),
+            (None, Some(_)) => "nobody".to_owned(),
+            (None, None) => user.user.to_string(),
+        };
+        let may_write = |directory: &Path| {
+            if becomes.is_none() {
+                return access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+            }
+            let Ok(found) = directory.metadata() else { return true };
+            // To create an entry takes both.
+            let needed = if found.uid() == user.user {
+                0o300
+            } else if found.gid() == user.group {
+                0o030
+            } else {
+                0o003
+            };
+            found.mode() & needed == needed
+        };
+        let writable = self.directories.iter().filter(|directory| directory.writable);
+        let refused = writable.filter(|directory| !may_write(&directory.host));
+        refused.map(|directory| (directory.host.clone(), name.clone())).collect()
+    }
+}
+
 /// Whether the kernel counts the processes of a user namespace by themselves: Linux 5.14. Otherwise it counts all of the user.
 fn counts_alone(has_namespaces: bool) -> bool {
     let release = rustix::system::uname();
@@ -163,4 +203,29 @@ fn counts_alone(has_namespaces: bool) -> bool {
 fn real_paths(paths: &[&str]) -> BTreeMap<PathBuf, PathBuf> {
     let real = |path: &&str| Some((PathBuf::from(path), Path::new(path).canonicalize().ok()?));
     paths.iter().filter_map(real).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_the_user_of_a_program_may_not_write_to_is_named() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root starts programs as another user");
+            return;
+        }
+        let (own, open, read) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
+        let mut spec = Spec::new(["/bin/true"]);
+        spec.directories =
+            vec![Directory::writable(own.path()), Directory::writable(open.path()), Directory::read_only(read.path())];
+        assert_eq!(spec.unwritable_directories(), [(own.path().to_owned(), "nobody".to_owned())]);
+        spec.sandbox = Sandbox::None;
+        assert!(spec.unwritable_directories().is_empty(), "it is root then");
+    }
 }

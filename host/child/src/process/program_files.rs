@@ -21,8 +21,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::plan::SYSTEM;
-
+/// Directories of the system's programs and libraries. They hold nothing of a user.
+pub(super) const SYSTEM: [&str; 10] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/alternatives"];
 /// The maximum number of files that a command leads to.
 const MAX_STEPS: usize = 32;
 /// The maximum length of a line with an interpreter, and of `pyvenv.cfg`.

@@ -16,7 +16,7 @@ use super::init::{Progress, Streams, encode, init, start_outside};
 use super::plan::Plan;
 use super::{namespaces, sys, tree};
 use crate::kernel::{Kernel, Lack};
-use crate::message::{Answer, EndReason, Outcome, receive, send};
+use crate::message::{Answer, EndReason, Measured, Outcome, offer, receive, send};
 use crate::spec::{Job, Limits, Sandbox};
 
 /// How long the host may take to say what it wants to be started, and the program to start.
@@ -80,7 +80,8 @@ impl<'a> Supervisor<'a> {
             }
             Ok(running) => {
                 let descriptors: Vec<_> = running.listener.iter().map(AsFd::as_fd).collect();
-                let answer = Answer::Started { lacks: running.lacks.clone() };
+                let answer =
+                    Answer::Started { lacks: running.lacks.clone(), process: running.process.as_raw_nonzero().get() };
                 let is_told = send(&connection, &answer, &descriptors).is_ok();
                 let outcome = running.supervise(&connection, &job.limits, is_told);
                 let _ = send(&connection, &Answer::Ended(outcome), &[]);
@@ -176,7 +177,7 @@ impl Running {
     /// Returns at the end of the program, or with why it must be killed.
     fn wait(&self, connection: &UnixStream, limits: &Limits, outcome: &mut Outcome) -> Option<EndReason> {
         let Ok(process) = pidfd_open(self.process, PidfdFlags::empty()) else { return Some(EndReason::Killed) };
-        let mut next = Instant::now();
+        let (mut next, mut told) = (Instant::now(), None);
         loop {
             let mut events =
                 [PollFd::new(&process, PollFlags::IN), PollFd::new(connection, PollFlags::IN | PollFlags::RDHUP)];
@@ -204,6 +205,11 @@ impl Running {
             // Children whose end nobody waits for take their time with them.
             let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
             outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
+            let measured = Measured { memory: usage.memory, cpu: outcome.cpu, tasks: usage.tasks };
+            // A host that does not read is not waited for.
+            if told != Some(measured) && offer(connection, &Answer::Measured(measured)).is_ok() {
+                told = Some(measured);
+            }
             if usage.memory > limits.memory {
                 return Some(EndReason::Memory);
             }

@@ -20,6 +20,8 @@ pub(super) struct Usage {
     pub(super) memory: u64,
     /// Processor time of those that run, and of their children that they have waited for.
     pub(super) cpu: Duration,
+    /// Processes and threads.
+    pub(super) tasks: u64,
 }
 
 /// The processes below that one, without it.
@@ -88,6 +90,7 @@ pub(super) fn measure() -> Usage {
         let used = [stat.utime, stat.stime].into_iter().chain(of_children).fold(0_u64, u64::saturating_add);
         let millis = used.saturating_mul(1000).checked_div(ticks).unwrap_or(0);
         usage.cpu = usage.cpu.saturating_add(Duration::from_millis(millis));
+        usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
         let resident = process.status().ok().and_then(|status| status.rssanon?.checked_add(status.rssshmem?));
         let bytes = match resident {
             Some(kibibytes) => kibibytes.saturating_mul(1024),

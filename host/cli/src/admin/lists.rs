@@ -57,7 +57,8 @@ pub(super) async fn sessions(
             Cell::optional(session.session.as_deref()),
         ]
     };
-    Table::new(["NUMBER", "PRINCIPAL", "REVISION", "OPENED", "SESSION"]).print(rows(&sessions, row), output)?;
+    Table::always_with_headings(["NUMBER", "PRINCIPAL", "REVISION", "OPENED", "SESSION"])
+        .print(rows(&sessions, row), output)?;
     end(&sessions, "sessions", output)
 }
 
@@ -73,10 +74,16 @@ pub(super) async fn subscriptions(
         output.json(&found)?;
         return Ok(false);
     }
-    let row = |WatchedResource { uri, subscribers, principals, .. }: &WatchedResource| {
-        [Cell::verbatim(uri), Cell::text(&subscribers.to_string()), Cell::text(&principals.join(", "))]
+    let row = |WatchedResource { uri, subscribers, unheard, principals, .. }: &WatchedResource| {
+        [
+            Cell::verbatim(uri),
+            Cell::text(&subscribers.to_string()),
+            Cell::text(&unheard.to_string()),
+            Cell::text(&principals.join(", ")),
+        ]
     };
-    Table::new(["RESOURCE", "SUBSCRIBERS", "PRINCIPALS"]).print(rows(&found.resources, row), output)?;
+    Table::always_with_headings(["RESOURCE", "SUBSCRIBERS", "WITHOUT STREAM", "PRINCIPALS"])
+        .print(rows(&found.resources, row), output)?;
     end(&found.resources, "resources", output)
 }
 
@@ -101,7 +108,8 @@ pub(super) async fn cache(
             Cell::text(&size(cache.capacity)),
         ]
     };
-    Table::new(["PLUGIN", "HITS", "RESPONSES", "SIZE", "LIMIT"]).print(rows(&found.plugins, row), output)?;
+    Table::always_with_headings(["PLUGIN", "HITS", "RESPONSES", "SIZE", "LIMIT"])
+        .print(rows(&found.plugins, row), output)?;
     output.line(&format!("all        {} of {}", size(found.bytes), size(found.capacity)))?;
     end(&found.plugins, "plugins", output)
 }

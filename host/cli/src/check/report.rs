@@ -15,6 +15,8 @@ pub(super) struct JsonReport<'a> {
     plugins: Vec<PluginReport<'a>>,
     /// The warnings about the config as a whole.
     warnings: &'a [String],
+    /// What may be meant as it is: globs of rules that match nothing of what is listed.
+    notes: &'a [String],
     confinement: &'a ConfinementReport,
 }
 
@@ -28,7 +30,7 @@ struct PluginReport<'a> {
     digest: Option<String>,
     /// Whether the config pins the digest.
     pinned: bool,
-    /// `ok`, `failing` or `not-loaded`.
+    /// `ok`, `failing`, `not-loaded` or `not-asked` (an upstream, offline).
     state: &'static str,
     /// Null if it works.
     error: Option<String>,
@@ -44,8 +46,13 @@ struct PluginReport<'a> {
 }
 
 impl<'a> JsonReport<'a> {
-    pub(super) fn new(all: &'a [PluginCheck], warnings: &'a [String], confinement: &'a ConfinementReport) -> Self {
-        Self { plugins: all.iter().map(PluginReport::new).collect(), warnings, confinement }
+    pub(super) fn new(
+        all: &'a [PluginCheck],
+        warnings: &'a [String],
+        notes: &'a [String],
+        confinement: &'a ConfinementReport,
+    ) -> Self {
+        Self { plugins: all.iter().map(PluginReport::new).collect(), warnings, notes, confinement }
     }
 }
 
@@ -54,7 +61,8 @@ impl<'a> PluginReport<'a> {
         let state = match &one.outcome {
             Err(CheckError::Load(_)) => "not-loaded",
             Err(_) => "failing",
-            Ok(_) => "ok",
+            Ok(None) => "not-asked",
+            Ok(Some(_)) => "ok",
         };
         let provider = one.provider.as_ref();
         let faults =
@@ -68,7 +76,7 @@ impl<'a> PluginReport<'a> {
             state,
             error: one.outcome.as_ref().err().map(ToString::to_string),
             provider: provider.map(|provider| (&provider.info).into()),
-            first_page_items: one.outcome.as_ref().ok().copied(),
+            first_page_items: one.outcome.as_ref().ok().copied().flatten(),
             faults,
             requirements: provider.map(|provider| requirements::report(&provider.requirements)),
             warnings: one.warnings(),

@@ -4,7 +4,7 @@ use mcp_host_config::EndpointUrl;
 
 use super::client::Client;
 use super::server::{endpoint, endpoint_of};
-use super::{ConnectError, PlaceArgs, edit, server_name};
+use super::{ConnectError, PlaceArgs, server_name};
 use crate::context::Context;
 use crate::error::CliError;
 
@@ -51,7 +51,7 @@ impl Args {
             None => context.config_without_secrets().ok().and_then(|config| endpoint_of(&config).ok().flatten()),
         };
         let file = self.place.open(self.client)?;
-        let removed = edit::remove(self.client, file.text(), self.name.as_deref(), url.as_deref(), self.force);
+        let removed = self.client.remove(file.text(), self.name.as_deref(), url.as_deref(), self.force);
         let (name, text) =
             removed.map_err(|error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: true })?;
         let backup = file.replace(&text)?;

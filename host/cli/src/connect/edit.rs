@@ -1,13 +1,11 @@
-//! Adding a server to the text of a client's file, and removing it, in either syntax.
+//! What adding a server to the text of a client's file, and removing it, have in common in either syntax.
 
 use std::fmt;
 use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::client::{Client, Syntax};
-use super::entry::{Entry, Value};
-use super::{json_file, toml_file};
+use super::entry::Value;
 
 /// Why a file cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,28 +88,6 @@ impl OtherEntry {
     /// What it was.
     pub(super) fn description(&self) -> String {
         self.at.clone().unwrap_or_else(|| format!("another server `{}`", self.name))
-    }
-}
-
-/// Adds an entry to the text of a client's file, and returns the new text.
-pub(crate) fn add(client: Client, text: &str, entry: &Entry, force: bool) -> Result<String, EditError> {
-    match client.syntax() {
-        Syntax::Json => json_file::add(text, client.servers_key(), entry, force),
-        Syntax::Toml => toml_file::add(text, client.servers_key(), entry, force),
-    }
-}
-
-/// Removes an entry from the text of a client's file, and returns its name and the new text.
-pub(crate) fn remove(
-    client: Client,
-    text: &str,
-    name: Option<&str>,
-    url: Option<&str>,
-    force: bool,
-) -> Result<(String, String), EditError> {
-    match client.syntax() {
-        Syntax::Json => json_file::remove(text, client.servers_key(), name, url, force),
-        Syntax::Toml => toml_file::remove(text, client.servers_key(), name, url, force),
     }
 }
 

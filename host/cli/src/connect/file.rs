@@ -13,6 +13,7 @@ use mcp_host_base::regular_file;
 use tempfile::NamedTempFile;
 
 use super::edit::Position;
+use crate::error::CommandError;
 
 /// The maximum size of a client's file, in bytes.
 const MAX_BYTES: usize = 64 << 20;
@@ -79,6 +80,8 @@ pub(crate) enum FileError {
         source: io::Error,
     },
 }
+
+impl CommandError for FileError {}
 
 /// A client's file, or the place where it will be.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use super::compilations::Compilations;
 use super::line_editor::{Edited, LineEditor};
 use super::listing::Listing;
 use super::listing_diff::ListingDiff;
+use super::preparations::Preparations;
 use super::project::{Project, Settings};
 use super::status::{self, State};
 use super::terminal::{Key, Terminal};
@@ -44,6 +45,7 @@ pub(super) struct Session<'c> {
     url: String,
     builds: Builds,
     compilations: Compilations,
+    preparations: Preparations,
     /// Reloads when the config or a component changes; begins when all files of the config are there.
     config_watcher: Option<AbortOnDropHandle<()>>,
     listing: Listing,
@@ -91,6 +93,7 @@ impl<'c> Session<'c> {
             host,
             url,
             compilations,
+            preparations: Preparations::default(),
             config_watcher: None,
             listing: Listing::default(),
             listed_generation: None,
@@ -122,6 +125,7 @@ impl<'c> Session<'c> {
         let mut tick = tokio::time::interval(TICK);
         let mut ended = None;
         loop {
+            self.show_preparations();
             self.show_status(terminal.is_some());
             tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -163,7 +167,11 @@ impl<'c> Session<'c> {
         };
         match self.builds.on_finished(finished).await {
             Outcome::Failed(failure) => {
-                let is_served = self.host.plugins().iter().any(|plugin| matches!(plugin.state, PluginState::Ready));
+                let is_served = self
+                    .host
+                    .plugins()
+                    .iter()
+                    .any(|plugin| matches!(plugin.state, PluginState::Ready | PluginState::Failing(_)));
                 let then = if is_served { "the last component is still served" } else { "nothing is served yet" };
                 self.messages.error(&format!("{failure}; {then}"));
             }
@@ -399,7 +407,18 @@ impl<'c> Session<'c> {
             (_, Some(since)) => State::Compiling(since),
             (BuildState::Failed, None) => State::BuildFailed,
             (BuildState::Succeeded, None) if self.testing.is_some() => State::Testing,
-            (BuildState::Succeeded, None) => State::Ready,
+            (BuildState::Succeeded, None) => self.preparations.running().map_or(State::Ready, State::Preparing),
+        }
+    }
+
+    /// Shows what is new of preparations. What is prepared may be another listing.
+    fn show_preparations(&mut self) {
+        let (news, is_prepared) = self.preparations.look_at(self.host.plugins());
+        for (color, line) in news {
+            self.messages.labeled("prepare", color, &line);
+        }
+        if is_prepared {
+            self.refresh_listing();
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) enum State {
     BuildFailed,
     /// The provider is tested.
     Testing,
+    /// The provider prepares its data: so many per cent are done, if it says so.
+    Preparing(Option<u8>),
     /// Nothing.
     Ready,
 }
@@ -37,6 +39,8 @@ pub(super) fn status_line(state: State, listing: &str, is_colored: bool) -> Stri
         State::Compiling(since) => (NEUTRAL, format!("compiling, {} s", since.elapsed().as_secs())),
         State::BuildFailed => (BAD, "build failed".to_owned()),
         State::Testing => (NEUTRAL, "testing".to_owned()),
+        State::Preparing(None) => (NEUTRAL, "preparing".to_owned()),
+        State::Preparing(Some(percent)) => (NEUTRAL, format!("preparing, {percent} %")),
         State::Ready => (GOOD, "ready".to_owned()),
     };
     let keys =
@@ -80,6 +84,7 @@ mod tests {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(75)).unwrap();
         assert!(line(State::Building(long_ago)).starts_with("building, 75 s │"));
         assert!(line(State::Compiling(long_ago)).starts_with("compiling, 75 s │"));
+        assert!(line(State::Preparing(Some(7))).starts_with("preparing, 7 % │"));
     }
 
     #[test]

@@ -33,8 +33,7 @@ impl CliError {
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::Componentize { error, .. } => error.help(),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
-            Self::ServedPath(error) => error.help(),
-            Self::Connect(error) => error.help(),
+            Self::Command(error) => error.help(),
             Self::ExposedPaths { .. } => Some(
                 "name a loopback address, such as `127.0.0.1:8080`; other machines are served with TLS, which needs a config: \
                  `mcp-host init` writes one"

@@ -175,7 +175,7 @@ fn is_granted(config: &Config, source: &Reference, capability: &Capability) -> b
             Kind::Sql => !grants.sql.is_empty(),
             Kind::Keyvalue => !grants.keyvalue.is_empty(),
             Kind::Env => !grants.env.is_empty(),
-            Kind::Sockets => false,
+            Kind::Sockets | Kind::Unknown => false,
         },
     })
 }
@@ -189,7 +189,8 @@ fn joined(signers: &BTreeSet<LockedSigner>) -> String {
     if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
 }
 
-/// What another version of a repository is compared with: what is locked of it, and of several rather one that no plugin names any more.
+/// Returns the locked component that a new version is compared with. If several versions of the repository are locked, one that no plugin
+/// uses any more is preferred.
 pub(super) fn known_of<'l>(
     lock: &'l Lock,
     named: &BTreeSet<Reference>,

@@ -73,6 +73,10 @@ impl ServedPaths {
 
     /// The rule that denies what must not leave the machine.
     fn deny_rule(&self, place: ConfigPlace<'_>) -> String {
+        // Tables of a database are no files.
+        if self.plugins.iter().all(|plugin| matches!(plugin.kind, Kind::Database)) {
+            return String::new();
+        }
         let config = place.served_path(&self.plugins);
         let has_git = self.plugins.iter().any(|plugin| matches!(plugin.kind, Kind::Git(_)));
         let mut comment = "# Not for clients: files of environment variables, private keys".to_owned();
@@ -268,6 +272,14 @@ mod tests {
         assert_eq!(host(ConfigPlace::File(Path::new("/srv/mcp-host.toml"))), "\"docs\"");
         assert_eq!(host(ConfigPlace::File(Path::new("/etc/mcp-host.toml"))), "\"/srv/docs\"");
         assert_eq!(host(ConfigPlace::Memory), "\"/srv/docs\"");
+    }
+
+    #[test]
+    fn globs_of_files_are_written_only_if_files_are_served() {
+        let rule = |contents| ServedPaths::of(contents).deny_rule(ConfigPlace::Memory);
+        assert_eq!(rule(vec![("/srv/shop.db".into(), Content::Database)]), "");
+        let both = rule(vec![("/srv/shop.db".into(), Content::Database), ("/srv/docs".into(), Content::Notes)]);
+        assert!(both.contains("**/*.{p,P}{e,E}{m,M}"), "{both}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_host_server::admin_api::{
-    GrantsView, LimitsView, PluginConfig, PluginDetails, PluginLogLine, PluginStatus, RequirementView, SearchView,
+    BucketView, GrantsView, LimitsView, PluginConfig, PluginDetails, PluginLoads, PluginLogLine, PluginStatus,
+    PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
 use super::{duration, hits, of_limit, print_reason, rate, size};
@@ -16,11 +17,15 @@ const LOG_LINES: usize = 10;
 
 /// Prints a plugin: a line for each thing, with its name in front.
 pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<(), CliError> {
-    let PluginDetails { status, config, search, requirements, log } = details;
+    let PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, log } = details;
     let mut lines = of_status(status);
+    lines.extend(usage.iter().flat_map(of_usage));
+    lines.push(("loads", of_loads(loads)));
+    lines.extend(programs.iter().flat_map(of_programs));
     lines.extend(config.iter().flat_map(of_config));
     lines.extend(of_requirements(requirements));
     lines.extend(search.iter().map(|search| ("search", of_search(search))));
+    lines.extend(unmet.iter().map(|unmet| ("unmet", unmet.clone())));
     for (label, text) in lines {
         output.line(&format!("{label:<10} {}", escape::line(&text)))?;
     }
@@ -33,8 +38,9 @@ pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<
 }
 
 fn print_log_line(line: &PluginLogLine, output: &mut Output<'_>) -> Result<(), CliError> {
-    let PluginLogLine { time, level, text } = line;
-    output.line(&format!("{:<10} {time} {level} {}", "log", escape::line(text)))?;
+    let PluginLogLine { time, level, text, times } = line;
+    let times = if *times > 1 { format!(" ({times} times)") } else { String::new() };
+    output.line(&format!("{:<10} {time} {level} {}{times}", "log", escape::line(text)))?;
     Ok(())
 }
 
@@ -45,7 +51,8 @@ fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'
 }
 
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
-    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, configured: _ } = status;
+    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, configured: _ } =
+        status;
     let mut lines = vec![("plugin", name.clone()), ("state", state.name().to_owned()), ("mount", mount.clone())];
     lines.extend(digest.iter().map(|digest| ("digest", digest.clone())));
     lines.extend(recent.iter().map(|recent| {
@@ -60,7 +67,63 @@ fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
     let (bytes, capacity) = (size(cache.bytes), size(cache.capacity));
     lines.push(("cache", format!("{hits}{} responses, {bytes} of {capacity}", cache.responses)));
     lines.push(("watched", format!("{watched} resources")));
+    lines.extend(preparation.iter().map(|preparation| ("prepared", of_preparation(preparation))));
     lines
+}
+
+/// How far a preparation is: `running, 42 %: 2100 of 5000 events; 3.1 s of 60 s CPU time in 12 calls`.
+fn of_preparation(preparation: &PreparationView) -> String {
+    let PreparationView { state, percent, message, reason, calls, cpu_ms, cpu_limit_ms } = preparation;
+    let percent = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
+    let text = reason.as_ref().or(message.as_ref()).map(|text| format!(": {text}")).unwrap_or_default();
+    let Some(limit) = cpu_limit_ms else {
+        return format!("{state}{percent}{text}: the config has no `limits.prepare` for it");
+    };
+    let calls = if *calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    format!("{state}{percent}{text}; {} of {} CPU time in {calls}", millis(*cpu_ms), millis(*limit))
+}
+
+/// How often it was loaded, and failed to be, since the start of the server.
+fn of_loads(loads: &PluginLoads) -> String {
+    let failed = loads.failed.iter().map(|(reason, count)| format!("{count} failed ({reason})"));
+    [loads.succeeded.to_string()].into_iter().chain(failed).collect::<Vec<_>>().join(", ")
+}
+
+/// A line for the calls, and one for each bucket.
+fn of_usage(usage: &UsageView) -> Vec<(&'static str, String)> {
+    let UsageView { running, concurrency, waiting, queue, buckets } = usage;
+    let mut lines = vec![("running", format!("{running} of {concurrency} calls; {waiting} of {queue} wait"))];
+    lines.extend(buckets.iter().map(|bucket| {
+        let BucketView { name, bytes, max_bytes, keys, max_keys } = bucket;
+        ("bucket", format!("{name}: {} of {}, {keys} of {max_keys} keys", size(*bytes), size(*max_bytes)))
+    }));
+    lines
+}
+
+/// A line for each program, and one for the last end of any of them.
+fn of_programs(programs: &ProgramsView) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<_> = programs.programs.iter().map(|program| ("program", of_program(program))).collect();
+    if let Some(end) = &programs.last_end {
+        let ends: Vec<_> = programs.ends.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        lines.push(("ended", format!("{} at {}; ends by reason: {}", end.text, end.time, ends.join(", "))));
+    }
+    lines
+}
+
+fn of_program(program: &ProgramView) -> String {
+    let ProgramView { process, state, started, restarts, memory, cpu_ms, processes, .. } = program;
+    let of = |limit: Option<String>| limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+    let mut parts = vec![match process {
+        Some(process) => format!("{state}, process {process}"),
+        None => state.clone(),
+    }];
+    parts.push(format!("started {started}"));
+    parts.push(format!("{restarts} restart{}", if *restarts == 1 { "" } else { "s" }));
+    parts.extend(memory.map(|memory| format!("memory {}{}", size(memory), of(program.memory_limit.map(size)))));
+    parts.extend(cpu_ms.map(|cpu| format!("cpu {}{}", millis(cpu), of(program.cpu_limit_ms.map(millis)))));
+    let limit = program.processes_limit.map(|limit| limit.to_string());
+    parts.extend(processes.map(|count| format!("processes and threads {count}{}", of(limit))));
+    parts.join(", ")
 }
 
 fn of_config(config: &PluginConfig) -> Vec<(&'static str, String)> {
@@ -89,6 +152,13 @@ fn of_limits(limits: &LimitsView) -> String {
         rate,
         response_size,
         response_items,
+        listing_items,
+        log,
+        handles,
+        files,
+        random_bytes,
+        http,
+        prepare,
     } = limits;
     [
         format!("memory {}", size(*memory)),
@@ -100,7 +170,22 @@ fn of_limits(limits: &LimitsView) -> String {
         format!("rate {rate}"),
         format!("response-size {}", size(*response_size)),
         format!("response-items {response_items}"),
+        format!("listing-items {listing_items}"),
+        format!("log {log}"),
+        format!("handles {handles}"),
+        format!("files {files}"),
+        format!("random-bytes {}", size(*random_bytes)),
+        format!("http.concurrency {}", http.concurrency),
+        format!("http.rate {}", http.rate),
+        format!("http.headers {}", size(http.headers)),
+        format!("http.body {}", size(http.body)),
+        format!("http.timeout {}", millis(http.timeout_ms)),
     ]
+    .into_iter()
+    .chain(prepare.iter().flat_map(|prepare| {
+        [format!("prepare.cpu {}", millis(prepare.cpu_ms)), format!("prepare.memory {}", size(prepare.memory))]
+    }))
+    .collect::<Vec<_>>()
     .join(", ")
 }
 

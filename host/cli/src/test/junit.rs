@@ -22,7 +22,7 @@ fn test_case(check: Check, result: &CheckResult) -> TestCase {
         Outcome::Passed => TestCaseStatus::success(),
         Outcome::Failed => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_message(check.title()).set_description(failure_text(check, result));
+            status.set_message(check.title()).set_description(failure_text(result));
             status
         }
         Outcome::Skipped(reason) => {
@@ -39,8 +39,13 @@ fn test_case(check: Check, result: &CheckResult) -> TestCase {
     case
 }
 
-fn failure_text(check: Check, result: &CheckResult) -> String {
-    let more = (result.more_problems > 0).then(|| format!("and {} more", result.more_problems));
-    let advice = result.advice(check).map(|advice| format!("to fix: {advice}"));
-    result.problems.iter().cloned().chain(more).chain(advice).collect::<Vec<_>>().join("\n")
+fn failure_text(result: &CheckResult) -> String {
+    let mut lines = Vec::new();
+    for advice in result.advice() {
+        let problems = result.problems.iter().filter(|problem| problem.advice == advice);
+        lines.extend(problems.map(|problem| problem.message.clone()));
+        lines.push(format!("to fix: {advice}"));
+    }
+    lines.extend((result.more_problems > 0).then(|| format!("and {} more problems", result.more_problems)));
+    lines.join("\n")
 }

@@ -6,6 +6,7 @@ use mcp_host_devkit::conformance::{Check, CheckResult, Outcome, Report};
 use serde::Serialize;
 
 use super::file_name;
+use crate::diagnostics::JsonFailure;
 use crate::error::CliError;
 use crate::output::Output;
 use crate::provider::{Provider, name_and_version};
@@ -61,14 +62,14 @@ fn print_messages(check: Check, result: &CheckResult, output: &mut Output<'_>) -
     }
     output.line("")?;
     output.line(&format!("{}: {}", check.name(), check.title()))?;
-    for problem in &result.problems {
-        output.text(&format!("  problem: {problem}"))?;
+    for advice in result.advice() {
+        for problem in result.problems.iter().filter(|problem| problem.advice == advice) {
+            output.text(&format!("  problem: {}", problem.message))?;
+        }
+        output.line(&format!("  to fix:  {advice}"))?;
     }
     if result.more_problems > 0 {
-        output.line(&format!("  and {} more", result.more_problems))?;
-    }
-    for advice in result.advice(check).filter(|_| is_failed) {
-        output.line(&format!("  to fix:  {advice}"))?;
+        output.line(&format!("  and {} more problems", result.more_problems))?;
     }
     for note in &result.notes {
         output.text(&format!("  note:    {note}"))?;
@@ -85,6 +86,8 @@ pub(super) struct JsonReport<'a> {
     digest: Option<String>,
     calls: usize,
     checks: Vec<JsonCheck<'a>>,
+    /// Where calls failed.
+    failed_calls: Vec<JsonFailure>,
 }
 
 #[derive(Serialize)]
@@ -95,7 +98,7 @@ struct JsonCheck<'a> {
     outcome: &'static str,
     /// Null unless it was skipped.
     reason: Option<&'a str>,
-    problems: &'a [String],
+    problems: Vec<&'a str>,
     more_problems: usize,
     /// Null unless it failed.
     advice: Option<String>,
@@ -103,8 +106,9 @@ struct JsonCheck<'a> {
 }
 
 impl<'a> JsonReport<'a> {
-    pub(super) fn new(report: &'a Report) -> Self {
+    pub(super) fn new(report: &'a Report, failed_calls: Vec<JsonFailure>) -> Self {
         Self {
+            failed_calls,
             passed: report.passed(),
             provider: report.provider.as_ref().map(Into::into),
             digest: report.digest.map(|digest| digest.to_string()),
@@ -126,9 +130,9 @@ impl<'a> JsonCheck<'a> {
             title: check.title(),
             outcome,
             reason,
-            problems: &result.problems,
+            problems: result.problems.iter().map(|problem| problem.message.as_str()).collect(),
             more_problems: result.more_problems,
-            advice: (outcome == "failed").then(|| result.advice(check).collect::<Vec<_>>().join("\n")),
+            advice: (outcome == "failed").then(|| result.advice().join("\n")),
             notes: &result.notes,
         }
     }

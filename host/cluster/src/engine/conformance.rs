@@ -57,6 +57,47 @@ async fn of_many_writers_of_one_revision_one_succeeds<E: Engine>(one: &E, other:
     assert_eq!(entry.value, winners);
 }
 
+/// Checks an engine whose bucket keeps values for a time, by two connections to it.
+///
+/// # Panics
+///
+/// It does something else.
+pub(super) async fn check_expiry<E: Engine>(one: E, other: E) {
+    a_value_that_is_overwritten_is_not_written_by_who_knew_another(&one, &other).await;
+    a_value_is_dropped_after_its_time_unless_it_is_written_again(&one, &other).await;
+}
+
+async fn a_value_that_is_overwritten_is_not_written_by_who_knew_another<E: Engine>(one: &E, other: &E) {
+    const LONG: Duration = Duration::from_mins(1);
+    let first = one.write_expiring("overwritten", b"a".to_vec(), None, LONG).await.expect("it is created");
+    let second = other.overwrite("overwritten", Vec::new(), LONG).await.expect("it is overwritten");
+    assert!(second > first);
+    let known = one.write_expiring("overwritten", b"b".to_vec(), Some(first), LONG).await;
+    assert!(matches!(known, Err(EngineError::Conflict)), "{known:?}");
+    let created = one.write_expiring("overwritten", b"b".to_vec(), None, LONG).await;
+    assert!(matches!(created, Err(EngineError::Conflict)), "{created:?}");
+    let entry = one.get("overwritten").await.expect("an answer");
+    assert_eq!(entry, Some(Entry { revision: second, value: Vec::new() }));
+    other.overwrite("never", b"a".to_vec(), LONG).await.expect("it is created");
+}
+
+async fn a_value_is_dropped_after_its_time_unless_it_is_written_again<E: Engine>(one: &E, other: &E) {
+    const SHORT: Duration = Duration::from_secs(1);
+    const LONG: Duration = Duration::from_mins(1);
+    one.write_expiring("dropped", b"a".to_vec(), None, SHORT).await.expect("it is created");
+    let kept = one.write_expiring("kept", b"a".to_vec(), None, SHORT).await.expect("it is created");
+    let kept = one.write_expiring("kept", b"b".to_vec(), Some(kept), LONG).await.expect("it is replaced");
+    let dropped = async {
+        while other.get("dropped").await.expect("an answer").is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, dropped).await.expect("it is dropped");
+    let entry = other.get("kept").await.expect("an answer");
+    assert_eq!(entry, Some(Entry { revision: kept, value: b"b".to_vec() }));
+    other.write_expiring("dropped", b"c".to_vec(), None, LONG).await.expect("it is created anew");
+}
+
 async fn receive(receiver: &mut mpsc::Receiver<Vec<u8>>) -> Vec<u8> {
     let received = tokio::time::timeout(PATIENCE, receiver.recv()).await;
     received.expect("a message arrives").expect("the subscription goes on")

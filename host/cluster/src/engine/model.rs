@@ -3,9 +3,11 @@
 //! [`ModelServer`] is the bucket, for the simulation. [`Model`] is an engine of it, for tests without a server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Engine, EngineError, Entry};
 
@@ -34,9 +36,19 @@ impl ModelServer {
         if self.entries.get(key).map(|entry| entry.revision) != expected {
             return Err(EngineError::Conflict);
         }
+        Ok(self.overwrite(key, value))
+    }
+
+    /// Writes the value of a key.
+    fn overwrite(&mut self, key: &str, value: &[u8]) -> u64 {
         self.revision = self.revision.saturating_add(1);
         self.entries.insert(key.to_owned(), Entry { revision: self.revision, value: value.to_vec() });
-        Ok(self.revision)
+        self.revision
+    }
+
+    /// Drops a key.
+    fn delete(&mut self, key: &str) {
+        self.entries.remove(key);
     }
 }
 
@@ -44,18 +56,61 @@ impl ModelServer {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     server: Arc<Mutex<ModelServer>>,
+    /// When keys expire.
+    expiries: Arc<Mutex<BTreeMap<String, Instant>>>,
     subscribers: Arc<Mutex<Subscribers>>,
+}
+
+impl Model {
+    /// Returns the server, in which a key does not exist any more if it has expired.
+    fn server(&self, key: &str) -> MutexGuard<'_, ModelServer> {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+        if expiries.get(key).is_some_and(|at| *at <= Instant::now()) {
+            expiries.remove(key);
+            server.delete(key);
+        }
+        server
+    }
+
+    fn set_lifetime(&self, key: &str, lifetime: Option<Duration>) {
+        let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+        match lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime)) {
+            Some(at) => expiries.insert(key.to_owned(), at),
+            None => expiries.remove(key),
+        };
+    }
 }
 
 type Subscribers = BTreeMap<String, Vec<mpsc::Sender<Vec<u8>>>>;
 
 impl Engine for Model {
     async fn get(&self, key: &str) -> Result<Option<Entry>, EngineError> {
-        Ok(self.server.lock().unwrap_or_else(PoisonError::into_inner).get(key))
+        Ok(self.server(key).get(key))
     }
 
     async fn write(&self, key: &str, value: Vec<u8>, expected: Option<u64>) -> Result<u64, EngineError> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).write(key, &value, expected)
+        let revision = self.server(key).write(key, &value, expected)?;
+        self.set_lifetime(key, None);
+        Ok(revision)
+    }
+
+    async fn write_expiring(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        lifetime: Duration,
+    ) -> Result<u64, EngineError> {
+        let revision = self.server(key).write(key, &value, expected)?;
+        self.set_lifetime(key, Some(lifetime));
+        Ok(revision)
+    }
+
+    async fn overwrite(&self, key: &str, value: Vec<u8>, lifetime: Duration) -> Result<u64, EngineError> {
+        let revision = self.server(key).overwrite(key, &value);
+        self.set_lifetime(key, Some(lifetime));
+        Ok(revision)
     }
 
     async fn publish(&self, subject: &str, message: Vec<u8>) -> Result<(), EngineError> {
@@ -84,6 +139,7 @@ mod tests {
     #[tokio::test]
     async fn the_model_is_an_engine() {
         let model = Model::default();
-        super::super::conformance::check(model.clone(), model).await;
+        super::super::conformance::check(model.clone(), model.clone()).await;
+        super::super::conformance::check_expiry(model.clone(), model).await;
     }
 }

@@ -1,5 +1,6 @@
 //! The lease: how it is taken, confirmed, used and lost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,12 +30,16 @@ pub(super) struct Holding {
     collects_until: Option<Time>,
     /// Whether this replica polls its own paths, until a round has covered them.
     polls_own: bool,
-    /// Whether subscribers here rely on the record's tokens, and no round was made with them yet.
+    /// Whether this replica's own paths are to be polled before the next round.
+    own_is_due: bool,
+    /// Whether subscribers here rely on the record's tokens, and no round has covered all of their paths since.
     owes: bool,
     /// The record's tokens, until a poll has begun with them.
     tokens: Option<Vec<Option<String>>>,
     /// Whom the poll under way covers.
     polling: Option<Covers>,
+    /// The version of this replica's paths that the last poll was about.
+    polled_version: u64,
     /// A round that was told, and is to be written.
     moved: Option<Moved>,
     /// A write of which it is not known whether it took place.
@@ -236,7 +241,7 @@ impl Member {
         }
     }
 
-    /// Finds out whether a write of which that was not known took place.
+    /// Finds out whether a write with an unknown outcome has taken place.
     fn resolve(&mut self, now: Time, revision: Revision, found: &Record) {
         let Role::Holding(holding) = &mut self.role else { return };
         match holding.unknown.take() {
@@ -320,9 +325,11 @@ impl Member {
             confirmed: at,
             collects_until: Some(now.saturating_add(collecting)),
             polls_own,
+            own_is_due: false,
             owes,
             tokens: Some(record.tokens.clone()),
             polling: None,
+            polled_version: 0,
             moved: None,
             unknown: None,
             is_wanted: true,
@@ -384,39 +391,102 @@ impl Member {
                 tokens.clear();
             }
         }
-        holding.polling = Some(covers);
+        (holding.polling, holding.polled_version) = (Some(covers), version);
         self.stats.shared_polls = self.stats.shared_polls.saturating_add(1);
         Some(SharedPoll { paths, tokens, key: holding.record.history })
     }
 
-    /// The poll for all replicas has ended. `is_complete` is whether the provider was asked about all paths; what it has said before it
-    /// failed counts.
+    /// Whether the next poll is one of this replica's own paths, though it polls for all.
+    pub(super) fn takes_own_turn(&mut self) -> bool {
+        match &mut self.role {
+            Role::Holding(holding) => std::mem::take(&mut holding.own_is_due),
+            Role::Alone | Role::Following => false,
+        }
+    }
+
+    /// Whom a round covers that was made without some paths: who wants what the tokens do not cover any more is not covered, and who wants
+    /// what was not polled yet is covered as before.
+    fn covered_without(&self, covers: Covers, lost: &BTreeSet<Arc<str>>, left: &BTreeSet<Arc<str>>) -> Covers {
+        let Role::Holding(holding) = &self.role else { return covers };
+        let relies = !holding.polls_own || holding.owes;
+        let covered = |(replica, version)| {
+            let is_me = replica == self.me;
+            let paths = if is_me { Some(&self.wanted) } else { holding.wants.paths(replica) }?;
+            let wants = |some: &BTreeSet<Arc<str>>| some.iter().any(|path| paths.contains(path));
+            let before = holding.record.covers.get(&replica).filter(|_| !is_me || relies).copied();
+            #[cfg(test)]
+            match self.planted {
+                Some(super::simulation::Bug::LostIgnored) if wants(lost) => return Some((replica, version)),
+                Some(super::simulation::Bug::LeftIgnored) if wants(left) => return Some((replica, version)),
+                _ => {}
+            }
+            let version = if wants(lost) {
+                None
+            } else if wants(left) {
+                before
+            } else {
+                Some(version)
+            };
+            Some((replica, version?))
+        };
+        covers.into_iter().filter_map(covered).collect()
+    }
+
+    /// A round has covered this replica's own paths up to a version, or not at all.
+    fn polled_own_in_round(&mut self, covered: Option<u64>) {
+        let Role::Holding(holding) = &mut self.role else { return };
+        match covered {
+            Some(version) if version >= holding.polled_version => holding.owes = false,
+            covered => self.poll_own_beside(covered.is_some()),
+        }
+    }
+
+    /// Has this replica's own paths polled beside the rounds, as a round was made without some of them. If those that were told by the
+    /// rounds are not covered any more, everything is told once.
+    fn poll_own_beside(&mut self, is_covered: bool) {
+        let Role::Holding(holding) = &mut self.role else { return };
+        let has_relied = !holding.polls_own || holding.owes;
+        if !std::mem::replace(&mut holding.polls_own, true) {
+            self.tokens = OwnTokens::None;
+        }
+        (holding.own_is_due, holding.owes) = (true, has_relied && is_covered);
+        if has_relied && !is_covered {
+            self.tell_all = true;
+            self.stats.gaps = self.stats.gaps.saturating_add(1);
+        }
+        self.outputs.push_back(Output::Wake);
+    }
+
+    /// The poll for all replicas has ended. `is_complete` is whether the provider answers: then all paths were polled but those that are
+    /// [lost](Found::lost) or [left](Found::left). What it has said before it failed counts in any case.
     pub fn shared_polled(&mut self, now: Time, found: Found, is_complete: bool) {
         if self.polling.take_if(|polling| matches!(polling, Polling::Shared)).is_none() {
             return;
         }
         let Role::Holding(holding) = &mut self.role else { return };
         let Some(covers) = holding.polling.take() else { return };
-        if !is_complete {
-            holding.failures = holding.failures.saturating_add(1);
-        }
+        holding.failures = if is_complete { 0 } else { holding.failures.saturating_add(1) };
         let has_news = found.listing || !found.changed.is_empty();
-        if is_complete {
-            (holding.failures, holding.owes) = (0, false);
-        }
         if is_complete || has_news {
             holding.tokens = None;
-            let changes = ChangeParts { changed: found.changed, listing: found.listing };
-            let messages = changes.messages(&holding.record);
+            let before = holding.record.covers.clone();
+            let messages = ChangeParts { changed: found.changed, listing: found.listing }.messages(&holding.record);
             let parts = u32::try_from(messages.len()).unwrap_or(u32::MAX);
-            let covers = if is_complete { covers } else { holding.record.covers.clone() };
+            let covers = if is_complete { covers } else { before.clone() };
+            let covers = self.covered_without(covers, &found.lost, &found.left);
+            let (covered, before) = (covers.get(&self.me).copied(), before.get(&self.me));
+            if is_complete || covered.is_none() && before.is_some() {
+                self.polled_own_in_round(covered);
+            }
             #[cfg(test)]
             let is_late = self.planted == Some(super::simulation::Bug::TokenMovedFirst);
             #[cfg(not(test))]
             let is_late = false;
             let early = self.outputs.len();
             self.outputs.extend(messages.into_iter().map(Output::Publish));
-            holding.moved = Some(Moved { parts, covers, tokens: found.tokens });
+            if let Role::Holding(holding) = &mut self.role {
+                holding.moved = Some(Moved { parts, covers, tokens: found.tokens });
+            }
             self.hold(now);
             if is_late {
                 self.outputs.rotate_left(early);
@@ -439,6 +509,7 @@ impl Member {
         (holding.revision, holding.confirmed, holding.record) = (revision, at.max(holding.confirmed), record);
         let covered = holding.record.covers.get(&me).copied().unwrap_or(0);
         let (polls_own, is_wanted) = (holding.polls_own, holding.is_wanted);
+        let has_new_paths = version > holding.polled_version;
         if purpose == Purpose::Move {
             holding.moved = None;
         }
@@ -451,7 +522,7 @@ impl Member {
                 self.handover = Some(self.handovers);
                 self.outputs.push_back(Output::Wake);
             }
-            if is_wanted || covered < version {
+            if is_wanted || has_new_paths {
                 self.outputs.push_back(Output::Wake);
             }
         }

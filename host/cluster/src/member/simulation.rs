@@ -5,7 +5,7 @@
 //! `MCP_HOST_SIMULATION_SEED=N cargo test -p mcp-host-cluster simulation`.
 //!
 //! The promise that is checked ([`Simulation::told_in_time`]): each edit of a path is told to each replica with an active subscription to
-//! it within [`BOUND`], unless that replica was stopped, or the provider has failed, in that time. And while nothing worse happens than that
+//! it within [`BOUND`], unless that replica was stopped, or the provider has failed, in that time: as a whole, or for that path. And while nothing worse happens than that
 //! replicas crash, nobody is told everything: the next holder goes on with the token.
 //!
 //! The test has bugs to be planted ([`Bug`]): each must be found, or the simulation shows nothing.
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounded_json;
 use crate::engine::model::ModelServer;
 use crate::engine::{EngineError, Entry};
 use crate::message::Message;
@@ -40,6 +41,10 @@ pub(super) enum Bug {
     NoLastOwnPoll,
     /// A record may have any numbers.
     NumbersNotBounded,
+    /// Who wants a path that the tokens do not cover any more counts as covered.
+    LostIgnored,
+    /// Who wants a path that was not polled yet counts as covered.
+    LeftIgnored,
 }
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -48,6 +53,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// interval; and twice the time of the longest poll and delay.
 const BOUND: Duration = Duration::from_millis(10_000 * 12 / 10 + 1000 + 1000 + 2000);
 const KEY: &str = "shard";
+/// The time for which a path for which the provider has failed is not part of a round.
+const LEFT_OUT: Duration = Duration::from_secs(5);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// What may happen in a world.
@@ -55,6 +62,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 enum Weather {
     /// Nothing bad.
     Calm,
+    /// The provider fails for some paths now and then.
+    BadPaths,
     /// Replicas crash, one at a time.
     Crashes,
     /// Everything.
@@ -94,6 +103,11 @@ enum Event {
         answer: Answer,
     },
     Edit,
+    /// The provider fails for a path from now on, or does so no more.
+    Break,
+    Mend {
+        path: Arc<str>,
+    },
     Fault,
     Subscription,
     Restart,
@@ -128,7 +142,16 @@ struct Running {
     paths: BTreeSet<Arc<str>>,
     requested: u64,
     /// What the provider has said; none before it was asked, or if it fails.
-    said: Option<(Vec<Arc<str>>, Versions)>,
+    said: Option<Said>,
+}
+
+/// What a provider has said.
+#[derive(Debug, Default)]
+struct Said {
+    changed: Vec<Arc<str>>,
+    token: Versions,
+    /// The paths for which it has failed, or which it was not asked about.
+    without: BTreeSet<Arc<str>>,
 }
 
 struct Subscription {
@@ -146,6 +169,10 @@ struct Replica {
     requested: u64,
     own: Option<Versions>,
     shared: Option<Versions>,
+    /// Paths that are not part of a round, until when.
+    left_out: BTreeMap<Arc<str>, Time>,
+    /// Paths that its own polls did not reach: changes until they do are not known.
+    owed: BTreeSet<Arc<str>>,
     running: Option<Running>,
     polls_again: bool,
     stopped_until: Time,
@@ -177,6 +204,9 @@ struct Simulation {
     last_crash: Time,
     world: Versions,
     paths: Vec<Arc<str>>,
+    /// The paths for which the provider fails now, and when each did last.
+    bad: BTreeSet<Arc<str>>,
+    bad_until: BTreeMap<Arc<str>, Time>,
     end: Time,
     faults_end: Time,
     /// Messages are lost, and delayed for long.
@@ -220,6 +250,8 @@ impl Simulation {
             last_crash: Time::ZERO,
             world: paths.iter().map(|path| (path.clone(), 0)).collect(),
             paths,
+            bad: BTreeSet::new(),
+            bad_until: BTreeMap::new(),
             end: faults_end + BOUND + Duration::from_secs(20),
             faults_end,
             is_lossy: weather == Weather::Storm && random.bool(),
@@ -238,6 +270,8 @@ impl Simulation {
                 requested: 0,
                 own: None,
                 shared: None,
+                left_out: BTreeMap::new(),
+                owed: BTreeSet::new(),
                 running: None,
                 polls_again: false,
                 stopped_until: Time::ZERO,
@@ -256,8 +290,11 @@ impl Simulation {
             simulation.after(subscription, index, Event::Subscription);
         }
         simulation.after(Duration::from_secs(1), 0, Event::Edit);
-        if weather != Weather::Calm {
+        if !matches!(weather, Weather::Calm | Weather::BadPaths) {
             simulation.after(Duration::from_secs(15), 0, Event::Fault);
+        }
+        if matches!(weather, Weather::BadPaths | Weather::Storm) {
+            simulation.after(Duration::from_secs(2), 0, Event::Break);
         }
         simulation
     }
@@ -292,6 +329,8 @@ impl Simulation {
             let is_of_world = matches!(
                 event,
                 Event::Edit
+                    | Event::Break
+                    | Event::Mend { .. }
                     | Event::Fault
                     | Event::Restart
                     | Event::Resume
@@ -348,7 +387,7 @@ impl Simulation {
                 self.with_member(index, |member, now| match answer {
                     Answer::Read(result) => {
                         let decode = |value: &[u8]| match member.has_bug(Bug::NumbersNotBounded) {
-                            true => Ok(serde_json::from_slice(value)?),
+                            true => Ok(bounded_json::decode(value, usize::MAX)?),
                             false => Record::decode(value),
                         };
                         let stored = |entry: Option<Entry>| match entry {
@@ -364,6 +403,12 @@ impl Simulation {
                 });
             }
             Event::Edit => self.edit(),
+            Event::Break => self.break_path(),
+            Event::Mend { path } => {
+                self.note(99, || format!("{path} is good again"));
+                self.bad_until.insert(path.clone(), self.now);
+                self.bad.remove(&path);
+            }
             Event::Fault => self.fault(),
             // In the end they stay as they are.
             Event::Subscription if self.now > self.faults_end => {}
@@ -407,7 +452,9 @@ impl Simulation {
         let (mut polls, life) = (false, self.replicas[index].life);
         while let Some(output) = self.replicas[index].member.as_mut().and_then(Member::next_output) {
             // A process may end between any two things that it does.
-            let dies = self.weather != Weather::Calm && self.now < self.faults_end && self.may_crash();
+            let dies = !matches!(self.weather, Weather::Calm | Weather::BadPaths)
+                && self.now < self.faults_end
+                && self.may_crash();
             if dies && self.random.u32(..3000) == 0 {
                 self.crash(index);
                 return;
@@ -521,6 +568,7 @@ impl Simulation {
         let replica = &mut self.replicas[index];
         (replica.member, replica.life) = (Some(member), replica.life + 1);
         (replica.own, replica.shared, replica.running, replica.requested) = (None, None, None, 0);
+        (replica.left_out, replica.owed) = (BTreeMap::new(), BTreeSet::new());
         replica.subscriptions.clear();
         self.connect(index);
         self.note(index, || "starts".to_owned());
@@ -563,16 +611,17 @@ impl Simulation {
             Plan::Own { tokens, tell_all } => {
                 match tokens {
                     OwnTokens::Kept => {}
-                    OwnTokens::None => replica.own = None,
-                    OwnTokens::Shared => replica.own = replica.shared.take(),
+                    OwnTokens::None => (replica.own, replica.owed) = (None, BTreeSet::new()),
+                    OwnTokens::Shared => (replica.own, replica.owed) = (replica.shared.take(), BTreeSet::new()),
                 }
                 (false, tell_all, replica.subscriptions.keys().cloned().collect())
             }
             Plan::Shared(poll) => {
                 if let Some(tokens) = poll.tokens {
+                    replica.left_out.clear();
                     replica.shared = tokens.first().cloned().flatten().map(|text| serde_json::from_str(&text).unwrap());
                 }
-                (true, false, (*poll.paths).clone())
+                (true, false, poll.paths.keys().cloned().collect())
             }
         };
         let requested = replica.requested;
@@ -596,9 +645,17 @@ impl Simulation {
                 let before = since.as_ref().and_then(|since| since.get(*path));
                 before.is_some_and(|before| self.world.get(*path) != Some(before))
             };
-            let changed = running.paths.iter().filter(is_changed).cloned().collect();
-            let token = running.paths.iter().filter_map(|path| Some((path.clone(), *self.world.get(path)?))).collect();
-            running.said = Some((changed, token));
+            let mut without: BTreeSet<_> = running.paths.intersection(&self.bad).cloned().collect();
+            if running.is_shared {
+                let now = self.now;
+                replica.left_out.extend(without.iter().map(|path| (path.clone(), now + LEFT_OUT)));
+                replica.left_out.retain(|_, until| *until > now);
+                without.extend(running.paths.iter().filter(|path| replica.left_out.contains_key(*path)).cloned());
+            }
+            let polled = || running.paths.difference(&without);
+            let changed = polled().filter(is_changed).cloned().collect();
+            let token = polled().filter_map(|path| Some((path.clone(), *self.world.get(path)?))).collect();
+            running.said = Some(Said { changed, token, without });
         }
         let (ends, life) = (self.milliseconds(1, 100), self.replicas[index].life);
         self.after(ends, index, Event::PollEnds { life });
@@ -608,17 +665,28 @@ impl Simulation {
         let Some(running) = self.replicas[index].running.take() else { return };
         let Running { is_shared, tell_all, requested, said, .. } = running;
         let is_ok = said.is_some();
-        let (changed, token) = said.unwrap_or_default();
+        let Said { mut changed, mut token, without } = said.unwrap_or_default();
         self.note(index, || format!("polled, shared {is_shared}, ok {is_ok}: {changed:?}"));
+        if !is_shared && is_ok {
+            let replica = &mut self.replicas[index];
+            changed.extend(replica.owed.iter().filter(|path| token.contains_key(*path)).cloned());
+            replica.owed = without.clone();
+            // A group that fails keeps its token.
+            let own = replica.own.clone().unwrap_or_default();
+            token.extend(own.into_iter().filter(|(path, _)| without.contains(path)));
+            replica.owed.retain(|path| !token.contains_key(path));
+        }
         for path in &changed {
             self.tell(index, path);
         }
         if is_shared {
             let tokens = vec![Some(serde_json::to_string(&token).unwrap())];
+            let before = self.replicas[index].shared.clone().unwrap_or_default();
             if is_ok {
                 self.replicas[index].shared = Some(token);
             }
-            let found = Found { changed, listing: false, tokens };
+            let (lost, left) = without.into_iter().partition(|path| before.contains_key(path));
+            let found = Found { changed, listing: false, tokens, lost, left };
             self.with_member(index, |member, now| member.shared_polled(now, found, is_ok));
         } else {
             if is_ok {
@@ -627,7 +695,7 @@ impl Simulation {
                     let paths: Vec<_> = self.replicas[index].subscriptions.keys().cloned().collect();
                     paths.iter().for_each(|path| self.tell(index, path));
                 }
-                self.complete(index, requested);
+                self.complete_without(index, requested, &without);
             }
             self.with_member(index, |member, now| member.own_polled(now, is_ok));
         }
@@ -638,10 +706,15 @@ impl Simulation {
     }
 
     fn complete(&mut self, index: usize, requested: u64) {
+        self.complete_without(index, requested, &BTreeSet::new());
+    }
+
+    fn complete_without(&mut self, index: usize, requested: u64, without: &BTreeSet<Arc<str>>) {
         let now = self.now;
-        self.note(index, || format!("has active subscriptions up to {requested}"));
-        for subscription in self.replicas[index].subscriptions.values_mut() {
-            if subscription.requested <= requested && subscription.active_since.is_none() {
+        self.note(index, || format!("has active subscriptions up to {requested} without {without:?}"));
+        for (path, subscription) in &mut self.replicas[index].subscriptions {
+            let is_served = subscription.requested <= requested && !without.contains(path);
+            if is_served && subscription.active_since.is_none() {
                 subscription.active_since = Some(now);
             }
         }
@@ -708,6 +781,20 @@ impl Simulation {
         self.after(next, 0, Event::Edit);
     }
 
+    fn break_path(&mut self) {
+        if self.now >= self.faults_end {
+            return;
+        }
+        let path = self.paths[self.random.usize(..self.paths.len())].clone();
+        if self.bad.insert(path.clone()) {
+            self.note(99, || format!("the provider fails for {path}"));
+            let mends = self.milliseconds(100, 20_000);
+            self.after(mends, 0, Event::Mend { path });
+        }
+        let next = self.milliseconds(500, 15_000);
+        self.after(next, 0, Event::Break);
+    }
+
     /// Each edit is told to each replica with an active subscription in time.
     fn check(&mut self, index: usize, path: Arc<str>, at: Time, life: u64) {
         let is_hindered_by_provider =
@@ -717,7 +804,8 @@ impl Simulation {
         if replica.life != life || untold.is_none_or(|untold| untold > at) {
             return;
         }
-        if replica.stopped_until >= at || is_hindered_by_provider {
+        let is_bad = self.bad.contains(&path) || self.bad_until.get(&path).is_some_and(|until| *until >= at);
+        if replica.stopped_until >= at || is_hindered_by_provider || is_bad {
             self.after(BOUND, index, Event::Check { path, at: self.now, life });
             return;
         }
@@ -815,7 +903,7 @@ fn fault_of(weather: Weather, outcome: &Outcome) -> Option<String> {
     if let Some(failure) = failure {
         return Some(failure.clone());
     }
-    if weather != Weather::Storm && *gaps > 0 {
+    if matches!(weather, Weather::Calm | Weather::Crashes) && *gaps > 0 {
         return Some(format!("{gaps} replicas told everything, and only crashes happened"));
     }
     let holders = roles.iter().filter(|role| **role == RoleName::Holding).count();
@@ -849,6 +937,11 @@ fn in_calm_weather_every_change_is_told_and_nobody_is_told_everything() {
 }
 
 #[test]
+fn paths_for_which_the_provider_fails_hinder_nothing_else() {
+    assert_all_good(Weather::BadPaths, 1000);
+}
+
+#[test]
 fn crashes_cost_repetitions_and_nobody_is_told_everything() {
     assert_all_good(Weather::Crashes, 1000);
 }
@@ -868,6 +961,8 @@ fn each_planted_bug_is_found() {
         (Bug::CoverIgnored, Weather::Storm),
         (Bug::NoLastOwnPoll, Weather::Calm),
         (Bug::NumbersNotBounded, Weather::Storm),
+        (Bug::LostIgnored, Weather::BadPaths),
+        (Bug::LeftIgnored, Weather::BadPaths),
     ];
     for (bug, weather) in bugs {
         let found = (0..3000).find_map(|seed| Some((seed, fault_of(weather, &run(seed, weather, Some(bug)))?)));

@@ -28,12 +28,15 @@ const PATH_OVERHEAD: usize = 64;
 /// The number of leases for which a replica is refused that wants too much.
 const REFUSAL: u32 = 10;
 
+/// The paths that some replica wants, each with one of these.
+pub(super) type WantedPaths = Arc<BTreeMap<Arc<str>, ReplicaId>>;
+
 /// What each replica wants.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     by_replica: BTreeMap<ReplicaId, Wanted>,
     /// What a round would poll now, and whom it would cover: computed when something has changed.
-    union: Option<(Arc<BTreeSet<Arc<str>>>, Covers)>,
+    union: Option<(WantedPaths, Covers)>,
 }
 
 #[derive(Debug)]
@@ -163,20 +166,22 @@ impl Wants {
         self.by_replica.get(&replica).is_some_and(|wanted| wanted.version.is_some())
     }
 
-    /// The paths of a round, and whom it covers: this replica first, then all others whose paths fit.
-    pub(super) fn union(
-        &mut self,
-        me: ReplicaId,
-        version: u64,
-        own: &BTreeSet<Arc<str>>,
-    ) -> (Arc<BTreeSet<Arc<str>>>, Covers) {
+    /// The paths that a replica wants, of which a version is known.
+    pub(super) fn paths(&self, replica: ReplicaId) -> Option<&BTreeSet<Arc<str>>> {
+        self.by_replica.get(&replica).filter(|wanted| wanted.version.is_some()).map(|wanted| &wanted.paths)
+    }
+
+    /// The paths of a round, each with the first replica that wants it, and whom it covers: this replica first, then all others whose
+    /// paths fit.
+    pub(super) fn union(&mut self, me: ReplicaId, version: u64, own: &BTreeSet<Arc<str>>) -> (WantedPaths, Covers) {
         let by_replica = &self.by_replica;
         let (paths, covers) = self.union.get_or_insert_with(|| {
-            let mut paths = own.clone();
+            let mut paths: BTreeMap<_, _> = own.iter().map(|path| (path.clone(), me)).collect();
             let mut covers = Covers::new();
             for (replica, wanted) in by_replica {
                 let Some(version) = wanted.version else { continue };
-                let new: Vec<_> = wanted.paths.difference(&paths).cloned().collect();
+                let new = wanted.paths.iter().filter(|path| !paths.contains_key(*path));
+                let new: Vec<_> = new.map(|path| (path.clone(), *replica)).collect();
                 if covers.len().saturating_add(1) < MAX_REPLICAS && paths.len().saturating_add(new.len()) <= MAX_PATHS {
                     paths.extend(new);
                     covers.insert(*replica, version);
@@ -289,7 +294,7 @@ mod tests {
 
     fn union(wants: &mut Wants) -> (Vec<String>, Vec<u64>) {
         let (paths, covers) = wants.union(ME, 1, &BTreeSet::from(["own".into()]));
-        (paths.iter().map(|path| path.to_string()).collect(), covers.into_values().collect())
+        (paths.keys().map(|path| path.to_string()).collect(), covers.into_values().collect())
     }
 
     #[test]

@@ -32,6 +32,10 @@ fn left(replica: u128, sent: u64) -> Notice {
     Notice::Left { replica: ReplicaId::new(replica), sent }
 }
 
+fn session(replica: u128, number: u64) -> Notice {
+    Notice::Session { replica: ReplicaId::new(replica), number, session: SessionKey::of("s") }
+}
+
 /// The number of live replicas after the ticks from `from` to `to`, each of which is heard if `hears`.
 fn tick(roster: &mut Roster, seconds: std::ops::Range<u64>, hears: bool) -> u32 {
     for second in seconds {
@@ -40,7 +44,7 @@ fn tick(roster: &mut Roster, seconds: std::ops::Range<u64>, hears: bool) -> u32 
             roster.receive(ms(second * 1000), alive);
         }
     }
-    roster.replicas().get()
+    roster.divisor().get()
 }
 
 #[test]
@@ -59,6 +63,24 @@ fn a_stale_plugin_is_dropped_and_after_a_lost_notice_everything_is() {
 }
 
 #[test]
+fn notices_of_sessions_and_of_plugins_have_one_sequence_of_numbers() {
+    let mut me = roster(1);
+    assert_eq!(me.receive(ms(0), alive(2, 0)), Dropped::All);
+    assert_eq!(me.receive(ms(1), session(2, 1)), Dropped::Session(SessionKey::of("s")));
+    assert_eq!(me.receive(ms(2), stale(2, 2)), Dropped::Plugin("p".to_owned()));
+    assert_eq!(me.receive(ms(3000), session(2, 4)), Dropped::All, "the third was lost");
+    assert_eq!(me.receive(ms(3001), session(2, 9)), Dropped::Session(SessionKey::of("s")), "all have to wait");
+    let said = [me.invalidate("p".to_owned()), me.change_session(SessionKey::of("s")), me.leave()];
+    let sent = said.map(|notice| match notice {
+        Notice::Alive { sent: number, .. }
+        | Notice::Stale { number, .. }
+        | Notice::Session { number, .. }
+        | Notice::Left { sent: number, .. } => number,
+    });
+    assert_eq!(sent, [1, 2, 2]);
+}
+
+#[test]
 fn however_many_reasons_there_are_all_is_dropped_once_in_a_sixth_of_the_lease_and_a_plugin_at_once() {
     let mut me = roster(1);
     let (mut dropped, mut number) = (Vec::new(), 1000_u128);
@@ -69,7 +91,7 @@ fn however_many_reasons_there_are_all_is_dropped_once_in_a_sixth_of_the_lease_an
             match me.receive(ms(now), notice) {
                 Dropped::Nothing => {}
                 Dropped::All => dropped.push(now),
-                Dropped::Plugin(plugin) => panic!("{plugin}"),
+                other => panic!("{other:?}"),
             }
         }
         // Whoever is told that the plugin has changed, and reads it, must not get what was cached.
@@ -102,7 +124,7 @@ fn who_is_heard_has_not_left_whatever_others_say() {
     me.receive(ms(60_000), left(2, 0));
     assert_eq!(tick(&mut me, 61..62, true), 2);
     assert_eq!(tick(&mut me, 62..63, true), 1);
-    assert_eq!((me.view(ms(62_000)).len(), me.stats().dropped_all), (1, 1));
+    assert_eq!((me.view(ms(62_000)).replicas.len(), me.stats().dropped_all), (1, 1));
 }
 
 #[test]
@@ -123,19 +145,48 @@ fn the_number_of_replicas_is_corrected_each_period_and_kept_without_the_engine()
 }
 
 #[test]
+fn what_is_shown_of_a_cluster_agrees_at_every_moment_though_the_engine_goes_and_comes() {
+    let mut me = roster(1);
+    let mut lives = BTreeSet::new();
+    for now in (0..60_000).step_by(100) {
+        // From 20 s to 40 s the engine is gone.
+        let is_heard = !(20_000..40_000).contains(&now);
+        if now % 1000 == 0 {
+            let Tick { alive: own, .. } = me.tick(ms(now), about("c"));
+            if is_heard {
+                let other =
+                    |number, config| Notice::Alive { replica: ReplicaId::new(number), sent: 0, about: about(config) };
+                for notice in [own, other(2, "c"), other(3, "d")] {
+                    me.receive(ms(now), notice);
+                }
+            }
+        }
+        let view = me.view(ms(now));
+        let alive: Vec<_> = view.replicas.iter().filter(|replica| replica.is_alive).collect();
+        assert_eq!(usize::try_from(view.live.get()).unwrap(), alive.len(), "at {now}");
+        assert_eq!(view.differing, alive.iter().filter(|replica| replica.has_other_config).count(), "at {now}");
+        assert_eq!(view.hears, view.live.get() == 3, "at {now}");
+        assert!(alive.iter().any(|replica| replica.is_me), "at {now}");
+        lives.insert((view.live.get(), view.hears, me.divisor().get()));
+    }
+    // It keeps its part of the rates, and says so by the divisor alone.
+    assert!(lives.contains(&(1, false, 3)) && lives.contains(&(3, true, 3)), "{lives:?}");
+}
+
+#[test]
 fn a_replica_with_another_config_differs_while_it_is_alive() {
     let mut me = roster(1);
     me.receive(ms(0), Notice::Alive { replica: ReplicaId::new(2), sent: 0, about: about("d") });
     me.receive(ms(0), alive(3, 0));
-    assert_eq!(me.differing(), 1);
-    let view = me.view(ms(500));
+    assert_eq!(me.view(ms(500)).differing, 1);
+    let view = me.view(ms(500)).replicas;
     assert_eq!(view.iter().map(|view| view.is_me).collect::<Vec<_>>(), [true, false, false]);
     assert!(view.iter().all(|view| view.silent == ms(500)));
     tick(&mut me, 1..9, true);
-    assert_eq!(me.differing(), 0, "it is missing");
-    assert!(me.view(ms(9000)).iter().filter(|view| !view.is_me).all(|view| view.is_missing));
+    assert_eq!(me.view(ms(9000)).differing, 0, "it is missing");
+    assert!(me.view(ms(9000)).replicas.iter().all(|view| view.is_alive == view.is_me));
     tick(&mut me, 9..700, true);
-    assert_eq!(me.view(ms(700_000)).len(), 1, "they are forgotten");
+    assert_eq!(me.view(ms(700_000)).replicas.len(), 1, "they are forgotten");
 }
 
 #[test]
@@ -144,7 +195,7 @@ fn more_replicas_than_there_can_be_are_not_kept() {
     for number in 1..=MAX_REPLICAS + 10 {
         me.receive(ms(0), alive(u128::try_from(number).unwrap(), 0));
     }
-    assert_eq!(me.view(ms(0)).len(), MAX_REPLICAS + 1);
+    assert_eq!(me.view(ms(0)).replicas.len(), MAX_REPLICAS + 1);
     assert_eq!(me.receive(ms(3000), stale(5000, 1)), Dropped::All);
 }
 
@@ -224,6 +275,7 @@ fn longest_stale(seed: u64, bug: Bug) -> u64 {
                     Dropped::Nothing => {}
                     Dropped::All if bug == Bug::IgnoreNumbers && is_alive => {}
                     Dropped::All | Dropped::Plugin(_) => replica.cached = None,
+                    Dropped::Session(_) => {}
                 }
             }
             if now >= replica.next_tick {

@@ -38,7 +38,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::declare::{list_type, named_enum, table};
-use crate::error::Diagnostic;
+use crate::diagnostic::Diagnostic;
 use crate::guest_path::GuestPath;
 use crate::paths::ExistingDirectory;
 use crate::reader::{FromNode, FromTable, Node, Table};

@@ -65,10 +65,13 @@ impl FromNode for Env {
         let variables = node.entries::<Self>()?.into_iter().filter_map(|entry| {
             let name = entry.parse_key::<EnvName>();
             let value = EnvValue::from_node(&entry);
-            if entry.value.is_str() && names_secret(entry.key) {
+            let (is_written, is_secret) = (entry.value.is_str(), names_secret(entry.key));
+            if is_written && is_secret {
                 node.context.set_has_secret();
             }
-            Some((name?, value?.0))
+            let EnvValue(value) = value?;
+            let value = if is_written && !is_secret { Secret::written(value.expose().clone()) } else { value };
+            Some((name?, value))
         });
         Some(Self(variables.collect()))
     }
@@ -92,8 +95,7 @@ impl FromNode for EnvValue {
         let value = match node.value {
             DeValue::Table(_) => SecretSource::from_node(node)?.0.to_string(),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                let value = if names_secret(node.key) { "…" } else { node.source_text() };
-                let help = format!("put it in quotes: {}", node.assignment_hint(&format!("\"{value}\"")));
+                let help = format!("put it in quotes: {}", node.assignment_hint("\"…\""));
                 node.report_error("the value of a variable is text", help);
                 return None;
             }

@@ -64,7 +64,7 @@ use toml::de::DeValue;
 
 pub(crate) use self::credential::Credentials;
 use crate::declare::{table, written_as};
-use crate::error::{Diagnostic, Suggest};
+use crate::diagnostic::{Diagnostic, Suggest};
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, Keys, Node, Schema, Table};
 use crate::secret::Secret;

@@ -46,8 +46,8 @@ use std::collections::BTreeMap;
 use super::{CaBundle, NAME_PATTERN, is_name};
 use crate::count::Count;
 use crate::declare::{checked_text, list_type, table};
+use crate::diagnostic::Diagnostic;
 use crate::duration::{BoundedDuration, MINUTE, SECOND};
-use crate::error::Diagnostic;
 use crate::reader::{FromNode, FromTable, Schema, Table};
 use crate::size::{KIB, MIB, Size};
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use crate::declare::from_text;
-use crate::error::{Suggest, quote};
+use crate::diagnostic::{Suggest, quote};
 use crate::reader::Schema;
 
 /// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses

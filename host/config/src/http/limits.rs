@@ -6,8 +6,8 @@
 use super::share::{ClientShare, PrincipalShare};
 use crate::count::Count;
 use crate::declare::table;
+use crate::diagnostic::Diagnostic;
 use crate::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
-use crate::error::Diagnostic;
 use crate::rate::Rate;
 use crate::reader::{FromTable, Table};
 use crate::size::{GIB, KIB, MIB, Size};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use crate::error::{Suggest, quote};
+use crate::diagnostic::{Suggest, quote};
 use crate::quantity::bounded_value;
 use crate::reader::Schema;
 

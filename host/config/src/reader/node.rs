@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
 use super::{FromNode, ReadContext, Table};
-use crate::error::{Cause, Diagnostic, Suggest, quote, truncated};
+use crate::diagnostic::{Cause, Diagnostic, Suggest, quote, truncated};
 use crate::suggest::{did_you_mean, join_quoted};
 
 /// A key with its position.

@@ -10,8 +10,8 @@ use super::node::Key;
 use super::schema::key_of;
 use super::{FromNode, Keys, Node, ReadContext, Schema};
 use crate::Environment;
-use crate::error::{Cause, Diagnostic, quote};
-use crate::suggest::{closest, did_you_mean, join_quoted};
+use crate::diagnostic::{Cause, Diagnostic, quote};
+use crate::suggest::{alias, closest, did_you_mean, join_quoted};
 
 /// A table that is being read.
 pub(crate) struct Table<'a> {
@@ -104,7 +104,8 @@ impl<'a> Table<'a> {
 
     /// Returns whether an unknown key is a misspelling of this one. Only after all keys have been requested.
     pub(crate) fn has_misspelling_of(&self, key: &str) -> bool {
-        self.unknown().any(|written| closest(written.get_ref(), [key]).is_some())
+        let is_meant = |written: &str| closest(written, [key]).is_some() || alias(&self.path, written) == Some(key);
+        self.unknown().any(|written| is_meant(written.get_ref()))
     }
 
     /// Reports a problem of the table as a whole.
@@ -137,6 +138,17 @@ impl<'a> Table<'a> {
     pub(crate) fn element_span(&self, key: &str, index: usize) -> Range<usize> {
         let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
         elements.and_then(|elements| elements.get(index)).map_or_else(|| self.entry_span(key), Spanned::span)
+    }
+
+    /// Returns the span of `key[index].path[inner]`, or of the longest prefix of that which exists.
+    pub(crate) fn nested_element_span(&self, key: &str, index: usize, path: &[&str], inner: usize) -> Range<usize> {
+        let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
+        let mut at = elements.and_then(|elements| elements.get(index)).map(Spanned::get_ref);
+        for key in path {
+            at = at.and_then(|value| value.as_table()?.get(*key)).map(Spanned::get_ref);
+        }
+        let element = at.and_then(|value| value.as_array()?.get(inner));
+        element.map_or_else(|| self.element_span(key, index), Spanned::span)
     }
 
     /// Returns whether the table has a table at that key with the entry `inner`.
@@ -175,8 +187,19 @@ impl<'a> Table<'a> {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             let message = format!("unknown key {}{place}", quote(key.get_ref()));
             let known = self.known.iter().map(|known| known.name.as_str());
-            let help = format!("the valid keys are {}", join_quoted(known.clone()));
-            self.report(did_you_mean(Diagnostic::new(message, help).at(key.span()), key.get_ref(), known));
+            let valid = format!("the valid keys are {}", join_quoted(known.clone()));
+            let problem = |help: String| Diagnostic::new(message, help).at(key.span());
+            self.report(match alias(&self.path, key.get_ref()) {
+                // The line may not be shown, so the help says it.
+                Some(meant) => {
+                    let meant = match meant.split_once('.') {
+                        Some((table, meant)) => format!("`{meant}` in `[{table}]`"),
+                        None => format!("`{meant}`"),
+                    };
+                    problem(format!("write {meant}; {valid}")).label(format!("did you mean {meant}?"))
+                }
+                None => did_you_mean(problem(valid), key.get_ref(), known),
+            });
         }
         for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelling_of(key)) {
             self.report_error(format!("`{}` has no `{key}`", self.path), format!("add `{key} = {example}`"));

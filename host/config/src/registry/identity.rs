@@ -20,7 +20,7 @@ use mcp_host_model::digest::Digest;
 use serde_json::Value;
 
 use crate::declare::{checked_text, from_text, table, written_as};
-use crate::error::Suggest;
+use crate::diagnostic::Suggest;
 use crate::paths::ExistingFile;
 use crate::reader::Schema;
 

@@ -12,8 +12,7 @@ use mcp_host_model::digest::Digest;
 use super::lock::{FILE_NAME, Lock, LockError};
 use super::reference::{Reference, ReferenceError, SCHEME};
 use crate::Environment;
-use crate::error::Suggest;
-use crate::plugin::Plugin;
+use crate::diagnostic::Suggest;
 use crate::reader::{Node, ReadContext};
 
 /// The directory below that of the store with the files, each named by its SHA-256.
@@ -96,22 +95,6 @@ pub(crate) fn component(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     }
     context.declared.borrow_mut().locked.insert(file.clone(), locked.component);
     Some(file)
-}
-
-/// Pins a plugin to what its reference is locked to.
-pub(crate) fn pin(node: &Node<'_>, plugin: &mut Plugin) {
-    let locked = node.context.declared.borrow().locked.get(&plugin.component).copied();
-    match (locked, plugin.digest) {
-        (Some(locked), Some(written)) if locked != written => {
-            let problem = crate::error::Diagnostic::new(
-                format!("the component is locked as {locked}, which is not this digest"),
-                "remove `digest`: what comes from a registry is pinned by the lock",
-            );
-            node.context.report(problem.at(node.entry_span("digest")));
-        }
-        (Some(locked), _) => plugin.digest = Some(locked),
-        (None, _) => {}
-    }
 }
 
 /// The lock, which is read once.

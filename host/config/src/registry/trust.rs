@@ -20,7 +20,7 @@ use super::identity::{Identity, Provenance, RootFile, TrustedRoot};
 use super::reference::{Repository, SCHEME};
 use crate::count::Count;
 use crate::declare::{from_text, list_type, table, written_as};
-use crate::error::{Diagnostic, Suggest};
+use crate::diagnostic::{Diagnostic, Suggest};
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::cluster::{NatsCredentials, NatsUrl, Polling};
+use super::super::cluster::{NatsCredentials, NatsUrl, Polling, SessionPlace};
 use super::super::grants::{AuthorizationGrant, ChannelName, ClientAuthentication};
 use super::super::size::{GIB, KIB, MIB};
 use super::*;
@@ -137,6 +137,7 @@ fn the_section_of_the_cluster_is_read_whole() {
     assert_eq!(token.expose(), "from a variable");
     assert_eq!((cluster.lease.duration(), cluster.max_replicas.get()), (Duration::from_secs(5), 6));
     assert!(cluster.ca.is_some());
+    assert_eq!(cluster.sessions, SessionPlace::Shared);
     assert_eq!(config.plugins[0].polling, Some(Polling::Shared));
     assert_eq!((valid("minimal.toml").cluster, valid("minimal.toml").plugins[0].polling), (None, None));
 }
@@ -368,6 +369,11 @@ fn limits_are_read_as_people_write_them() {
     assert_eq!(limits.http.timeout.duration(), Duration::from_secs(120));
     assert_eq!((limits.queue.get(), limits.rate.to_string()), (0, "5/s".to_owned()));
     assert_eq!((limits.response_items.get(), limits.listing_items.get()), (1000, 50_000));
+    let prepare = limits.prepare.as_ref().unwrap();
+    assert_eq!((prepare.cpu.duration(), prepare.memory.bytes()), (Duration::from_secs(90), 256 * MIB));
+    assert_eq!(config.plugins[0].limits.prepare, None, "nothing is prepared unless the config says so");
+    let defaults = limits::PrepareLimits::default();
+    assert_eq!((defaults.cpu.duration(), defaults.memory.bytes()), (Duration::from_secs(60), 64 * MIB));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! | `oauth`, `forward = "exchange"` | the user whose access token the client sent, for which another one is had from the token endpoint (RFC 8693) |
 
 use crate::declare::{list_type, named_enum, table, written_as};
-use crate::error::Diagnostic;
+use crate::diagnostic::Diagnostic;
 use crate::grants::{AuthorizationGrant, CredentialValue, OAuth, OAuthClient};
 use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 use crate::rule::{PrincipalSelector, is_external_name};
@@ -42,11 +42,11 @@ named_enum! {
 
 /// How the host authenticates to an upstream: `auth` of an `[[upstream]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Authentication {
-    pub(super) token: Option<Secret<CredentialValue>>,
-    pub(super) tokens: Vec<IdentityToken>,
-    pub(super) oauth: Option<OAuth>,
-    pub(super) exchange: Option<TokenExchange>,
+pub(crate) struct Authentication {
+    pub(crate) token: Option<Secret<CredentialValue>>,
+    pub(crate) tokens: Vec<IdentityToken>,
+    pub(crate) oauth: Option<OAuth>,
+    pub(crate) exchange: Option<TokenExchange>,
 }
 
 /// The exchange of access tokens of clients (RFC 8693).

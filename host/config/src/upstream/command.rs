@@ -1,11 +1,15 @@
 //! `command` of an upstream: an installed program and its arguments.
 //!
 //! Programs that download what they run are refused (module [`fetched`](super::fetched)).
+//!
+//! A program starts in `/`, so what is relative in its arguments is relative to that. Only the script that an interpreter runs is a path like
+//! any other of the config: `["python3", "server.py"]` is the file beside the config. Of other arguments nobody knows what they are; one that
+//! names a file beside the config is [warned of](crate::Warning::RelativeArgument).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{FetchedProgram, SandboxMode};
-use crate::error::quote;
+use crate::diagnostic::quote;
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, Node, Schema};
 
@@ -61,7 +65,54 @@ impl FromNode for UpstreamCommand {
         if arguments.len() != rest.len() {
             return None;
         }
-        Some(Self { program: find_program(first, &program)?, arguments, sandbox: SandboxMode::Full, user: None })
+        let program = find_program(first, &program)?;
+        let mut arguments = arguments;
+        if let Some(at) = script(&program, &arguments)
+            && let (Some(node), Some(argument)) = (rest.get(at), arguments.get_mut(at))
+            && (node.context.base_dir.join(&*argument).exists() || !Path::new("/").join(&*argument).is_file())
+        {
+            let ExistingFile(path) = ExistingFile::from_node(node)?;
+            *argument = path.to_str().map_or_else(|| argument.clone(), str::to_owned);
+        }
+        Some(Self { program, arguments, sandbox: SandboxMode::Full, user: None })
+    }
+}
+
+/// Programs that run a script, by the beginning of their names.
+const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "perl", "php", "bun", "sh", "bash"];
+
+/// The endings of scripts.
+const SCRIPTS: [&str; 10] = [".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".sh", ".pyz"];
+
+/// The argument with the relative path of the script that a program runs, if there is one: the first that is no option, and ends as scripts
+/// do. Options with a value before it (`-m`, `-c`) stand for a script.
+fn script(program: &Path, arguments: &[String]) -> Option<usize> {
+    let name = program.file_name()?.to_str()?;
+    let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    INTERPRETERS.iter().find(|interpreter| name.strip_prefix(**interpreter).is_some_and(is_version))?;
+    let at = arguments.iter().position(|argument| !argument.starts_with('-'))?;
+    // Options of one letter may stand together: `bash -lc`.
+    let runs_text = |option: &String| match option.strip_prefix("--") {
+        Some(long) => matches!(long, "eval" | "print"),
+        None => option.ends_with(['c', 'e', 'm', 'p', 'r']),
+    };
+    let argument = arguments.get(at)?;
+    let is_script = !argument.starts_with('/')
+        && !argument.contains(char::is_whitespace)
+        && SCRIPTS.iter().any(|ending| argument.ends_with(ending));
+    (is_script && !arguments.iter().take(at).any(runs_text)).then_some(at)
+}
+
+impl UpstreamCommand {
+    /// The arguments that are relative paths of files or directories below `dir`, with the path in full.
+    pub(crate) fn relative_arguments<'a>(&'a self, dir: &Path) -> impl Iterator<Item = (&'a str, PathBuf)> {
+        let words = self.arguments.iter().map(String::as_str);
+        let relative = words
+            .filter(|word| (word.starts_with("./") || word.contains(['/', '.'])) && !word.starts_with(['/', '-', '~']));
+        relative.filter_map(move |word| {
+            let path = dir.join(word.strip_prefix("./").unwrap_or(word));
+            path.exists().then_some((word, path))
+        })
     }
 }
 

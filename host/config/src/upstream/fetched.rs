@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::error::quote;
+use crate::diagnostic::quote;
 
 /// A command that would download what it runs. Its text says so, and [`help`](Self::help) what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]

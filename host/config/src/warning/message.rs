@@ -60,10 +60,16 @@ impl fmt::Display for Warning {
             ),
             Self::UnusedEmbeddings => f.write_str(
                 "`search.embeddings` has no effect, as the text of no plugin is sent; add `embeddings = true` to `search` of a \
-                 [[plugin]], or remove it",
+                 [[plugin]] or an [[upstream]], or remove it",
             ),
             Self::EmbeddingsWithoutQueries => f.write_str(
                 "`search.embeddings` has no `queries = true`: vectors of texts are computed, and no search uses them",
+            ),
+            Self::RelativeArgument { plugin, argument, file } => write!(
+                f,
+                "`command` of upstream `{plugin}` has the argument `{argument}`, and the program starts in `/`: if it is {file}, write \
+                 `{file}`, and grant its directory at the same path (`grants.dirs`) unless it is one of the program's own",
+                file = file.display()
             ),
             Self::GrantedFile { plugin, file, kind } => {
                 let file = file.display();
@@ -120,7 +126,7 @@ impl fmt::Display for Warning {
             Self::UnsearchedPrefix { search, within, plugin: Some(plugin), .. } => write!(
                 f,
                 "the saved search `{search}` finds nothing: its `within` is `{within}`, and plugin `{plugin}` is not searched; \
-                 `search = {{}}` in its `[[plugin]]` turns that on"
+                 `search = {{}}` in its `[[plugin]]` or `[[upstream]]` turns that on"
             ),
             Self::UnsearchedPrefix { search, within, plugin: None, nearest } => {
                 write!(f, "the saved search `{search}` finds nothing: its `within` is `{within}`, and no mount is there")?;

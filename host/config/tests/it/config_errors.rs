@@ -180,3 +180,28 @@ fn a_variable_that_is_not_text_is_a_mistake() {
     let error = Config::parse_in(text, Path::new("mcp-host.toml"), &environment).unwrap_err();
     assert_eq!(error.diagnostics()[0].message(), "the variable `A` is not UTF-8");
 }
+
+#[test]
+fn lines_with_values_that_may_be_private_are_not_quoted_for_others() {
+    let shown = |text: &str| {
+        let error = Config::parse(text, Path::new("tests/ui/valid/mcp-host.toml")).unwrap_err();
+        assert!(error.to_string().contains("hunter2"), "whoever may read the file sees the line: {error}");
+        error.without_private_lines().to_string()
+    };
+    let upstream = "[[upstream]]\nname = 'up'\nmount = 'up+'\n";
+    for mistake in [
+        "url = 'https://a.example/'\ngrants.env = { DATABASE = 'hunter2', MODE = [] }",
+        "command = ['/bin/sh', 'hunter2', 5]",
+        "command = [\n  '/bin/sh',\n  5, 'hunter2',\n]",
+        "url = 'https://a.example/?key=hunter2#a'",
+        "url = 'http://a.example/?key=hunter2'",
+    ] {
+        let shown = shown(&format!("{upstream}{mistake}\n"));
+        assert!(!shown.contains("hunter2") && shown.contains("mcp-host.toml:"), "{shown}");
+    }
+    let table = format!("{upstream}url = 'https://a.example/'\n[upstream.grants.env]\nDATABASE = ['hunter2']\n");
+    assert!(!shown(&table).contains("hunter2"));
+    let no_toml = "[[upstream]]\nname = 'up' hunter2\n";
+    assert!(!shown(no_toml).contains("hunter2"), "nothing tells what is where");
+    assert!(shown("server = { name = 'hunter2', x = 1 }\n").contains("hunter2"), "another line is quoted");
+}

@@ -86,6 +86,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "upstream_prefix_of_another_kind",
             "upstream_program_with_grants_of_a_component",
             "upstream_program_with_keys_of_a_url",
+            "upstream_token_of_nobody",
             "upstream_url_with_keys_of_a_program",
             "upstream_with_both_kinds_of_mounts",
             "upstream_without_prefix",

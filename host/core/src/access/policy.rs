@@ -104,11 +104,10 @@ impl Policy {
 
     /// Returns whether the operation is allowed on the resource.
     pub fn allows(&self, operation: Operation, uri: &Uri) -> bool {
-        self.allows_text(operation, without_query(uri))
+        self.allows_normalized(operation, uri.as_str())
     }
 
     /// Returns whether the operation is allowed on a resource whose URI is in normal form.
-    #[cfg(feature = "search")]
     pub(crate) fn allows_normalized(&self, operation: Operation, uri: &str) -> bool {
         self.allows_text(operation, strip_query(uri))
     }
@@ -178,6 +177,12 @@ impl Policy {
     /// Returns whether it allows the operation on everything below the mount. False negatives are possible. The decision is kept.
     pub(crate) fn allows_all_below(&self, operation: Operation, mount: &Mount) -> bool {
         self.below(mount).all & bit(operation) != 0
+    }
+
+    /// Returns whether it allows to list and to read everything below the mount, so that nothing of it is hidden. False negatives are
+    /// possible.
+    pub(crate) fn shows_all_below(&self, mount: &Mount) -> bool {
+        [Operation::List, Operation::Read].into_iter().all(|operation| self.allows_all_below(operation, mount))
     }
 
     fn below(&self, mount: &Mount) -> BelowMount {

@@ -25,10 +25,6 @@ pub struct RequestContext {
     origin: Origin,
     /// The trace that it belongs to.
     pub(super) trace_id: Option<TraceId>,
-    /// Whether its credentials are not for the operation `list`.
-    is_without_listings: bool,
-    /// Whether they are not for the operation `templates`.
-    is_without_templates: bool,
 }
 
 /// What a request is made by.
@@ -72,7 +68,7 @@ impl RequestContext {
     }
 
     fn of(session: Option<SessionHash>, origin: Origin, trace_id: Option<TraceId>) -> Self {
-        Self { session, origin, trace_id, is_without_listings: false, is_without_templates: false }
+        Self { session, origin, trace_id }
     }
 
     /// The id of the JSON-RPC request, if it is one.
@@ -89,26 +85,6 @@ impl RequestContext {
             Origin::Request(_) => None,
             Origin::Administrator(name) => Some(name),
         }
-    }
-
-    /// The context of a request whose credentials are not for the operation `list`: an access token without its scopes.
-    pub fn without_listings(self) -> Self {
-        Self { is_without_listings: true, ..self }
-    }
-
-    /// The same of the operation `templates`.
-    pub fn without_templates(self) -> Self {
-        Self { is_without_templates: true, ..self }
-    }
-
-    /// Returns whether the credentials of the current request are for the operation `list`, which the rules decide on besides.
-    pub(crate) fn may_list() -> bool {
-        CURRENT.try_with(|context| !context.is_without_listings).unwrap_or(true)
-    }
-
-    /// Returns whether they are for the operation `templates`.
-    pub fn may_list_templates() -> bool {
-        CURRENT.try_with(|context| !context.is_without_templates).unwrap_or(true)
     }
 
     /// Executes a request of the façade in this context.

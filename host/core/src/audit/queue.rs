@@ -2,16 +2,16 @@
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use mcp_host_base::followers::Followers;
 use mcp_host_base::metrics::Counter;
 use mcp_host_config::audit::{Audit, OnFull};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::follow::Followers;
 use super::line::encode_losses;
-use super::{AuditUsage, QueueFull};
+use super::{AuditFailure, AuditUsage, QueueFull};
 
 /// The size of the queue in bytes, with the reservations.
 pub(super) const MAX_QUEUED: usize = 4 << 20;
@@ -42,7 +42,8 @@ pub(super) struct Queue {
     /// All losses, reported or not.
     dropped_lines: Counter,
     refused_requests: Counter,
-    pub(super) followers: Followers,
+    /// Those who receive each line that is queued, whether or not it can be written.
+    pub(super) followers: Followers<str>,
 }
 
 #[derive(Debug, Default)]
@@ -57,8 +58,8 @@ struct State {
     sequence: u64,
     clock: Clock,
     losses: Losses,
-    /// The last write failed.
-    is_failing: bool,
+    /// Since when writes fail, and why; none if the last one succeeded.
+    failure: Option<AuditFailure>,
     /// The writer waits for a line.
     is_idle: bool,
     /// The config has changed.
@@ -143,7 +144,7 @@ impl Queue {
         }
         let bytes = bytes.saturating_add(MAX_PREFIX);
         let mut state = self.state.lock();
-        if state.is_failing || state.is_closed || !state.has_space(bytes) {
+        if state.failure.is_some() || state.is_closed || !state.has_space(bytes) {
             state.losses.refused_requests = state.losses.refused_requests.saturating_add(1);
             self.refused_requests.increment();
             return Err(QueueFull);
@@ -203,10 +204,11 @@ impl Queue {
         self.wake.wait_while_for(&mut self.state.lock(), is_patient, interval);
     }
 
-    /// Records the result of a write, and the bytes of lines that the writer still has to write.
-    pub(super) fn written(&self, is_failing: bool, left: usize) {
+    /// Records the result of a write, with why it failed, and the bytes of lines that the writer still has to write.
+    pub(super) fn written(&self, reason: Option<&str>, left: usize) {
         let mut state = self.state.lock();
-        state.is_failing = is_failing;
+        let began = state.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.since);
+        state.failure = reason.map(|reason| AuditFailure { since: began, reason: reason.to_owned() });
         state.taken = left;
     }
 
@@ -236,12 +238,12 @@ impl Queue {
 
     /// Returns how much of the queue is used, and what was lost so far.
     pub(super) fn usage(&self) -> AuditUsage {
-        let (queued, is_failing) = {
+        let (queued, failure) = {
             let state = self.state.lock();
-            (state.used(), state.is_failing)
+            (state.used(), state.failure.clone())
         };
         let (dropped_lines, refused_requests) = (self.dropped_lines.get(), self.refused_requests.get());
-        AuditUsage { queued, limit: MAX_QUEUED, is_failing, dropped_lines, refused_requests }
+        AuditUsage { queued, limit: MAX_QUEUED, failure, dropped_lines, refused_requests }
     }
 
     /// Records that the thread has ended. Returns the losses.
@@ -276,7 +278,8 @@ impl Queue {
         let mut lines = std::mem::take(&mut state.lines);
         state.write_prefix(now, &mut lines);
         lines.extend_from_slice(members);
-        self.followers.send(lines.get(before..).unwrap_or_default());
+        let line = lines.get(before..).unwrap_or_default();
+        self.followers.send(|| String::from_utf8_lossy(line).trim_end().into());
         let is_large = before < WAKE_AT && lines.len() >= WAKE_AT;
         state.lines = lines;
         if state.is_idle || is_large {
@@ -416,7 +419,7 @@ mod tests {
         let fourth = reserve().unwrap();
         assert_eq!(reserve().unwrap_err(), QueueFull, "the writer has not written what it took");
         pending.clear();
-        queue.written(false, 0);
+        queue.written(None, 0);
         drop((fourth, reserve().unwrap()));
         assert_eq!(queue.take_losses().unwrap().1, Losses { dropped_lines: 0, refused_requests: 2 });
     }
@@ -424,9 +427,14 @@ mod tests {
     #[test]
     fn while_writes_fail_requests_are_refused_although_there_is_space() {
         let queue = queue(OnFull::Refuse);
-        queue.written(true, 0);
+        queue.written(Some("no space"), 0);
+        let first = queue.usage().failure.unwrap();
+        queue.written(Some("no space left"), 0);
+        let later = queue.usage().failure.unwrap();
+        assert_eq!((later.since, later.reason.as_str()), (first.since, "no space left"));
         assert_eq!(queue.reserve(1).unwrap_err(), QueueFull);
-        queue.written(false, 0);
+        queue.written(None, 0);
+        assert_eq!(queue.usage().failure, None);
         assert!(queue.reserve(1).unwrap().is_some());
         queue.reconfigure(None);
         assert!(queue.reserve(1).unwrap().is_none());

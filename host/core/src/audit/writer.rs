@@ -26,7 +26,7 @@ const KEPT_CAPACITY: usize = 64 << 10;
 
 /// Starts the thread. It ends after the queue was closed.
 pub(super) fn start(queue: Arc<Queue>, sink: Option<Sink>, config: Option<Audit>) -> io::Result<()> {
-    let writer = Writer { queue, sink, config, pending: Vec::new(), is_failing: false, has_open_error: false };
+    let writer = Writer { queue, sink, config, pending: Vec::new(), write_error: None, open_error: None };
     thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run()).map(drop)
 }
 
@@ -37,27 +37,27 @@ struct Writer {
     config: Option<Audit>,
     /// Lines that are not written.
     pending: Vec<u8>,
-    /// The last write failed.
-    is_failing: bool,
-    /// The destination of the config cannot be opened.
-    has_open_error: bool,
+    /// Why the last write failed, if it did.
+    write_error: Option<String>,
+    /// Why the destination of the config cannot be opened, if it cannot.
+    open_error: Option<String>,
 }
 
 impl Writer {
     fn run(mut self) {
         loop {
-            let retry_after = (self.is_failing || self.has_open_error).then_some(RETRY_INTERVAL);
+            let retry_after = (self.write_error.is_some() || self.open_error.is_some()).then_some(RETRY_INTERVAL);
             let work = self.queue.next(&mut self.pending, retry_after);
             if let Some(config) = work.config {
                 self.config = config;
-                self.has_open_error = false;
+                self.open_error = None;
             }
             self.open();
             let has_recovered = self.write();
             if self.config.is_none() {
                 self.turn_off();
             }
-            self.queue.written(self.is_failing, self.pending.len());
+            self.queue.written(self.write_error.as_deref(), self.pending.len());
             // Logged after requests are answered again, so that a reader of the log can rely on it.
             if has_recovered {
                 tracing::info!(target: log_target::SERVER, "the audit log is written again");
@@ -67,7 +67,7 @@ impl Writer {
                 log_losses(self.queue.end());
                 return;
             }
-            if !self.is_failing {
+            if self.write_error.is_none() {
                 self.queue.collect(BATCH_INTERVAL);
             }
         }
@@ -77,18 +77,18 @@ impl Writer {
     fn open(&mut self) {
         let Some(config) = &self.config else { return };
         if self.sink.as_mut().is_some_and(|sink| sink.reconfigure(&config.destination)) {
-            self.has_open_error = false;
+            self.open_error = None;
             return;
         }
         match Sink::open(&config.destination) {
             Ok(sink) => {
                 self.sink = Some(sink);
-                if std::mem::take(&mut self.has_open_error) {
+                if self.open_error.take().is_some() {
                     tracing::info!(target: log_target::SERVER, "the audit log is open");
                 }
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.has_open_error, true) {
+                if self.open_error.replace(error.to_string()).is_none() {
                     let then = match self.sink {
                         Some(_) => "lines go to the previous destination until then",
                         None => "no line is written until then",
@@ -106,16 +106,18 @@ impl Writer {
         }
         let result = self.write_pending().and_then(|()| self.report_losses());
         match result {
-            Ok(()) => return std::mem::take(&mut self.is_failing),
-            Err(error) if !self.is_failing => {
-                let on_full = self.config.as_ref().map(|config| config.on_full.name());
-                tracing::error!(
-                    target: log_target::SERVER, %error, on_full,
-                    "the audit log cannot be written, which is tried again; free space on its disk"
-                );
-                self.is_failing = true;
+            Ok(()) => return self.write_error.take().is_some(),
+            Err(error) => {
+                // What cannot be opened is not written either, and has the better reason.
+                let reason = self.open_error.clone().unwrap_or_else(|| error.to_string());
+                if self.write_error.replace(reason).is_none() {
+                    let on_full = self.config.as_ref().map(|config| config.on_full.name());
+                    tracing::error!(
+                        target: log_target::SERVER, %error, on_full,
+                        "the audit log cannot be written, which is tried again; free space on its disk"
+                    );
+                }
             }
-            Err(_) => {}
         }
         false
     }
@@ -161,8 +163,8 @@ impl Writer {
     fn turn_off(&mut self) {
         self.count_pending();
         self.sink = None;
-        self.is_failing = false;
-        self.has_open_error = false;
+        self.write_error = None;
+        self.open_error = None;
     }
 
     /// Counts pending lines as dropped.

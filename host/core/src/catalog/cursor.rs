@@ -1,7 +1,7 @@
 //! Cursors: sealed, stateless, and valid for one listing of one principal.
 //!
 //! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
-//! that page's entries to skip. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a
+//! that page's entries to skip, padded to one of few lengths, as some of that depends on what the principal may not see. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a
 //! provider's cursor may contain data that the principal must not see, and bound to the kind of listing, its scope and
 //! the principal, so that it is invalid for any other. The host stores nothing: any host with the same key can continue
 //! a listing, also after a restart.
@@ -19,6 +19,9 @@ use crate::access::Principal;
 /// The maximum length of a cursor in bytes, above which it is rejected unread: twice the length that results from the
 /// longest provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
+/// The shortest length of what is encrypted, in bytes: more than the position in most listings takes. Others are padded to twice that, four
+/// times, and so on.
+const PADDED_LEN: usize = 96;
 /// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;
 
@@ -31,7 +34,7 @@ pub(super) struct CursorPayload {
     /// The plugin's own cursor of the page; `None` for its first page.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<String>,
-    /// The number of items of that page that have already been listed.
+    /// The number of items from that page on that have already been listed: of those that the principal may see.
     #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
     pub(super) skip: usize,
     /// The progress of the plugin's listing before that page.
@@ -109,7 +112,10 @@ impl CursorCipher {
     /// Returns the cursor for a position, in URL-safe base64.
     pub(super) fn seal(&self, payload: &CursorPayload, binding: Binding<'_>) -> Result<String, Error> {
         let nonce = XNonce::generate();
-        let sealed = serde_json::to_vec(payload).ok().and_then(|plain| {
+        let sealed = serde_json::to_vec(payload).ok().and_then(|mut plain| {
+            // White space after the JSON.
+            let steps = plain.len().div_ceil(PADDED_LEN).checked_next_power_of_two()?;
+            plain.resize(steps.checked_mul(PADDED_LEN)?, b' ');
             self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok()
         });
         let sealed = sealed.ok_or(Error::InvalidCursor)?;

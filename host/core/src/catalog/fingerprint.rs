@@ -10,7 +10,8 @@
 //!
 //! A walk that fails leaves what was known of the listing for those who may see a part of it, and makes it unknown for the others.
 //!
-//! A directory is walked for principals that may see a part only: itself, and the children of which its index is made.
+//! A listable resource is walked for principals that may see a part only: itself, the children of which its index is made, and the contents
+//! that a read returns. If it cannot be read because of what it is (too large, for example), its contents count as unchanged.
 //!
 //! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
 //! are hashed as part of these calls, for all principals at once.
@@ -20,13 +21,14 @@ use std::sync::Arc;
 
 use mcp_host_config::Operation;
 use mcp_host_engine::CallOrigin;
-use mcp_host_engine::plugin::Plugin;
-use mcp_host_model::resource::Resource;
-use mcp_host_model::uri::{Mount, Path};
+use mcp_host_engine::plugin::{Fault, Plugin};
+use mcp_host_model::resource::{Resource, ResourceContents};
+use mcp_host_model::uri::{Mount, Path, Uri};
 use parking_lot::Mutex;
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Policy, Principal};
+use crate::response_cache::hide_next_parts_of;
 
 /// The maximum number of walked items of one kind.
 const MAX_ITEMS: usize = 20_000;
@@ -44,6 +46,8 @@ pub(crate) enum ListingFingerprint {
     Known(u64),
     /// The listing could not be walked.
     Unknown,
+    /// The same for a principal that may see a part, before the first walk that succeeds: nothing was told that rests on it.
+    NotWalked,
 }
 
 impl ListingFingerprint {
@@ -54,7 +58,7 @@ impl ListingFingerprint {
 
     /// Returns whether the listing may have changed.
     pub(crate) fn differs(self, now: Self) -> bool {
-        self == Self::Unknown || self != now
+        self != Self::NotWalked && (self == Self::Unknown || self != now)
     }
 }
 
@@ -64,6 +68,11 @@ const OPERATIONS: [Operation; 2] = [Operation::List, Operation::Templates];
 /// Returns whether a principal may see something of the listing of the plugin at a mount.
 pub(crate) fn may_see_listing(policy: &Policy, mount: &Mount) -> bool {
     OPERATIONS.iter().any(|operation| policy.may_allow_below(*operation, mount))
+}
+
+/// Returns whether a principal may see all of the listing of the plugin at a mount, so that nothing of it is hidden from it.
+pub(crate) fn may_see_whole_listing(policy: &Policy, mount: &Mount) -> bool {
+    OPERATIONS.iter().all(|operation| policy.allows_all_below(*operation, mount))
 }
 
 /// The fingerprint of a principal that is being computed.
@@ -84,7 +93,7 @@ pub(crate) async fn fingerprints(
     let mount = plugin.mount();
     let viewers = principals.iter().map(|principal| {
         let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
-        let is_all = OPERATIONS.iter().all(|operation| viewer.policy.allows_all_below(*operation, mount));
+        let is_all = may_see_whole_listing(&viewer.policy, mount);
         may_see_listing(&viewer.policy, mount).then(|| Viewed { viewer, hasher: DefaultHasher::new(), is_all })
     });
     walk(viewers.collect(), DefaultHasher::new(), async |viewers, has_parts| {
@@ -96,7 +105,7 @@ pub(crate) async fn fingerprints(
     .await
 }
 
-/// Returns the fingerprint of a directory for each of `principals`, which may see a part of the plugin only, in their order; none for one
+/// Returns the fingerprint of a listable resource for each of `principals`, which may see a part of the plugin only, in their order; none for one
 /// whose former fingerprint stands, as the walk has failed.
 pub(crate) async fn directory_fingerprints(
     plugin: &Plugin,
@@ -109,12 +118,77 @@ pub(crate) async fn directory_fingerprints(
     directory.hash(&mut hasher);
     let viewers = principals.iter().map(|principal| {
         let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
-        let sees_index = viewer.policy.allows(Operation::List, &directory.uri);
-        sees_index.then(|| Viewed { viewer, hasher: hasher.clone(), is_all: false })
+        Some(Viewed { viewer, hasher: hasher.clone(), is_all: false })
     });
     let children = Entries { parent: Some(path) };
-    walk(viewers.collect(), hasher.clone(), async |viewers, _| hash_listing(&children, plugin, viewers, true).await)
-        .await
+    walk(viewers.collect(), hasher.clone(), async |viewers, _| {
+        match hash_children(&children, plugin, viewers, directory).await {
+            Walked::Failed => Walked::Failed,
+            walked => walked.min(hash_contents(plugin, path, directory, viewers).await),
+        }
+    })
+    .await
+}
+
+/// Hashes the children of which the index of a resource is made, for those who may list it.
+async fn hash_children(
+    children: &Entries<'_>,
+    plugin: &Plugin,
+    viewers: &Arc<Mutex<Vec<Viewed>>>,
+    directory: &Resource,
+) -> Walked {
+    let sees_index = |viewed: &Viewed| viewed.viewer.policy.allows(Operation::List, &directory.uri);
+    let (listing, others): (Vec<_>, Vec<_>) = {
+        let mut all = viewers.lock();
+        // The order is that of the principals, and is restored below.
+        std::mem::take(&mut *all).into_iter().enumerate().partition(|(_, viewed)| sees_index(viewed))
+    };
+    let (places, listing): (Vec<_>, Vec<_>) = listing.into_iter().unzip();
+    let is_seen = !listing.is_empty();
+    let listing = Arc::new(Mutex::new(listing));
+    let walked = if is_seen { hash_listing(children, plugin, &listing, true).await } else { Walked::Whole };
+    let listing = std::mem::take(&mut *listing.lock());
+    let mut all: Vec<_> = places.into_iter().zip(listing).chain(others).collect();
+    all.sort_by_key(|(place, _)| *place);
+    *viewers.lock() = all.into_iter().map(|(_, viewed)| viewed).collect();
+    walked
+}
+
+/// Hashes what each viewer sees of the contents that a read of a resource returns, as part of the call.
+async fn hash_contents(
+    plugin: &Plugin,
+    path: &Path,
+    directory: &Resource,
+    viewers: &Arc<Mutex<Vec<Viewed>>>,
+) -> Walked {
+    let hash_one = {
+        let (viewers, mount, own) = (viewers.clone(), plugin.mount().clone(), directory.uri.clone());
+        move |one: &ResourceContents| {
+            // The index is made of the children.
+            if one.entry.is_directory() {
+                return false;
+            }
+            // Once for all viewers: it may be long.
+            let mut body = DefaultHasher::new();
+            one.body.as_bytes().hash(&mut body);
+            let body = body.finish();
+            for viewed in viewers.lock().iter_mut() {
+                let is_visible = |uri: &Uri| *uri == own || viewed.viewer.policy.allows(Operation::Read, uri);
+                if is_visible(&one.entry.uri) {
+                    let mut entry = one.entry.clone();
+                    hide_next_parts_of(&mount, &mut entry, is_visible);
+                    entry.hash(&mut viewed.hasher);
+                    body.hash(&mut viewed.hasher);
+                }
+            }
+            false
+        }
+    };
+    match plugin.read_as(CallOrigin::Host, path, hash_one).await {
+        Ok(_) | Err(Fault::ResponseSize(_) | Fault::ResponseItems { .. }) => Walked::Whole,
+        Err(fault) if fault.is_transient() => Walked::Failed,
+        Err(_) => Walked::Whole,
+    }
 }
 
 /// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; a viewer who sees nothing gets the fingerprint of `unseen`.
@@ -197,5 +271,6 @@ mod tests {
         assert!(ListingFingerprint::Known(1).differs(ListingFingerprint::Unknown));
         assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Known(1)));
         assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Unknown));
+        assert!(!ListingFingerprint::NotWalked.differs(ListingFingerprint::Known(1)), "nothing was told before");
     }
 }

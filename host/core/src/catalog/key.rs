@@ -7,7 +7,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use mcp_host_base::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
+use sha2::Sha256;
 
 /// The name of the key file in the state directory.
 const KEY_FILE: &str = "cursor.key";
@@ -68,6 +70,19 @@ impl CursorKey {
         checked.map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
+    /// Digests by which replicas of that cluster see whether they have the same keys, the current one first: a MAC of the cluster's name
+    /// under each key (HMAC-SHA-256, 128 bits). From a digest a key can only be found by trying all keys, and a key is 32 random
+    /// bytes.
+    pub(crate) fn digests(&self, cluster: &str) -> Vec<String> {
+        let digest = |key: &[u8; SECRET_LEN]| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+            mac.update(b"mcp-host cursor key of the cluster ");
+            mac.update(cluster.as_bytes());
+            Some(mac.finalize().into_bytes().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+        };
+        [&self.current].into_iter().chain(&self.earlier).filter_map(digest).collect()
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.current
     }
@@ -80,6 +95,23 @@ impl CursorKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_compared_by_digests_that_say_nothing_else() {
+        let key = CursorKey::new([1; SECRET_LEN]).or_earlier([2; SECRET_LEN]);
+        let digests = key.digests("prod");
+        assert_eq!(digests.len(), 2);
+        assert_eq!(
+            CursorKey::new([2; SECRET_LEN]).or_earlier([1; SECRET_LEN]).digests("prod"),
+            [&*digests[1], &*digests[0]]
+        );
+        assert_eq!(key.digests("prod"), digests);
+        assert!(
+            digests.iter().all(|digest| digest.len() == 32 && !digest.contains("0101") && !digest.contains("0202"))
+        );
+        // Two clusters with one key do not tell that they have the same.
+        assert!(key.digests("test").iter().all(|digest| !digests.contains(digest)));
+    }
 
     #[test]
     fn a_key_is_kept_and_a_bad_one_is_named_with_its_file() {

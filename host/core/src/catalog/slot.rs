@@ -1,13 +1,12 @@
 //! Slots: the plugins of one generation of the config, loaded or not.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mcp_host_engine::plugin::{BuiltIn, LoadError};
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Mount;
 
-use crate::host::Disabled;
 use crate::response_cache::CachedPlugin;
 
 /// The retry delay that a client gets while a plugin is being loaded.
@@ -37,6 +36,15 @@ pub(crate) enum NotLoaded {
     },
     /// An administrator disabled it.
     Disabled(Arc<Disabled>),
+}
+
+/// That a plugin is disabled: since when, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disabled {
+    /// Since when.
+    pub since: SystemTime,
+    /// The name of the administrator.
+    pub by: String,
 }
 
 impl PluginSlot {

@@ -216,7 +216,7 @@ where
         limit: usize,
         viewer: &Viewer,
     ) -> Result<FilteredPage<ListedResources>, Fault> {
-        let (policy, view) = (viewer.policy.clone(), ViewId(viewer.policy.id()));
+        let (policy, view) = (viewer.policy.clone(), ViewId::of(&viewer.policy, plugin.mount()));
         let is_visible = move |uri: &Uri| policy.allows(Operation::List, uri);
         // Titles are prefixed before they are encoded.
         let encode = |mut entries: Vec<Resource>| {

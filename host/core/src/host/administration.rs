@@ -10,17 +10,23 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mcp_host_base::{log_target, text};
-use mcp_host_config::Operation;
+use mcp_host_config::audit::{Audit, AuditDestination, OnFull};
+use mcp_host_config::{Operation, Warning};
+use mcp_host_engine::diagnostics::CallObserver;
+use mcp_host_engine::plugin::{ProfilingGuard, RecordingGuard};
+use mcp_host_engine::recording::Recorder;
 use mcp_host_model::resource::Error;
 
 use super::audit::{RequestKind, RequestRecord};
+use super::builder::first_warnings;
 use super::generation::Generation;
 use super::{Host, PluginStatus};
 use crate::access::Principal;
-use crate::audit::{AuditFollower, Facts, Subject};
-use crate::catalog::NotLoaded;
+use crate::audit::{AuditState, AuditUsage, Facts, Follower, Subject};
+use crate::catalog::{Disabled, NotLoaded, PluginSlot};
 use crate::metrics::ReloadFailure;
-use crate::watch::ListingSnapshot;
+use crate::response_cache::CachedPlugin;
+use crate::watch::{ListingSnapshot, SentUpdate};
 
 /// The maximum number of bytes that a line of the audit log has of the name of a plugin that does not exist.
 const MAX_PLUGIN: usize = 256;
@@ -42,6 +48,10 @@ pub enum AdminAction {
     Enable,
     /// Closes the circuit breaker of a plugin, and drops what is cached of it.
     Reset,
+    /// Records the calls of a plugin.
+    Record,
+    /// Profiles the calls of a plugin.
+    Profile,
 }
 
 /// What an action of an administrator is about, for its line in the audit log.
@@ -72,15 +82,6 @@ pub enum AdminSubject<'a> {
     },
 }
 
-/// That a plugin is disabled: since when, and by whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disabled {
-    /// Since when.
-    pub since: SystemTime,
-    /// The name of the administrator.
-    pub by: String,
-}
-
 /// Why an action on a plugin is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -88,6 +89,12 @@ pub enum AdminError {
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{0}`")]
     NoPlugin(String),
+    /// The plugin is not loaded now.
+    #[error("plugin `{0}` is not loaded")]
+    NotLoaded(String),
+    /// It cannot be recorded or profiled now.
+    #[error("{0}")]
+    NotPossible(String),
     /// The audit log has no space for the action, and its config says that such requests are refused; or the host is shutting down.
     #[error(transparent)]
     Refused(#[from] Error),
@@ -104,6 +111,8 @@ impl AdminAction {
             Self::Disable => "admin-disable",
             Self::Enable => "admin-enable",
             Self::Reset => "admin-reset",
+            Self::Record => "admin-record",
+            Self::Profile => "admin-profile",
         }
     }
 }
@@ -126,17 +135,45 @@ impl Host {
         self.counters().reload_failure()
     }
 
-    /// Returns the plugins with `required = true` that are not served, of one generation.
+    /// Returns the plugins with `required = true` that are not served, or cannot reach their data, of one generation.
     pub fn missing_plugins(&self) -> Vec<PluginStatus> {
         let now = self.generation.load();
         let required = now.config.plugins.iter().filter(|plugin| plugin.required);
         let slots = required.filter_map(|plugin| now.slot(plugin.name.as_str()));
-        slots.filter(|slot| slot.plugin.is_err()).map(|slot| PluginStatus::new(slot, &self.hub, &now.config)).collect()
+        let is_missing = |slot: &&PluginSlot| slot.plugin.as_ref().map_or(true, |plugin| plugin.outage().is_some());
+        slots.filter(is_missing).map(|slot| PluginStatus::new(slot, &self.hub, &now.config)).collect()
+    }
+
+    /// Returns how the audit log is; none if the config has no `[audit]`.
+    pub fn audit_state(&self) -> Option<AuditState> {
+        let config = self.config();
+        let Audit { destination, on_full, .. } = config.audit.as_ref()?;
+        let file = match destination {
+            AuditDestination::File(file) => Some(file.path.clone()),
+            AuditDestination::Stderr => None,
+        };
+        let AuditUsage { failure, dropped_lines, refused_requests, .. } = self.audit.usage();
+        Some(AuditState { file, failure, refuses: *on_full == OnFull::Refuse, dropped_lines, refused_requests })
     }
 
     /// Returns the lines of the audit log from now on; none if the config has no `[audit]`.
-    pub fn follow_audit(&self) -> Option<AuditFollower> {
+    pub fn follow_audit(&self) -> Option<Follower<str>> {
         self.audit.follow()
+    }
+
+    /// Returns the updates that are sent to subscribers from now on.
+    pub fn follow_updates(&self) -> Follower<SentUpdate> {
+        self.hub.follow_updates()
+    }
+
+    /// Returns the warnings about the config that is served: the first, at most `limit`, and the number of others. Files are looked at, so it
+    /// may wait for a disk.
+    pub async fn config_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
+        let now = self.generation.load();
+        let (config, native) = (now.config.clone(), now.native.clone());
+        let warnings = tokio::task::spawn_blocking(move || first_warnings(&config, &native, limit)).await;
+        // It fails when the runtime shuts down.
+        warnings.unwrap_or_default()
     }
 
     /// Runs an action of an administrator that another part of the program carries out, and records it. `kind_of_error` has the outcome
@@ -241,6 +278,54 @@ impl Host {
         tracing::info!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin reset");
         record.end(&Ok(()));
         Ok(())
+    }
+
+    /// Records the calls of a plugin until the guard is dropped: their arguments, host calls with results, and answers.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, it is not loaded, it is no component, it is being recorded, or the action cannot be recorded.
+    pub async fn record_plugin(
+        &self,
+        administrator: &Principal,
+        name: &str,
+        recorder: Recorder,
+    ) -> Result<RecordingGuard, AdminError> {
+        let facts = Facts::default();
+        let mut record = self.begin_action(administrator, AdminAction::Record, name, &facts)?;
+        record.set_outcome("failed");
+        let plugin = self.loaded_plugin(name)?;
+        let guard = plugin.record(recorder).await.map_err(|error| AdminError::NotPossible(error.to_string()))?;
+        tracing::warn!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "its calls are being recorded");
+        record.end(&Ok(()));
+        Ok(guard)
+    }
+
+    /// Tells an observer of the calls of a plugin, and of the stacks that are seen while its guests compute, until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, it is not loaded, it is being profiled, or the action cannot be recorded.
+    pub fn profile_plugin(
+        &self,
+        administrator: &Principal,
+        name: &str,
+        observer: Arc<dyn CallObserver>,
+    ) -> Result<ProfilingGuard, AdminError> {
+        let facts = Facts::default();
+        let mut record = self.begin_action(administrator, AdminAction::Profile, name, &facts)?;
+        record.set_outcome("failed");
+        let guard = self.loaded_plugin(name)?.profile(observer);
+        let busy = || AdminError::NotPossible(format!("plugin `{name}` is being profiled"));
+        let guard = guard.ok_or_else(busy)?;
+        record.end(&Ok(()));
+        Ok(guard)
+    }
+
+    fn loaded_plugin(&self, name: &str) -> Result<Arc<CachedPlugin>, AdminError> {
+        let now = self.generation.load();
+        let plugin = now.slot(name).and_then(|slot| slot.plugin.as_ref().ok()).cloned();
+        plugin.ok_or_else(|| AdminError::NotLoaded(name.to_owned()))
     }
 
     /// Waits until a plugin is not being loaded.

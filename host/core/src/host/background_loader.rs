@@ -2,7 +2,8 @@
 //!
 //! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that does
 //! not describe itself, a disk that does not respond) are retried with exponential back-off (`backoff`). After
-//! any other failure, the plugin is loaded again when its component or the config changes.
+//! any other failure, the plugin is loaded again when its component or the config changes. A reload without such a change leaves it, and its
+//! back-off, as it is, so that each failure is counted once.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -13,6 +14,7 @@ use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
 use mcp_host_config as config;
 use mcp_host_engine::plugin::{LoadError, PluginRuntime};
+use mcp_host_model::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -31,6 +33,8 @@ pub(super) struct BackgroundLoader {
 /// A plugin that is being loaded, or was.
 struct RunningTask {
     plugin: config::Plugin,
+    /// The digest of the component that could not be loaded; none if it has not failed.
+    failed: Arc<Mutex<Option<Option<Digest>>>>,
     _abort: AbortOnDropHandle<()>,
 }
 
@@ -41,8 +45,22 @@ impl BackgroundLoader {
 
     /// Starts to load a plugin. Cancels an earlier attempt.
     pub(super) fn start(&self, plugin: &config::Plugin) {
-        let _abort = AbortOnDropHandle::new(tokio::spawn(self.load_task(plugin.clone()).run()));
-        self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), _abort });
+        let task = self.load_task(plugin.clone());
+        let failed = task.failed.clone();
+        let _abort = AbortOnDropHandle::new(tokio::spawn(task.run()));
+        self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), failed, _abort });
+    }
+
+    /// Whether loading a plugin has failed with the component of that digest, and with this config.
+    pub(super) fn has_failed(&self, plugin: &config::Plugin, digest: Option<Digest>) -> bool {
+        let tasks = self.tasks();
+        let task = tasks.get(plugin.name.as_str()).filter(|task| task.plugin == *plugin);
+        task.is_some_and(|task| *task.failed.lock() == Some(digest))
+    }
+
+    /// Forgets what has failed: the next reload loads it again.
+    pub(super) fn clear_failures(&self) {
+        self.tasks().values().for_each(|task| *task.failed.lock() = None);
     }
 
     /// Cancels the tasks of all plugins but those.
@@ -58,7 +76,7 @@ impl BackgroundLoader {
     /// Stops all loading. Plugins that are being loaded count as failed.
     pub(super) fn stop(&self) {
         let stopped = std::mem::take(&mut *self.tasks());
-        for RunningTask { plugin, _abort } in stopped.into_values() {
+        for RunningTask { plugin, _abort, .. } in stopped.into_values() {
             if self.is_loading(&plugin) {
                 let error = Arc::new(LoadError::Cancelled);
                 self.load_task(plugin).update_slot(Err(NotLoaded::Failed { error, retry_at: None }));
@@ -72,7 +90,7 @@ impl BackgroundLoader {
 
     fn load_task(&self, plugin: config::Plugin) -> LoadTask {
         let (generation_store, plugin_runtime) = (self.generation_store.clone(), self.plugin_runtime.clone());
-        LoadTask { generation_store, plugin_runtime, plugin }
+        LoadTask { generation_store, plugin_runtime, plugin, failed: Arc::default() }
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, RunningTask>> {
@@ -85,6 +103,7 @@ struct LoadTask {
     generation_store: Arc<GenerationStore>,
     plugin_runtime: Arc<PluginRuntime>,
     plugin: config::Plugin,
+    failed: Arc<Mutex<Option<Option<Digest>>>>,
 }
 
 impl LoadTask {
@@ -92,10 +111,13 @@ impl LoadTask {
     async fn run(self) {
         let mut backoff = Backoff::default();
         loop {
+            // If the file changes meanwhile, the digest is not that of what is loaded, and a reload loads it again.
+            let digest = self.plugin_runtime.digest_of(&self.plugin.component).await;
             let error = match self.plugin_runtime.load(&self.plugin).await {
                 Ok(loaded) => return self.on_loaded(Arc::new(CachedPlugin::new(loaded))),
                 Err(error) => error,
             };
+            *self.failed.lock() = Some(digest);
             let pause = error.is_transient().then(|| backoff.next_delay());
             self.on_failed(error, pause);
             let Some(pause) = pause else { return };
@@ -110,7 +132,7 @@ impl LoadTask {
     }
 
     fn on_failed(&self, error: LoadError, pause: Option<Duration>) {
-        let message = error.to_string();
+        let message = error.summary();
         let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
         let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
         // The same message is logged once.
@@ -134,7 +156,7 @@ impl LoadTask {
         let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
             let slot = now.slot(self.plugin.name.as_str());
             let before = match slot.map(|slot| &slot.plugin) {
-                Some(Err(NotLoaded::Failed { error, .. })) => Some(error.to_string()),
+                Some(Err(NotLoaded::Failed { error, .. })) => Some(error.summary()),
                 _ => None,
             };
             Ok::<_, Infallible>((now.with_plugin(&self.plugin, state), before))
@@ -143,5 +165,49 @@ impl LoadTask {
             Ok(before) => before,
             Err(never) => match never {},
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcp_host_config::{self as config, Config};
+    use tokio::time::{sleep, timeout};
+
+    use crate::host::Host;
+
+    #[tokio::test]
+    async fn a_reload_without_a_change_loads_and_counts_no_failed_plugin_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.wasm");
+        // The header of a component, and what is none.
+        std::fs::write(&file, b"\0asm\x0d\0\x01\0\xff").unwrap();
+        let plugin = config::Plugin::new("a".parse().unwrap(), &file, "a:///".parse().unwrap());
+        let config = Config::new().plugin(plugin).unwrap();
+        let builder = Host::builder(config.clone());
+        let host =
+            builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state")).start().await.unwrap();
+        let counted = async || {
+            let waiting = async {
+                while !host.background_loader.tasks().values().all(|task| task._abort.is_finished()) {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), waiting).await.unwrap();
+            host.load_counts().of("a").1.values().sum::<u64>()
+        };
+        assert_eq!(counted().await, 1);
+        for _ in 0..3 {
+            host.reload(config.clone()).await.unwrap();
+            assert_eq!(counted().await, 1);
+        }
+        std::fs::write(&file, b"\0asm\x0d\0\x01\0\xfe\xfe").unwrap();
+        host.reload(config.clone()).await.unwrap();
+        assert_eq!(counted().await, 2);
+        // As a request for a reload does.
+        host.clear_failures();
+        host.reload(config).await.unwrap();
+        assert_eq!(counted().await, 3);
     }
 }

@@ -5,90 +5,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp_host_base::log_target;
-#[cfg(feature = "cluster")]
-use mcp_host_cluster::engine::nats::NatsError;
-#[cfg(feature = "upstream")]
-use mcp_host_config::grants::OAuth;
-use mcp_host_config::{Config, Feature, MissingFeature, PluginName};
-#[cfg(feature = "upstream")]
-use mcp_host_engine::plugin::ConnectUpstream;
-use mcp_host_engine::plugin::{self, NativePlugin, PluginRuntime};
+use mcp_host_config::{Config, Feature, Plugin, PluginName, Warning};
+use mcp_host_engine::diagnostics::CallObserver;
+use mcp_host_engine::plugin::{NativePlugin, PluginRuntime, RuntimeError};
+use mcp_host_engine::recording::Recorder;
 use mcp_host_engine::{Compiler, Engine, EngineOptions, Progress};
 use mcp_host_model::provider::Provider;
-#[cfg(feature = "upstream")]
-use mcp_host_model::provider::async_trait;
 use mcp_host_model::uri::Mount;
-#[cfg(feature = "upstream")]
-use mcp_host_sandbox::http::TlsRoots;
-#[cfg(feature = "upstream")]
-use mcp_host_sandbox::http::oauth::HostAccessTokens;
-#[cfg(feature = "search")]
-use mcp_host_search::SearchService;
-#[cfg(feature = "upstream")]
-use mcp_host_upstream::process::{Launcher, Unconfined};
-#[cfg(feature = "upstream")]
-use mcp_host_upstream::{AccessTokens, HeaderValue, TokenClient};
 use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
 use super::data_dirs::DataDirs;
-use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
+use super::generation::{Generation, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
 use super::replica;
+use super::search::BuiltIns;
+use super::start_error::StartError;
 use super::transport_state::TransportState;
+use super::upstreams::Programs;
 use crate::access::Access;
 use crate::access::rate::RequestRates;
-use crate::audit::{AuditError, AuditLog};
-use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
-use crate::metrics::HostCounters;
+use crate::audit::AuditLog;
+use crate::catalog::{Catalog, CursorKey, NotLoaded};
+use crate::counters::HostCounters;
 use crate::response_cache::CachedPlugin;
-#[cfg(feature = "cluster")]
 use crate::watch::replicas::Replicas;
 
 /// How many warnings about one config are logged.
 const MAX_WARNINGS: usize = 20;
-
-/// Why a host does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The engine does not start, or the cache of compiled components cannot be used.
-    #[error(transparent)]
-    Runtime(#[from] plugin::RuntimeError),
-    /// The key for cursors cannot be read or created.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// The audit log cannot be opened.
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-    /// Two plugins exclude each other.
-    #[error(transparent)]
-    Conflict(#[from] NativePluginConflict),
-    /// The config requires a cargo feature that this build lacks.
-    #[error(transparent)]
-    Feature(#[from] MissingFeature),
-    /// The cluster of the config cannot be used.
-    #[cfg(feature = "cluster")]
-    #[error(transparent)]
-    Cluster(#[from] NatsError),
-    /// A native provider panicked in `describe`.
-    #[error("the native provider of plugin `{plugin}` panicked in `describe`: {message}")]
-    Describe {
-        /// The name of the plugin.
-        plugin: PluginName,
-        /// The message of the panic, escaped.
-        message: String,
-    },
-    /// There is no home directory, and no other directory was named.
-    #[error(
-        "there is no home directory to keep the {0} in; name a directory in `server.{0}`, or have systemd make one: {name}Directory=mcp-host",
-        name = if *.0 == "cache" { "Cache" } else { "State" }
-    )]
-    NoDirectory(&'static str),
-}
 
 /// Settings of a host that is about to be started, checked ([`check`](Self::check)) or used to inspect a component
 /// ([`inspect`](Self::inspect)).
@@ -102,9 +49,12 @@ pub struct HostBuilder {
     state_dir: Option<PathBuf>,
     cache_dir: Option<PathBuf>,
     is_command: bool,
+    is_incremental: bool,
+    prepares: bool,
+    observer: Option<Arc<dyn CallObserver>>,
+    recorder: Option<Recorder>,
     pub(super) cursor_key: Option<CursorKey>,
-    #[cfg(feature = "upstream")]
-    launcher: Arc<dyn Launcher>,
+    pub(super) programs: Programs,
 }
 
 impl HostBuilder {
@@ -118,9 +68,12 @@ impl HostBuilder {
             state_dir: None,
             cache_dir: None,
             is_command: false,
+            is_incremental: false,
+            prepares: true,
+            observer: None,
+            recorder: None,
             cursor_key: None,
-            #[cfg(feature = "upstream")]
-            launcher: Arc::new(Unconfined),
+            programs: Programs::default(),
         }
     }
 
@@ -161,6 +114,22 @@ impl HostBuilder {
         self
     }
 
+    /// Compiles components incrementally, where the compiler is a process of its own: what a component has in common with the one that the same
+    /// file had before is not compiled again. For components that are being developed: the versions of a file are trusted
+    /// with each other's code.
+    #[must_use]
+    pub fn incremental_compilation(mut self) -> Self {
+        self.is_incremental = true;
+        self
+    }
+
+    /// Calls no provider's `prepare`, whatever the config says: for a host that lives for a few requests.
+    #[must_use]
+    pub fn without_preparations(mut self) -> Self {
+        self.prepares = false;
+        self
+    }
+
     /// Sets the receiver of progress reports about long work.
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {
@@ -192,20 +161,26 @@ impl HostBuilder {
         self
     }
 
+    /// Tells an observer of each call of a provider, for the provider's author: what took how long, and where it failed.
+    #[must_use]
+    pub fn observe_calls(mut self, observer: Arc<dyn CallObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Records the calls of all plugins: their arguments, host calls with results, and answers
+    /// ([`recording`](mcp_host_engine::recording)).
+    #[must_use]
+    pub fn record_calls(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
     /// Sets the key that cursors are sealed with. Hosts with the same key continue each other's listings. Default:
     /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
     #[must_use]
     pub fn cursor_key(mut self, key: CursorKey) -> Self {
         self.cursor_key = Some(key);
-        self
-    }
-
-    /// Sets what starts the programs of upstreams. Default: [`Unconfined`], which starts those with `sandbox = "none"` only.
-    /// On Linux, `SandboxLauncher` of the same module starts them in a sandbox.
-    #[cfg(feature = "upstream")]
-    #[must_use]
-    pub fn launcher(mut self, launcher: impl Launcher) -> Self {
-        self.launcher = Arc::new(launcher);
         self
     }
 
@@ -235,6 +210,7 @@ impl HostBuilder {
         for lack in self.lacks_of_programs().into_values().flatten().collect::<BTreeSet<_>>() {
             tracing::warn!(target: log_target::PLUGIN, "the sandbox of programs is incomplete on this machine: {lack}");
         }
+        let prepares = self.prepares;
         let built_ins = BuiltIns::new(state.clone());
         let mut native = std::mem::take(&mut self.native);
         native.extend(built_ins.plugins());
@@ -244,14 +220,11 @@ impl HostBuilder {
         let access = Arc::new(Access::new(&config));
         let generation =
             Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
-        #[cfg(feature = "cluster")]
         let replicas = Replicas::from_config(&config)?;
-        #[cfg(not(feature = "cluster"))]
-        let replicas = None;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(generation, replicas));
+        let generation_store = Arc::new(GenerationStore::new(generation, replicas, prepares));
         let rates = Arc::new(RequestRates::default());
-        replica::join(&generation_store, &rates);
+        replica::join(&generation_store, &rates, &key);
         built_ins.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -287,13 +260,16 @@ impl HostBuilder {
         self.start_runtime(state).map(|(runtime, _)| runtime)
     }
 
+    /// What programs cannot use of their grants on this machine, by the name of the upstream.
+    pub(super) fn unusable_grants_of_programs(&self) -> BTreeMap<PluginName, Vec<String>> {
+        let unusable = |plugin, command| self.programs.unusable_grants(plugin, command);
+        self.config.programs().map(|(plugin, command)| (plugin.name.clone(), unusable(plugin, command))).collect()
+    }
+
     /// What the sandbox lacks on this machine, by the name of the upstream whose program it would confine.
     pub(super) fn lacks_of_programs(&self) -> BTreeMap<PluginName, Vec<String>> {
-        #[cfg(feature = "upstream")]
-        let lacks = |command| self.launcher.lacks(command);
-        #[cfg(not(feature = "upstream"))]
-        let lacks = |_| Vec::new();
-        self.config.programs().map(|(plugin, command)| (plugin.name.clone(), lacks(command))).collect()
+        let lacks = |(plugin, command): (&Plugin, _)| (plugin.name.clone(), self.programs.lacks(command));
+        self.config.programs().map(lacks).collect()
     }
 
     pub(super) fn data_dirs(&self) -> DataDirs {
@@ -307,44 +283,20 @@ impl HostBuilder {
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
             Some(engine) => engine,
-            None => Engine::new(EngineOptions::default()).map_err(plugin::RuntimeError::from)?,
+            None => Engine::new(EngineOptions::default()).map_err(RuntimeError::from)?,
         };
-        #[cfg_attr(not(feature = "upstream"), allow(unused_mut, reason = "only the client of upstreams is set"))]
         let mut runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
-        #[cfg(feature = "upstream")]
-        runtime.set_upstreams(connector(self.launcher));
+        if self.is_incremental {
+            runtime.compile_incrementally();
+        }
+        if let Some(observer) = self.observer {
+            runtime.observe_calls(observer);
+        }
+        if let Some(recorder) = self.recorder {
+            runtime.record_calls(recorder);
+        }
+        self.programs.connect_upstreams(&mut runtime);
         Ok((runtime, self.config))
-    }
-}
-
-/// What connects to the server of an `[[upstream]]`. Programs are started by `launcher`.
-#[cfg(feature = "upstream")]
-fn connector(launcher: Arc<dyn Launcher>) -> Arc<ConnectUpstream> {
-    let roots = Arc::<TlsRoots>::default();
-    let tokens: Arc<TokenClient> =
-        Arc::new(move |oauth: &OAuth| Arc::new(UpstreamTokens(HostAccessTokens::new(oauth, roots.clone()))));
-    Arc::new(move |plugin| {
-        let (plugin, launcher, tokens) = (plugin.clone(), launcher.clone(), tokens.clone());
-        Box::pin(async move {
-            mcp_host_upstream::connect_with(&plugin, launcher, Some(&tokens)).await.map_err(|error| error.to_string())
-        })
-    })
-}
-
-/// Access tokens by the client of `grants.http`.
-#[cfg(feature = "upstream")]
-#[derive(Debug)]
-struct UpstreamTokens(HostAccessTokens);
-
-#[cfg(feature = "upstream")]
-#[async_trait]
-impl AccessTokens for UpstreamTokens {
-    async fn authorization(&self) -> Result<HeaderValue, String> {
-        self.0.authorization().await
-    }
-
-    async fn reject(&self, rejected: &HeaderValue) -> bool {
-        self.0.reject(rejected).await
     }
 }
 
@@ -364,39 +316,6 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature::Upstream,
 ];
 
-/// The built-in providers of this build. Only this type names them, beside the methods of [`Host`] for one of them.
-pub(super) struct BuiltIns {
-    #[cfg(feature = "search")]
-    pub(super) search: Arc<SearchService>,
-}
-
-impl BuiltIns {
-    /// Providers that keep their lasting state in that directory. They do nothing before a generation is there.
-    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
-    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
-        Self {
-            #[cfg(feature = "search")]
-            search: SearchService::new(state_dir),
-        }
-    }
-
-    /// The plugins that mount them.
-    pub(super) fn plugins(&self) -> Vec<NativePlugin> {
-        #[cfg(feature = "search")]
-        let plugins = self.search.plugins();
-        #[cfg(not(feature = "search"))]
-        let plugins = Vec::new();
-        plugins
-    }
-
-    /// Gives them access to what the host serves.
-    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
-    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
-        #[cfg(feature = "search")]
-        self.search.connect(Arc::<GenerationStore>::downgrade(store));
-    }
-}
-
 /// Calls `describe` of each native provider.
 pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) -> Result<NativePlugins, StartError> {
     let describe = |native: &NativePlugin| match runtime.native(native) {
@@ -406,12 +325,17 @@ pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) 
     native.iter().map(describe).collect()
 }
 
+/// Returns the first warnings about a config, and the number of others.
+pub(super) fn first_warnings(config: &Config, native: &NativePlugins, limit: usize) -> (Vec<Warning>, usize) {
+    let native: Vec<_> = mounted(config, native).map(|plugin| plugin.mount()).collect();
+    config.first_warnings(limit, &native)
+}
+
 /// Logs the warnings about a config, [`MAX_WARNINGS`] at most. It runs in the background: a config may have many globs.
 pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
     let native = native.clone();
     tokio::task::spawn_blocking(move || {
-        let native: Vec<_> = mounted(&config, &native).map(|plugin| plugin.mount()).collect();
-        let (first, more) = config.first_warnings(MAX_WARNINGS, &native);
+        let (first, more) = first_warnings(&config, &native, MAX_WARNINGS);
         for warning in first {
             tracing::warn!(target: log_target::CONFIG, "{warning}");
         }

@@ -3,10 +3,14 @@
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
 //! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
 //! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
-//! or read once, and the first page of its listing is requested, with the plugin's grants and limits, and its skills are read. Below a mount without a host, such as
+//! or read once, and the first page of its listing is requested, with the plugin's grants and limits, and its skills are read. Of an upstream
+//! each token of a principal or a group is tried, and whether anything of it is served. Globs of rules are compared with what is listed
+//! (module `unlisted_globs`). Below a mount without a host, such as
 //! `web://`, listed resources are looked up by their URIs.
 //! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
+
+mod unlisted_globs;
 
 use std::collections::BTreeMap;
 
@@ -14,16 +18,19 @@ use futures::future::join_all;
 use mcp_host_config::{self as config, PluginName, Warning};
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::{
-    Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, Plugin, PluginRuntime, Requirements,
+    Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, Plugin, PluginRuntime, PreparationStatus, Requirements,
+    preparation_note,
 };
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::uri::Uri;
 use parking_lot::Mutex;
 
-use super::builder::{HostBuilder, StartError, describe_native};
+use self::unlisted_globs::UnlistedGlobs;
+use super::builder::{HostBuilder, describe_native};
 use super::generation::check_conflicts;
 use super::saved_queries::SavedQueries;
+use super::start_error::StartError;
 use crate::catalog::CursorKey;
 use crate::skills;
 
@@ -35,6 +42,8 @@ pub struct CheckReport {
     pub plugins: Vec<PluginCheck>,
     /// Warnings about the config as a whole.
     pub warnings: Vec<Warning>,
+    /// What may be meant as it is: globs of rules that match nothing of what is listed.
+    pub notes: Vec<String>,
 }
 
 /// The result for one plugin.
@@ -44,8 +53,8 @@ pub struct PluginCheck {
     pub plugin: config::Plugin,
     /// What is known about the provider; none if it did not load.
     pub provider: Option<CheckedProvider>,
-    /// The number of items on the first page of its listing, or the first failure.
-    pub outcome: Result<usize, CheckError>,
+    /// The number of items on the first page of its listing, or the first failure. None if it was not asked: an upstream, offline.
+    pub outcome: Result<Option<usize>, CheckError>,
     /// Warnings about its grants, from trying them.
     pub grant_warnings: Vec<String>,
 }
@@ -60,6 +69,8 @@ pub struct CheckedProvider {
     pub info: ProviderInfo,
     /// What it asks for; none if it does not say.
     pub needs: Result<Option<Needs>, NeedsError>,
+    /// How far its preparation is, which a check does not begin; none if it does not export `prepare`.
+    pub preparation: Option<PreparationStatus>,
     /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
     pub requirements: Requirements,
     /// Faults during the check, by kind.
@@ -76,6 +87,9 @@ pub enum CheckError {
     /// A grant cannot be used: the database of its buckets, a database of `grants.sql`, or a source of access tokens.
     #[error("{0}")]
     Grant(String),
+    /// The provider says that it does not work as it is configured: an upstream that refuses the token of a principal.
+    #[error("{0}")]
+    Provider(String),
     /// The first page of its listing fails.
     #[error("its listing fails: {0}")]
     Listing(Fault),
@@ -119,10 +133,12 @@ struct Trial {
     page_size: u32,
     /// Whether no server is connected to.
     offline: bool,
-    /// What the sandbox of programs lacks, by the name of the upstream.
-    lacks: BTreeMap<PluginName, Vec<String>>,
+    /// What the sandbox of programs lacks, and what programs cannot use of their grants, by the name of the upstream.
+    of_programs: BTreeMap<PluginName, Vec<String>>,
     /// The URIs that are listed.
     uris: Mutex<Vec<String>>,
+    /// The globs of the rules.
+    globs: UnlistedGlobs,
 }
 
 impl PluginCheck {
@@ -141,17 +157,19 @@ impl PluginCheck {
         of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
-    /// Returns what the provider asks for and the plugin is not granted, and settings that it does not read. That is the
-    /// admin's choice, and no warning.
+    /// Returns what the provider asks for and the plugin is not granted, that it may not prepare its data or has nothing to prepare, and
+    /// settings that it does not read. That is the admin's choice, and no warning.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
         let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
-        let of_identities = self.plugin.has_identities().then(|| {
+        let of_identities = self.plugin.has_views().then(|| {
             "each principal sees its own content of this upstream, so its responses are not cached, it is not indexed, and nothing of it can be \
              subscribed to"
                 .to_owned()
         });
-        of_needs.into_iter().chain(of_identities).collect()
+        let prepares = self.provider.as_ref().map(|provider| provider.preparation.is_some());
+        let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin));
+        of_needs.into_iter().chain(of_identities).chain(of_preparation).collect()
     }
 
     /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
@@ -166,14 +184,15 @@ impl PluginCheck {
         // The grants first: a provider may work around one that is unusable, or describe the failure less well.
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
         let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
-        uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+        uris.lock().extend(page.items.iter().map(|entry| entry.uri.to_string()));
+        warnings.extend(plugin.check_provider().await.map_err(CheckError::Provider)?);
         if !config.skills.is_empty() {
             warnings.extend(skills::problems(plugin).await);
         }
         if !offline {
             warnings.extend(SavedQueries::of(plugin, config).check(plugin).await);
             if plugin.mount().owns_all_hosts() {
-                warnings.extend(unfound_uri(plugin, page.items.iter().map(|(_, entry)| &entry.uri)).await);
+                warnings.extend(unfound_uri(plugin, page.items.iter().map(|entry| &entry.uri)).await);
             }
         }
         Ok(page.size)
@@ -182,20 +201,25 @@ impl PluginCheck {
     /// Checks a plugin.
     async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
         let mut grant_warnings = Vec::new();
-        let lacks = trial.lacks.get(&plugin.name).into_iter().flatten();
-        let mut lacks: Vec<_> =
-            lacks.map(|lack| format!("the sandbox is incomplete on this machine: {lack}")).collect();
+        let mut of_program = trial.of_programs.get(&plugin.name).cloned().unwrap_or_default();
         if plugin.upstream.is_some() && trial.offline {
-            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(0), grant_warnings: lacks };
+            trial.globs.skip(&plugin.mount);
+            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(None), grant_warnings: of_program };
         }
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
             Err(error) => {
-                return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()), grant_warnings };
+                trial.globs.skip(&plugin.mount);
+                let outcome = Err(error.into());
+                return Self { plugin: plugin.clone(), provider: None, outcome, grant_warnings: of_program };
             }
         };
-        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
-        grant_warnings.append(&mut lacks);
+        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await.map(Some);
+        match outcome {
+            Ok(_) => trial.globs.compare(&loaded, plugin, trial.page_size).await,
+            Err(_) => trial.globs.skip(&plugin.mount),
+        }
+        grant_warnings.append(&mut of_program);
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let needs = match &plugin.upstream {
@@ -208,6 +232,7 @@ impl PluginCheck {
         let provider = CheckedProvider {
             needs,
             digest: loaded.digest(),
+            preparation: loaded.preparation(),
             info: loaded.info().clone(),
             requirements,
             faults: loaded.faults(),
@@ -245,18 +270,24 @@ impl HostBuilder {
         let state = dirs.state_for(&self.config)?;
         let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
         let native = std::mem::take(&mut self.native);
-        let lacks = self.lacks_of_programs();
+        let mut of_programs = self.unusable_grants_of_programs();
+        for (name, lacks) in self.lacks_of_programs() {
+            let lacks = lacks.iter().map(|lack| format!("the sandbox is incomplete on this machine: {lack}"));
+            of_programs.entry(name).or_default().extend(lacks);
+        }
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         check_conflicts(&config, &native)?;
-        let trial = Trial { page_size, offline, lacks, uris: Mutex::default() };
+        let globs = UnlistedGlobs::new(&config);
+        let trial = Trial { page_size, offline, of_programs, uris: Mutex::default(), globs };
         let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, &trial));
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
         let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
         let mut warnings = config.warnings_beside(&mounts);
         warnings.extend(config.encoded_slash_warnings(&trial.uris.into_inner()));
-        Ok(CheckReport { plugins, warnings })
+        let notes = trial.globs.into_notes(&warnings);
+        Ok(CheckReport { plugins, warnings, notes })
     }
 
     /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in

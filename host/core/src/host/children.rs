@@ -10,9 +10,9 @@ use mcp_host_model::resource::{Error, Listing, Resource, ResourceCapabilities, R
 use super::directory_index::split_cursor;
 use super::resolve::{ResolvedTarget, not_found_if_empty};
 use super::{Host, PageBounds};
-use crate::access::Principal;
-use crate::audit::{Facts, RequestContext};
-use crate::catalog::{Entries, PageRequest};
+use crate::access::{CredentialScopes, Principal};
+use crate::audit::Facts;
+use crate::catalog::{Entries, PageRequest, PluginSlot, may_see_listing};
 
 /// What the URI of a mount is, if the provider has no listable resource there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,9 @@ impl Host {
             if contents.is_empty() {
                 return Err(answer(fault));
             }
-        } else if !(RequestContext::may_list() && target.policy.allows(Operation::List, &target.uri)) {
+        } else if !(CredentialScopes::current_include(Operation::List)
+            && target.policy.allows(Operation::List, &target.uri))
+        {
             contents.retain(is_own);
         }
         let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
@@ -104,6 +106,36 @@ impl Host {
             list: entry.listable && policy.allows(Operation::List, &entry.uri),
             subscribe: entry.subscribable && policy.allows_updates(&entry.uri),
         }
+    }
+
+    /// Lists one page of the plugin that is mounted at the prefix `text` (`NAME+`), which is no URI itself. `None` if there is no such
+    /// mount, or the principal may see nothing of it.
+    pub(super) async fn list_prefix_mount(
+        &self,
+        principal: &Principal,
+        text: &str,
+        cursor: Option<&str>,
+        bounds: Option<PageBounds>,
+    ) -> Option<Result<Listing<Resource>, Error>> {
+        let now = self.generation.load_full();
+        let is_meant = |slot: &&PluginSlot| slot.mount.is_prefix() && slot.mount.as_str() == text;
+        let visible = |slot: &&PluginSlot| may_see_listing(&now.viewer(principal).policy, &slot.mount);
+        let name = now.slots.iter().find(is_meant).filter(visible)?.name.clone();
+        let facts = Facts::default();
+        let listing = self.audited(principal, Operation::List, text, &facts, async {
+            let now = if now.is_loading { self.generation_with(&name).await } else { now };
+            facts.set_generation(now.number);
+            let viewer = now.viewer(principal);
+            let visible = |slot: &&PluginSlot| may_see_listing(&viewer.policy, &slot.mount);
+            let not_found = || Error::NotFound { uri: text.to_owned() };
+            let slot = now.slots.iter().find(is_meant).filter(visible).ok_or_else(not_found)?;
+            facts.set_plugin(&slot.name);
+            let page = PageRequest { scope: text, ..now.page_request(&viewer, cursor) };
+            self.catalog
+                .page(&Entries { parent: None }, std::slice::from_ref(slot), PageBounds::bound(bounds, page))
+                .await
+        });
+        Some(listing.await)
     }
 
     /// Lists one page of the direct children of a resource, unless `check` rejects the resource with a reason.

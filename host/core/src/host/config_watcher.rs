@@ -45,6 +45,7 @@ pub struct ConfigWatcher {
     host: Arc<Host>,
     file: PathBuf,
     map: Arc<dyn Fn(Config) -> Config + Send + Sync>,
+    apply: Arc<dyn Fn(&Config) + Send + Sync>,
     validate: Arc<Validate>,
     trigger: ReloadTrigger,
 }
@@ -85,8 +86,7 @@ impl ReloadTrigger {
         outcome.await.ok()
     }
 
-    /// Reads the config, and returns what a reload would change, without one: but for components whose file has changed, which are not
-    /// read. None if the watcher does not run any more.
+    /// Reads the config, and returns what a reload would change, without one: nothing is applied. Components are not compiled. None if the watcher does not run any more.
     pub async fn compare(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.comparing.lock().push(sender);
@@ -121,6 +121,7 @@ impl Host {
             host: self.clone(),
             file: file.into(),
             map: Arc::new(|config| config),
+            apply: Arc::new(|_| ()),
             validate: Arc::new(|_| Ok(())),
             trigger: ReloadTrigger::default(),
         }
@@ -149,6 +150,8 @@ struct Reloading {
     is_retry: bool,
     /// The last message about missing files.
     last_missing: Option<String>,
+    /// Whether the config, or a part of it, could not be used the last time.
+    has_failed: bool,
     /// Those who wait for the outcome.
     waiting: Vec<oneshot::Sender<ReloadOutcome>>,
 }
@@ -163,7 +166,7 @@ struct RejectedConfig {
 
 impl RejectedConfig {
     fn new(error: ConfigError, validate: &Validate) -> Self {
-        let (mut message, files) = (error.to_string(), error.files().clone());
+        let (mut message, files) = (error.clone().without_private_lines().to_string(), error.files().clone());
         let known = Config { files, ..Config::default() };
         if let Err(reason) = validate(&known) {
             message = format!("{message}\n{reason}");
@@ -190,6 +193,14 @@ impl ConfigWatcher {
     #[must_use]
     pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
         self.map = Arc::new(map);
+        self
+    }
+
+    /// Calls a function with each config before it is served, but not with one that is only compared: for settings that something
+    /// beside the host has. It is called on a thread that may block.
+    #[must_use]
+    pub fn apply(mut self, apply: impl Fn(&Config) + Send + Sync + 'static) -> Self {
+        self.apply = Arc::new(apply);
         self
     }
 
@@ -234,11 +245,7 @@ impl ConfigWatcher {
                         continue;
                     },
                     () = self.trigger.0.compare.notified() => {
-                        let outcome = self.compare(&threads).await;
-                        for asker in self.trigger.0.comparing.lock().drain(..) {
-                            // Whoever does not wait any more does not need it.
-                            let _ = asker.send(outcome.clone());
-                        }
+                        self.answer_comparisons(&threads).await;
                         continue;
                     }
                     () = watcher.changed() => reloading.restart(false),
@@ -255,24 +262,46 @@ impl ConfigWatcher {
         }
     }
 
+    /// Answers requests for a [comparison](ReloadTrigger::compare) until the future is dropped, and never reloads: for a program that
+    /// serves the config that it started with.
+    pub async fn run_without_reloads(self) {
+        let threads = FileThreads::new(1, DEADLINE);
+        loop {
+            self.trigger.0.compare.notified().await;
+            self.answer_comparisons(&threads).await;
+        }
+    }
+
+    async fn answer_comparisons(&self, threads: &FileThreads) {
+        // Those who ask from now on get a config that is read from now on.
+        let askers = std::mem::take(&mut *self.trigger.0.comparing.lock());
+        let outcome = self.compare(threads).await;
+        for asker in askers {
+            // Whoever does not wait any more does not need it.
+            let _ = asker.send(outcome.clone());
+        }
+    }
+
     /// Reads the config, and compares it with the one that is served.
     async fn compare(&self, threads: &FileThreads) -> ReloadOutcome {
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
         let read = move || {
-            let config = map(Config::load(&file).map_err(|error| error.to_string())?);
+            let config = map(Config::load(&file).map_err(|error| error.without_private_lines().to_string())?);
             validate(&config).map(|()| config)
         };
         let read = threads.run(read).await.map_err(|error| format!("the config cannot be read: {error}"))?;
-        read.map(|config| self.host.compare(config))
+        self.host.compare(read?).await.map_err(|error| error.to_string())
     }
 
     /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
     async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
         let began = SystemTime::now();
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
+        let apply = self.apply.clone();
         let read = move || match Config::load(&file) {
             Ok(config) => {
                 let config = map(config);
+                apply(&config);
                 let is_usable = validate(&config).map_err(|reason| (reason, KeptSettings::new(&config, &*validate)));
                 Ok((config, is_usable))
             }
@@ -306,7 +335,9 @@ impl ConfigWatcher {
                 match usable {
                     Some((usable, kept)) => {
                         reloading.replace(None).await;
-                        reload_settings(&self.host, (self.map)(usable), kept).await;
+                        let usable = (self.map)(usable);
+                        (self.apply)(&usable);
+                        reload_settings(&self.host, usable, kept).await;
                         let (keeping, applies) = kept.texts();
                         reloading
                             .report(&Err(format!("{keeping}, and the new ones are tried again; {applies}\n{message}")));
@@ -354,6 +385,7 @@ impl Reloading {
             backoff: Backoff::default(),
             is_retry: false,
             last_missing: None,
+            has_failed: false,
             waiting: Vec::new(),
         }
     }
@@ -372,6 +404,15 @@ impl Reloading {
     /// Records the outcome, and sends it to the requests that wait for it.
     fn report(&mut self, outcome: &ReloadOutcome) {
         self.host.counters().record_reload_outcome(outcome);
+        let had_failed = std::mem::replace(&mut self.has_failed, outcome.is_err());
+        if let Ok(reloaded) = outcome
+            && had_failed
+        {
+            tracing::info!(
+                target: log_target::CONFIG, generation = reloaded.generation,
+                "the config is valid again, and all of it is served"
+            );
+        }
         for waiting in self.waiting.drain(..) {
             // One that does not wait any more has no need of it.
             let _ = waiting.send(outcome.clone());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use etcetera::BaseStrategy;
 use mcp_host_config::{Config, Server};
 
-use super::StartError;
+use super::start_error::StartError;
 
 const APP_NAME: &str = "mcp-host";
 

@@ -27,8 +27,7 @@ use mcp_host_model::resource::{
 use super::Host;
 use super::generation::Generation;
 use super::resolve::ResolvedTarget;
-use crate::access::Principal;
-use crate::audit::RequestContext;
+use crate::access::{CredentialScopes, Principal};
 use crate::catalog::{Entries, PageRequest};
 
 /// The maximum number of children in one part of an index.
@@ -75,7 +74,7 @@ impl Host {
                 None => Ok(contents),
             };
         };
-        if !RequestContext::may_list() {
+        if !CredentialScopes::current_include(Operation::List) {
             contents.insert(0, without_listing(directory));
             return Ok(contents);
         }

@@ -1,16 +1,20 @@
 //! Explanations of access decisions, for admins. Clients never get one: what they may not do does not exist for them.
 
+mod who;
+
 use mcp_host_config::issuer::Scope;
-use mcp_host_config::{Config, Operation};
+use mcp_host_config::{Config, Operation, Upstream};
 use mcp_host_engine::plugin::NativePlugin;
 use mcp_host_model::resource::Error;
-use mcp_host_model::uri::{Path, Router, Uri};
+use mcp_host_model::uri::{Mount, Path, Router, Uri};
 
 use super::Host;
-use super::builder::BuiltIns;
 use super::resolve::route_error;
+use super::search::BuiltIns;
 use super::status::PluginState;
 use crate::access::{Access, Decision, Principal};
+
+pub use self::who::{Judged, Party, WhoMay};
 
 /// The decision on one operation of one principal on one URI, and what it is based on.
 #[derive(Debug)]
@@ -32,23 +36,88 @@ pub struct Explanation {
     pub decided: Operation,
     /// The line of the rule that decided in the config file, if there is one.
     pub line: Option<usize>,
+    /// Whether a resource is served at this spelling of its URI.
+    pub served: Served,
     /// The state of the plugin; none without a running host.
     pub state: Option<PluginState>,
 }
 
+/// Whether the resource of a URI is served at that spelling. Of an upstream one spelling is served, the canonical form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It is.
+    Here,
+    /// It is only if the upstream lists it: servers may take what they did not list for something else.
+    OnlyIfListed,
+    /// It is served at this URI, and the other is not found. The decision is on this one.
+    At(Uri),
+    /// No resource is: it is outside of the prefix that the mount replaces.
+    Nowhere,
+}
+
+impl Served {
+    /// Its name: `here`, `only-if-listed`, `elsewhere` or `nowhere`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Here => "here",
+            Self::OnlyIfListed => "only-if-listed",
+            Self::At(_) => "elsewhere",
+            Self::Nowhere => "nowhere",
+        }
+    }
+
+    /// The URI of the resource, if it is served at another spelling.
+    pub fn at(&self) -> Option<&Uri> {
+        match self {
+            Self::At(uri) => Some(uri),
+            _ => None,
+        }
+    }
+}
+
+/// What the rules decide on the resources below a mount `NAME+`, which is in front of URIs and none itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountDecision {
+    /// All of them are allowed.
+    All,
+    /// It depends on the resource.
+    Some,
+    /// None can be allowed.
+    None,
+}
+
 impl Explanation {
+    /// Whether the operation is performed, as far as rules decide it.
+    pub fn is_allowed(&self) -> bool {
+        self.decision.is_allowed() && matches!(self.served, Served::Here | Served::OnlyIfListed)
+    }
+
+    /// Returns the plugin whose mount `NAME+` a text names, and what the rules decide below it; none if it names no such mount.
+    pub fn of_mount(
+        config: &Config,
+        principal: &Principal,
+        operation: Operation,
+        text: &str,
+    ) -> Option<(String, MountDecision)> {
+        let plugin = config.plugins.iter().find(|plugin| plugin.mount.is_prefix() && plugin.mount.as_str() == text)?;
+        let policy = Access::new(config).policy(principal);
+        let decision = if policy.allows_all_below(operation, &plugin.mount) {
+            MountDecision::All
+        } else if policy.may_allow_below(operation, &plugin.mount) {
+            MountDecision::Some
+        } else {
+            MountDecision::None
+        };
+        Some((plugin.name.to_string(), decision))
+    }
+
     /// Explains the decision by a config alone, without a running host. Native plugins are unknown.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if no mount owns the URI, and [`Error::InvalidRequest`] if it is not a URI.
     pub fn by_config(config: &Config, principal: &Principal, operation: Operation, uri: &str) -> Result<Self, Error> {
-        let plugins = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.as_str().to_owned()));
-        let built_in = built_in_plugins(config).map(|plugin| (plugin.mount, plugin.name.as_str().to_owned()));
-        // The mounts of a valid config do not overlap.
-        let router = Router::new(plugins.chain(built_in))
-            .map_err(|error| Error::InvalidRequest { message: error.to_string() })?;
-        Self::new(config, &Access::new(config), &router, principal, operation, uri, String::clone)
+        Self::new(config, &Access::new(config), &built_in_router(config)?, principal, operation, uri, String::clone)
     }
 
     fn new<T>(
@@ -60,20 +129,71 @@ impl Explanation {
         uri: &str,
         plugin_name: impl FnOnce(&T) -> String,
     ) -> Result<Self, Error> {
-        let routed = router.route(uri).map_err(|error| route_error(&error, uri))?;
-        let (decided, decision) = access.policy(principal).decide_request(operation, &routed.uri);
+        let located = Located::new(config, router, uri, plugin_name)?;
+        let (decided, decision) = access.policy(principal).decide_request(operation, located.judged());
+        let Located { routed_uri: uri, path, plugin, served } = located;
         let rule = decision.glob().and_then(|glob| config.rules.get(glob.rule));
         Ok(Self {
-            plugin: plugin_name(routed.target),
+            plugin,
+            served,
             groups: access.groups(principal).map(str::to_owned).collect(),
-            scopes: required_scopes(config, principal, operation, &routed.uri),
+            scopes: required_scopes(config, principal, operation, &uri),
             decided,
             line: rule.and_then(|rule| rule.line.get()),
             state: None,
-            uri: routed.uri,
-            path: routed.path,
+            uri,
+            path,
             decision,
         })
+    }
+}
+
+/// A URI below a mount.
+struct Located {
+    /// In normal form.
+    routed_uri: Uri,
+    path: Path,
+    plugin: String,
+    served: Served,
+}
+
+impl Located {
+    fn new<T>(
+        config: &Config,
+        router: &Router<T>,
+        uri: &str,
+        plugin_name: impl FnOnce(&T) -> String,
+    ) -> Result<Self, Error> {
+        let routed = router.route(uri).map_err(|error| route_error(&error, uri))?;
+        let plugin = plugin_name(routed.target);
+        let upstream = config.plugins.iter().find(|one| one.name.as_str() == plugin);
+        let upstream = upstream.and_then(|plugin| plugin.upstream.as_deref());
+        let served = upstream.map_or(Served::Here, |upstream| served(upstream, routed.mount, &routed.path));
+        Ok(Self { plugin, served, routed_uri: routed.uri, path: routed.path })
+    }
+
+    /// The URI that the rules judge.
+    fn judged(&self) -> &Uri {
+        self.served.at().unwrap_or(&self.routed_uri)
+    }
+}
+
+/// The routes of a config alone, from mounts to the names of plugins.
+fn built_in_router(config: &Config) -> Result<Router<String>, Error> {
+    let plugins = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.as_str().to_owned()));
+    let built_in = built_in_plugins(config).map(|plugin| (plugin.mount, plugin.name.as_str().to_owned()));
+    // The mounts of a valid config do not overlap.
+    Router::new(plugins.chain(built_in)).map_err(|error| Error::InvalidRequest { message: error.to_string() })
+}
+
+/// Whether an upstream serves a path.
+fn served(upstream: &Upstream, mount: &Mount, path: &Path) -> Served {
+    let canonical = upstream.canonical_path(mount, path.as_str());
+    match canonical.and_then(|canonical| mount.compose(&canonical).ok()) {
+        None => Served::Nowhere,
+        Some(canonical) if canonical.path != *path => Served::At(canonical.uri),
+        Some(_) if !upstream.is_requestable(path.as_str()) => Served::OnlyIfListed,
+        Some(_) => Served::Here,
     }
 }
 
@@ -144,5 +264,47 @@ mod tests {
         let built = Config::new().plugin(plugin("a", "a:///")).unwrap();
         let default = Explanation::by_config(&built, &Principal::LOCAL, Operation::Read, "a:///x").unwrap();
         assert_eq!((default.decision, default.line), (Decision::AllowedByDefault, None));
+    }
+
+    #[test]
+    fn a_spelling_that_is_not_served_is_told_with_the_one_that_is() {
+        let text = "[[upstream]]\nname = 'up'\nurl = 'https://mcp.example.com/mcp'\nmount = 'up+'\n\
+                    [[upstream]]\nname = 'nas'\nurl = 'https://mcp.example.com/nas'\nmount = 'files://nas/'\nprefix = 'file:///srv/'\n\
+                    [[rule]]\nprincipals = ['*']\nallow = ['up+**', 'files://nas/**']\ndeny = ['up+file:///secret/**', 'files://nas/secret/**']\n";
+        let config = Config::parse(text, std::path::Path::new("/etc/mcp-host.toml")).unwrap();
+        let explain = |uri| Explanation::by_config(&config, &Principal::ANONYMOUS, Operation::Read, uri).unwrap();
+        for (uri, served_as) in [
+            ("up+file:/secret/x", "up+file:///secret/x"),
+            ("up+file:///pub/..%2Fsecret/x", "up+file:///secret/x"),
+            ("files://nas/pub/..%2Fsecret/x", "files://nas/secret/x"),
+        ] {
+            let explained = explain(uri);
+            assert!(matches!(&explained.served, Served::At(at) if at.as_str() == served_as), "{uri}: {explained:?}");
+            assert!(!explained.decision.is_allowed() && !explained.is_allowed(), "{uri}");
+        }
+        let explained = explain("up+file:/pub/x");
+        assert!(explained.decision.is_allowed() && !explained.is_allowed(), "the other spelling is allowed");
+        let listed = Served::OnlyIfListed;
+        for (uri, served) in
+            [("up+file:///pub/x", Served::Here), ("up+file:///pub/x?q", listed), ("files://nas/a", Served::Here)]
+        {
+            let explained = explain(uri);
+            assert_eq!((explained.is_allowed(), explained.served), (true, served), "{uri}");
+        }
+        let outside = explain("files://nas/..%2F..%2Fetc/passwd");
+        assert_eq!((outside.is_allowed(), outside.served), (false, Served::Nowhere));
+    }
+
+    #[test]
+    fn below_a_mount_in_front_of_uris_the_rules_decide_on_all_or_some_or_none() {
+        let text = "[[upstream]]\nname = 'up'\nurl = 'https://mcp.example.com/mcp'\nmount = 'up+'\n\
+                    [[rule]]\nprincipals = ['anonymous']\nallow = ['up+x:///**']\n[[rule]]\nprincipals = ['local']\nallow = ['up+**']\n";
+        let config = Config::parse(text, std::path::Path::new("/etc/mcp-host.toml")).unwrap();
+        let of_mount = |principal, text| Explanation::of_mount(&config, &principal, Operation::Read, text);
+        let up = |decision| Some(("up".to_owned(), decision));
+        assert_eq!(of_mount(Principal::LOCAL, "up+"), up(MountDecision::All));
+        assert_eq!(of_mount(Principal::ANONYMOUS, "up+"), up(MountDecision::Some));
+        assert_eq!(of_mount(Principal::new("ada"), "up+"), up(MountDecision::None));
+        assert_eq!(of_mount(Principal::LOCAL, "other+"), None);
     }
 }

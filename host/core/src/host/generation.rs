@@ -11,9 +11,8 @@ use mcp_host_config::{self as config, Config};
 use mcp_host_engine::plugin::{BuiltIn, MountedPlugin, Plugin};
 use mcp_host_model::uri::{Mount, Overlap, Router};
 
-use super::administration::Disabled;
 use crate::access::Access;
-use crate::catalog::{NotLoaded, PluginSlot};
+use crate::catalog::{Disabled, NotLoaded, PluginSlot};
 use crate::response_cache::CachedPlugin;
 
 /// The native plugins of a host.

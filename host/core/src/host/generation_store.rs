@@ -25,12 +25,12 @@ pub(super) struct GenerationStore {
 }
 
 impl GenerationStore {
-    /// A store with that generation.
-    pub(super) fn new(generation: Generation, replicas: Option<Replicas>) -> Self {
+    /// A store with that generation. `prepares` says whether plugins prepare their data.
+    pub(super) fn new(generation: Generation, replicas: Option<Replicas>, prepares: bool) -> Self {
         generation.divide_response_cache();
         generation.switch_built_ins();
         Self {
-            hub: Hub::new(generation.plugins(), generation.access.clone(), replicas),
+            hub: Hub::new(generation.plugins(), generation.access.clone(), replicas, prepares),
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             version: watch::Sender::new(0),
             replace_lock: Mutex::default(),

@@ -1,11 +1,14 @@
 //! What metrics, and the administration API, read of a host.
 
+use std::collections::BTreeMap;
+
 use mcp_host_engine::CompileMetrics;
-use mcp_host_engine::plugin::{CallCounts, LoadFailures};
+use mcp_host_engine::plugin::{CallCounts, LoadCounts};
 
 use super::{Host, PluginState};
 use crate::audit::AuditUsage;
-use crate::metrics::{HostCounters, MeasuredPlugin};
+use crate::counters::HostCounters;
+use crate::metrics::MeasuredPlugin;
 use crate::watch::PollMetrics;
 
 /// The state of a plugin, as metrics have it.
@@ -52,9 +55,14 @@ impl Host {
         (self.plugin_runtime.compilers(), self.plugin_runtime.compile_metrics())
     }
 
-    /// The failures to load plugins.
-    pub(crate) fn load_failures(&self) -> &LoadFailures {
-        self.plugin_runtime.load_failures()
+    /// The loads of plugins.
+    pub(crate) fn load_counts(&self) -> &LoadCounts {
+        self.plugin_runtime.load_counts()
+    }
+
+    /// Returns how often a plugin of that name was loaded, and how often that failed for each reason.
+    pub fn loads_of(&self, plugin: &str) -> (u64, BTreeMap<&'static str, u64>) {
+        self.load_counts().of(plugin)
     }
 
     /// Returns the plugins of one generation: each with its state, and those that are loaded with what they use. Blocks, as buckets are
@@ -86,7 +94,9 @@ impl PluginState {
             Self::Ready => "ready",
             Self::Loading => "loading",
             Self::LoadFailed(_) => "failed",
+            Self::Unreachable(_) => "unreachable",
             Self::Suspended(_) => "suspended",
+            Self::Failing(_) => "failing",
             Self::Disabled(_) => "disabled",
         }
     }

@@ -21,6 +21,7 @@
 mod plugins;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,13 @@ pub struct ReloadReport {
     pub added: Vec<String>,
     /// Plugins with another config or another component.
     pub changed: Vec<String>,
+    /// Of plugins with another config the keys that differ, and of those with another component file `component file`: of a
+    /// comparison ([`ReloadTrigger::compare`](super::ReloadTrigger::compare)) only.
+    pub changed_keys: BTreeMap<String, Vec<&'static str>>,
+    /// Of a comparison the plugins of the new config that fail, with the reason: those that are new or changed and cannot be loaded, as far as
+    /// that is known without compiling, so that the reload would [fail](Self::would_fail); and those that stay as they are, and could not be
+    /// loaded, cannot reach their data, or fail most of their calls.
+    pub failing: BTreeMap<String, String>,
     /// Plugins that were removed.
     pub removed: Vec<String>,
     /// Whether the rules have changed, or the groups that they name.
@@ -128,6 +136,11 @@ impl ReloadReport {
             ("audit", audit),
         ];
         settings.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name))
+    }
+
+    /// Returns whether the reload that a comparison is about would fail, as far as that is known: a new or changed plugin cannot be loaded.
+    pub fn would_fail(&self) -> bool {
+        self.added.iter().chain(&self.changed).any(|plugin| self.failing.contains_key(plugin))
     }
 
     /// Returns whether nothing has changed.
@@ -203,10 +216,12 @@ impl Host {
     /// host restarts.
     pub fn clear_failures(&self) {
         self.plugin_runtime.clear_failures();
+        self.background_loader.clear_failures();
     }
 }
 
 fn format_load_errors(faults: &[(String, LoadError)]) -> String {
-    let messages: Vec<_> = faults.iter().map(|(plugin, error)| format!("plugin `{plugin}`: {error}")).collect();
+    let messages: Vec<_> =
+        faults.iter().map(|(plugin, error)| format!("plugin `{plugin}`: {}", error.summary())).collect();
     messages.join("; ")
 }

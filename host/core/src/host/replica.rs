@@ -14,23 +14,51 @@ use super::Host;
 use super::generation::Generation;
 use super::generation_store::GenerationStore;
 use crate::access::rate::RequestRates;
-use crate::watch::replicas::about_process;
+use crate::catalog::CursorKey;
+use crate::watch::replicas::{Replicas, about_process};
 
+#[doc(hidden)]
+pub use mcp_host_cluster::ReplicaId;
 pub use mcp_host_cluster::presence::ClusterView;
 pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
+#[doc(hidden)]
+pub use mcp_host_cluster::session::{
+    SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace,
+};
 
 impl Host {
     /// The cluster that this host is a replica of, as it knows it; none without `[cluster]`.
     pub fn cluster(&self) -> Option<ClusterView> {
         self.hub.cluster()
     }
+
+    /// The records of the sessions that replicas share; none unless `cluster.sessions` is `"shared"`.
+    #[doc(hidden)]
+    pub fn shared_sessions(&self) -> Option<SessionStore> {
+        self.hub.replicas()?.sessions().cloned()
+    }
+
+    /// Whether this replica hears the others of its cluster; not without `[cluster]`.
+    #[doc(hidden)]
+    pub fn hears_cluster(&self) -> bool {
+        self.hub.replicas().is_some_and(Replicas::hears)
+    }
+
+    /// Tells the other replicas that the record of a session is another one now. It does not wait.
+    #[doc(hidden)]
+    pub fn session_changed(&self, session: SessionKey) {
+        if let Some(replicas) = self.hub.replicas() {
+            replicas.session_changed(session);
+        }
+    }
 }
 
 /// Joins the cluster of the config, if there is one. The replica leaves it when the store is dropped.
-pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>) {
+pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>, key: &CursorKey) {
     if let Some(replicas) = store.hub.replicas() {
         let digest = Mutex::new((0, String::new()));
-        let host = ReplicaHost { store: Arc::downgrade(store), rates: rates.clone(), process: about_process(), digest };
+        let process = About { cursor_keys: key.digests(replicas.name()), ..about_process() };
+        let host = ReplicaHost { store: Arc::downgrade(store), rates: rates.clone(), process, digest };
         replicas.join(Box::new(host));
     }
 }

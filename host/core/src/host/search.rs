@@ -1,16 +1,19 @@
-//! Search in the façade: requests to search, with their records, and what search needs of the host.
+//! Search in the façade: the built-in provider, requests to search, with their records, and what search needs of the host.
+
+mod metrics;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp_host_base::text::prefix;
 use mcp_host_config::{Config, Operation};
-use mcp_host_engine::plugin::MountedPlugin;
+use mcp_host_engine::plugin::{MountedPlugin, NativePlugin};
 use mcp_host_model::provider::async_trait;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::{Mount, Uri};
 use mcp_host_search::{
-    ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchStatus,
+    ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchService, SearchStatus,
 };
 
 use super::Host;
@@ -24,6 +27,28 @@ use crate::audit::Facts;
 const SEARCH: RequestKind = RequestKind { name: "search", returns_uris: true };
 /// The name of a selection of context in records.
 const CONTEXT: RequestKind = RequestKind { name: "context", returns_uris: true };
+
+/// The built-in providers of this build: search. Only this type names them, beside the methods of [`Host`] for one of them.
+pub(crate) struct BuiltIns {
+    search: Arc<SearchService>,
+}
+
+impl BuiltIns {
+    /// Providers that keep their lasting state in that directory. They do nothing before a generation is there.
+    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self { search: SearchService::new(state_dir) }
+    }
+
+    /// The plugins that mount them.
+    pub(super) fn plugins(&self) -> Vec<NativePlugin> {
+        self.search.plugins()
+    }
+
+    /// Gives them access to what the host serves.
+    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
+        self.search.connect(Arc::<GenerationStore>::downgrade(store));
+    }
+}
 
 impl Host {
     /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use super::Host;
 use super::audit::RequestKind;
 use super::generation::Generation;
-use crate::access::{Policy, Principal};
-use crate::audit::{Facts, RequestContext};
+use crate::access::{CredentialScopes, Policy, Principal};
+use crate::audit::Facts;
 use crate::catalog::PluginSlot;
 use crate::response_cache::CachedPlugin;
 use crate::skills::{self, BuildError, Candidate, FindError, ReadFile, Skill, SkillProblem, Wanted};
@@ -46,12 +46,15 @@ impl Generation {
 }
 
 impl Host {
-    /// Returns whether the extension of skills (SEP-2640) is declared: a plugin has some, or directories can be read, which obliges
-    /// to declare it.
-    pub fn has_skills(&self) -> bool {
+    /// Returns whether the extension of skills (SEP-2640) is declared to the principal: a plugin of which it may list and read
+    /// something has some, or directories can be read, which obliges to declare it.
+    pub fn has_skills(&self, principal: &Principal) -> bool {
         let now = self.generation.load();
-        now.config.server.extensions.contains(&Extension::Sep2640DirectoryRead)
-            || now.slots.iter().any(|slot| now.has_skills_of(slot))
+        if now.config.server.extensions.contains(&Extension::Sep2640DirectoryRead) {
+            return true;
+        }
+        let policy = now.access.policy(principal);
+        now.slots.iter().any(|slot| now.has_skills_of(slot) && may_see_skills(&policy, slot))
     }
 
     /// Lists one page of the skills of all plugins, as the principal may list and read them (SEP-2640, `skills/list`).
@@ -87,7 +90,9 @@ impl Host {
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts).map_err(|_| no_skill())?;
             // Its files are those that the principal may list, too.
-            if !(RequestContext::may_list() && target.policy.allows(Operation::List, &target.uri)) {
+            if !(CredentialScopes::current_include(Operation::List)
+                && target.policy.allows(Operation::List, &target.uri))
+            {
                 return Err(no_skill());
             }
             let plugin = target.slot.loaded()?;
@@ -124,18 +129,15 @@ impl Host {
         start: Option<(String, Option<String>)>,
     ) -> Result<Listing<Skill>, Error> {
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
-        if !RequestContext::may_list() {
+        if !CredentialScopes::current_include(Operation::List) {
             return Ok(listing);
         }
         let begun = Instant::now();
         let policy = now.access.policy(principal);
-        let may_have_skills = |slot: &&PluginSlot| {
-            policy.may_allow_below(Operation::List, &slot.mount) && policy.may_allow_below(Operation::Read, &slot.mount)
-        };
         let is_before_start = |slot: &&PluginSlot| start.as_ref().is_some_and(|(plugin, _)| slot.name < *plugin);
         let slots = now.slots.iter().filter(|slot| now.has_skills_of(slot));
         let (mut directories, mut files): (usize, usize) = (0, 0);
-        for slot in slots.filter(may_have_skills).filter(|slot| !is_before_start(slot)) {
+        for slot in slots.filter(|slot| may_see_skills(&policy, slot)).filter(|slot| !is_before_start(slot)) {
             // A plugin is begun in any case: a request makes progress.
             if directories > 0 && (files >= PAGE_FILES || begun.elapsed() > PAGE_TIME) {
                 listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, None)?);
@@ -209,6 +211,11 @@ impl Host {
         }
         Ok(listing)
     }
+}
+
+/// Whether a principal with that policy may list and read something of a plugin.
+fn may_see_skills(policy: &Policy, slot: &PluginSlot) -> bool {
+    [Operation::List, Operation::Read].iter().all(|operation| policy.may_allow_below(*operation, &slot.mount))
 }
 
 /// Waits until the client may walk the listing of a plugin.

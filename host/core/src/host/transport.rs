@@ -75,7 +75,7 @@ impl Host {
             // What the URI of the request resolves to is allowed already.
             let resolved = target.uri.clone();
             let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
-            let view = ViewId(target.policy.id());
+            let view = ViewId::of(&target.policy, plugin.mount());
             let response = plugin.read_cached(&target.path, form, view, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(contents) => {

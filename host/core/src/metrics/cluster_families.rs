@@ -11,12 +11,22 @@ use crate::host::{ClusterView, Host};
 const LIVE: Family = Family::gauge(
     "mcp_host_cluster_live_replicas",
     &[],
-    "Live replicas of the cluster, this one included: the number by which rates are divided.",
+    "Live replicas of the cluster, this one included: 1 while nothing is heard.",
+);
+const DIVISOR: Family = Family::gauge(
+    "mcp_host_cluster_rate_divisor",
+    &[],
+    "The number by which rates are divided: the live replicas, `max-replicas` at most; while nothing is heard, as before.",
 );
 const DIFFERING: Family = Family::gauge(
     "mcp_host_cluster_differing_configs",
     &[],
     "Live replicas of the cluster with another config than this one.",
+);
+const DIFFERING_CURSOR_KEYS: Family = Family::gauge(
+    "mcp_host_cluster_differing_cursor_keys",
+    &[],
+    "Live replicas of the cluster with another `server.cursor-key` than this one, so that cursors of one are not valid at the other.",
 );
 const HEARS: Family = Family::gauge(
     "mcp_host_cluster_hears",
@@ -41,6 +51,12 @@ const FAILURES: Family = Family::counter(
     "Requests to NATS about the replicas that failed, and notices that were ignored as they are none: failed, invalid.",
 );
 
+const SESSION_FAILURES: Family = Family::counter(
+    "mcp_host_cluster_session_failures_total",
+    &["kind"],
+    "Requests to NATS about sessions that replicas share that failed, and values that were ignored as they are none: failed, invalid.",
+);
+
 /// The numbers of one family, each with the values of its labels.
 type Numbers = Vec<(&'static [&'static str], u64)>;
 
@@ -54,7 +70,9 @@ pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         })
     };
     add(LIVE, |cluster| vec![(&[], u64::from(cluster.live.get()))])?;
+    add(DIVISOR, |cluster| vec![(&[], u64::from(cluster.divisor.get()))])?;
     add(DIFFERING, |cluster| vec![(&[], to_u64(cluster.differing))])?;
+    add(DIFFERING_CURSOR_KEYS, |cluster| vec![(&[], to_u64(cluster.differing_cursor_keys))])?;
     add(HEARS, |cluster| vec![(&[], u64::from(cluster.hears))])?;
     add(LEASES, |cluster| {
         let me = cluster.replicas.iter().find(|replica| replica.is_me);
@@ -62,5 +80,10 @@ pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     })?;
     add(STALE, |cluster| vec![(&["sent"], cluster.stats.stale_sent), (&["heard"], cluster.stats.stale_heard)])?;
     add(DROPPED, |cluster| vec![(&[], cluster.stats.dropped_all)])?;
-    add(FAILURES, |cluster| vec![(&["failed"], cluster.failed), (&["invalid"], cluster.invalid)])
+    add(FAILURES, |cluster| vec![(&["failed"], cluster.failed), (&["invalid"], cluster.invalid)])?;
+    SESSION_FAILURES.encode(encoder, |samples| {
+        let Some((failed, invalid)) = host.shared_sessions().map(|sessions| sessions.failures()) else { return Ok(()) };
+        samples.integer(&["failed"], failed)?;
+        samples.integer(&["invalid"], invalid)
+    })
 }

@@ -12,19 +12,19 @@ use super::to_u64;
 use crate::host::{Host, MeasuredState};
 
 /// The states of a plugin.
-const STATES: [&str; 5] = ["ready", "loading", "failed", "suspended", "disabled"];
+const STATES: [&str; 7] = ["ready", "failing", "loading", "failed", "unreachable", "suspended", "disabled"];
 
 const STATE: Family = Family::gauge(
     "mcp_host_plugin_state",
     &["plugin", "state"],
-    "1 for the state that the plugin is in: ready, loading, failed (it could not be loaded), suspended (its circuit breaker is open), disabled.",
+    "1 for the state that the plugin is in: ready, failing (it is served, and most of its last calls failed), loading, failed (it could not be loaded), unreachable (it is an upstream whose server is gone), suspended (its circuit breaker is open), disabled.",
 );
 const REQUIRED: Family =
     Family::gauge("mcp_host_plugin_required", &["plugin"], "1 if the server is not ready without the plugin, else 0.");
 const LOAD_FAILURES: Family = Family::counter(
     "mcp_host_plugin_load_failures_total",
     &["plugin", "reason"],
-    "Failures to load the plugin by reason: read, not-a-component, too-large, memory, digest, compile, import, not-a-provider, cache, describe, database.",
+    "Failures to load the plugin by reason: read, not-a-component, too-large, memory, digest, compile, import, not-a-provider, cache, describe, database, upstream.",
 );
 const LAST_LOAD_FAILURE: Family = Family::gauge(
     "mcp_host_plugin_last_load_failure_timestamp_seconds",
@@ -59,15 +59,15 @@ pub(super) fn encode_states(host: &Host, states: &[MeasuredState], encoder: &mut
         states.iter().try_for_each(|measured| samples.integer(&[&measured.plugin], u64::from(measured.is_required)))
     })?;
     let names: HashSet<_> = states.iter().map(|measured| measured.plugin.as_str()).collect();
-    let failures = host.load_failures();
+    let loads = host.load_counts();
     LOAD_FAILURES.encode(encoder, |samples| {
-        failures.retain(
+        loads.retain_failures(
             |plugin| names.contains(plugin),
             |plugin, reason, failure| samples.integer(&[plugin, reason], failure.count.get()),
         )
     })?;
     LAST_LOAD_FAILURE.encode(encoder, |samples| {
-        failures.retain(
+        loads.retain_failures(
             |plugin| names.contains(plugin),
             |plugin, reason, failure| samples.seconds(&[plugin, reason], failure.last.get().unwrap_or(Duration::ZERO)),
         )

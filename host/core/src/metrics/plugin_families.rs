@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mcp_host_base::metrics::{Family, Samples};
 use mcp_host_engine::plugin::PluginUsage;
@@ -103,6 +103,16 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
         "Requests to NATS that failed, and messages and records that were ignored as they are none: failed, invalid.";
     counter "mcp_host_plugin_cpu_seconds_total" () = Time(|of| Some(of.plugin.metrics().cpu())),
         "Processor time of calls.";
+    gauge "mcp_host_plugin_unreachable_since_timestamp_seconds" () = Time(unreachable_since),
+        "Since when the server of an upstream cannot be reached, in seconds since the epoch of Unix. There is no sample while it can.";
+    gauge "mcp_host_plugin_failing_since_timestamp_seconds" () = Time(failing_since),
+        "Since when most of the plugin's calls fail, in seconds since the epoch of Unix. There is no sample while they do not.";
+    gauge "mcp_host_plugin_preparation" ("state") = Numbers(preparation_state),
+        "1 for the state of the preparation of a provider that exports `prepare`: off (the config has no `limits.prepare`), waiting, running, done, failing (it is retried) or stopped (it used up `limits.prepare.cpu`).";
+    gauge "mcp_host_plugin_preparation_percent" () = Numbers(preparation_percent),
+        "How much is prepared, in per cent. There is no sample while that is not known.";
+    gauge "mcp_host_plugin_preparation_cpu_seconds" () = Time(|of| of.plugin.preparation().map(|preparation| preparation.cpu)),
+        "Processor time of the preparation that is being made, or of the last one.";
     gauge "mcp_host_plugin_circuit_breaker_open" () = Number(|of| u64::from(of.plugin.suspended_for().is_some())),
         "1 while the circuit breaker suspends the plugin.";
     counter "mcp_host_plugin_circuit_breaker_openings_total" () = Number(|of| of.plugin.metrics().breaker_openings()),
@@ -116,9 +126,15 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     gauge "mcp_host_plugin_queue_limit" () = Number(|of| to_u64(of.usage.queue)),
         "The number of calls that may wait for a permit: `limits.queue`.";
     gauge "mcp_host_plugin_memory_bytes" () = Number(|of| of.usage.memory),
-        "Memory in use, of all instances and of answers.";
+        "Memory in use, of all instances and of answers; of an upstream that is a program, of its processes.";
     gauge "mcp_host_plugin_memory_limit_bytes" () = Number(|of| of.usage.memory_limit),
         "`limits.memory`.";
+    gauge "mcp_host_plugin_programs_running" () = Numbers(programs_running),
+        "Programs of an upstream that run.";
+    counter "mcp_host_plugin_program_starts_total" () = Numbers(program_starts),
+        "Starts of programs of an upstream since it was loaded.";
+    counter "mcp_host_plugin_program_ends_total" ("reason") = Numbers(program_ends),
+        "Ends of programs of an upstream since it was loaded, by reason: exit, signal, memory or cpu (killed above a limit), stopped (by the host), unknown.";
     counter "mcp_host_plugin_instances_created_total" () = Number(|of| of.plugin.metrics().instances_created()),
         "Instances that were made for a call.";
     counter "mcp_host_plugin_instances_reused_total" () = Number(|of| of.plugin.metrics().instances_reused()),
@@ -153,6 +169,23 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
         "1 if the provider supports change detection.";
 };
 
+fn unreachable_since(of: &MeasuredPlugin) -> Option<Duration> {
+    of.plugin.outage()?.since.duration_since(SystemTime::UNIX_EPOCH).ok()
+}
+
+fn failing_since(of: &MeasuredPlugin) -> Option<Duration> {
+    of.plugin.failing()?.since.duration_since(SystemTime::UNIX_EPOCH).ok()
+}
+
+fn preparation_state(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.plugin.preparation().map_or(Ok(()), |preparation| add(&[preparation.state.name()], 1))
+}
+
+fn preparation_percent(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let percent = of.plugin.preparation().and_then(|preparation| preparation.percent);
+    percent.map_or(Ok(()), |percent| add(&[], percent.into()))
+}
+
 fn poll_role(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     of.shared_polls.map_or(Ok(()), |polls| add(&[polls.role.name()], 1))
 }
@@ -185,6 +218,21 @@ fn calls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
 
 fn faults(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     of.plugin.faults().iter().try_for_each(|(kind, count)| add(&[kind.name()], *count))
+}
+
+fn programs_running(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(programs) = of.plugin.programs() else { return Ok(()) };
+    add(&[], to_u64(programs.programs.iter().filter(|program| program.is_running).count()))
+}
+
+fn program_starts(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    of.plugin.programs().map_or(Ok(()), |programs| add(&[], programs.starts))
+}
+
+/// Reasons that did not occur are left out.
+fn program_ends(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
+    let Some(programs) = of.plugin.programs() else { return Ok(()) };
+    programs.ends.iter().try_for_each(|(reason, count)| add(&[reason.name()], *count))
 }
 
 fn buckets(of: &MeasuredPlugin, add: &mut Add<'_>, amount: fn(&BucketUsage) -> u64) -> fmt::Result {

@@ -16,6 +16,7 @@ use super::encoded::{
 };
 use crate::skills::SkillState;
 
+use super::epochs::DroppedFor;
 use super::{CacheCounts, CacheKey, CacheUsage, Lookup, Reservation, ResponseCache, expiry};
 
 /// How many bytes of JSON a byte of text becomes at most.
@@ -95,7 +96,8 @@ impl CachedPlugin {
                 };
                 let uris: Vec<_> = contents.iter().map(|one| one.entry.uri.clone()).collect();
                 let next_parts: Vec<_> = contents.iter().flat_map(|one| self.next_parts(one)).collect();
-                if all(&uris, &is_visible).await && all(&next_parts, &is_visible).await {
+                if self.is_only(path, &contents) && all(&uris, &is_visible).await && all(&next_parts, &is_visible).await
+                {
                     return Ok(self.encode_for_cache(reservation, contents, encode).await);
                 }
                 let ttls = contents.iter().filter_map(|one| one.entry.ttl);
@@ -104,7 +106,9 @@ impl CachedPlugin {
                 hide_next_parts(self.mount(), &mut contents, &is_visible);
                 return Ok(match self.responses.lookup::<EncodedContents>(|| key(Some(view))).await {
                     Lookup::Miss(reservation) => self.encode_for_cache(reservation, contents, encode).await,
-                    _ => ReadResponse::Contents(contents),
+                    // The other contents have changed, which this view does not show.
+                    Lookup::Hit(contents) => ReadResponse::Encoded { contents, is_hit: true },
+                    Lookup::Bypass | Lookup::ByView => ReadResponse::Contents(contents),
                 });
             }
         }
@@ -119,6 +123,13 @@ impl CachedPlugin {
                 }
             },
         }
+    }
+
+    /// Whether contents are those of the requested resource only. Otherwise each view has a response of its own, even if it shows all of
+    /// them: which others there are may change without a change of what it shows.
+    fn is_only(&self, path: &Path, contents: &[ResourceContents]) -> bool {
+        let requested = self.mount().compose(path.as_str()).ok().map(|located| located.uri);
+        contents.iter().all(|one| !one.entry.listable && Some(&one.entry.uri) == requested.as_ref())
     }
 
     /// Encodes contents and caches them, unless one of them has no time to live, or there is no room for them.
@@ -170,7 +181,7 @@ impl CachedPlugin {
         E: Future<Output = EncodedResources>,
     {
         let PageKey { cursor, size, form } = page;
-        let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form };
+        let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form, view: view.part() };
         let origin = CallOrigin::Client;
         let mut found = self.responses.lookup::<EncodedPage>(key).await;
         if let Lookup::Hit(page) = &found {
@@ -194,7 +205,7 @@ impl CachedPlugin {
                 let keep = move |entry: Resource| is_visible(&entry.uri).then_some(ListedResources::One(entry));
                 let page = self.list(origin, None, cursor, limit, keep).await?;
                 let now = Instant::now();
-                let ttl = page.items.iter().map(|(_, item)| item.ttl(now)).min();
+                let ttl = page.items.iter().map(|item| item.ttl(now)).min();
                 self.responses.record_ttl(ttl.unwrap_or_default());
                 Ok((page, false))
             }
@@ -206,21 +217,20 @@ impl CachedPlugin {
                         return Err(fault);
                     }
                 };
-                let footprint = page.items.iter().map(|(_, entry)| entry.footprint()).fold(0, usize::saturating_add);
-                let ends: Vec<_> = page.items.iter().map(|(_, entry)| entry.ttl.and_then(expiry)).collect();
+                let footprint = page.items.iter().map(|entry| entry.footprint()).fold(0, usize::saturating_add);
+                let ends: Vec<_> = page.items.iter().map(|entry| entry.ttl.and_then(expiry)).collect();
                 let max_json_len = footprint.saturating_mul(MAX_ESCAPE_FACTOR);
                 // As long as some view may show it.
                 let expires = ends.iter().max().copied().flatten();
                 let expires = expires.filter(|_| self.responses.has_room(max_json_len));
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
                     give_up(reservation, expires.is_some());
-                    let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await.into_iter();
-                    let items = items.map(|(index, entry)| (index, ListedResources::One(entry))).collect();
+                    let items = retain(page.items, |entry| is_visible(&entry.uri)).await.into_iter();
+                    let items = items.map(ListedResources::One).collect();
                     let page = FilteredPage { items, size: page.size, next_cursor: page.next_cursor };
                     return Ok((page, false));
                 };
-                let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
-                let page = Arc::new(EncodedPage::new(encode(entries).await, ends, page.next_cursor));
+                let page = Arc::new(EncodedPage::new(encode(page.items).await, ends, page.next_cursor));
                 reservation.fill(page.clone(), expires);
                 let runs = page.visible_runs(view, is_visible).await;
                 Ok((page.visible(&runs), false))
@@ -238,9 +248,19 @@ impl CachedPlugin {
         self.responses.usage()
     }
 
-    /// Drops all cached responses. Called before a change is notified.
+    /// Drops all cached responses.
     pub(crate) fn clear_cached_responses(&self) {
         self.responses.clear();
+    }
+
+    /// Drops the cached responses to a resource, with any query. Called before its change is notified to them.
+    pub(crate) fn drop_cached(&self, path: &Path, whom: DroppedFor) {
+        self.responses.drop_responses(|epochs| epochs.drop_resource(path.as_str(), whom));
+    }
+
+    /// Drops the cached pages of its listing. Called before a change of it is notified to them.
+    pub(crate) fn drop_cached_pages(&self, whom: DroppedFor) {
+        self.responses.drop_responses(|epochs| epochs.drop_pages(whom));
     }
 
     /// Sets how many bytes of responses may be cached: none if the config of the plugin says so.
@@ -264,13 +284,16 @@ fn contents_ttl(contents: &[ResourceContents]) -> Duration {
 /// Removes the URIs of next parts that are not visible from the [notices](Notice) of contents: what does not exist for a
 /// principal is not named.
 pub(crate) fn hide_next_parts(mount: &Mount, contents: &mut [ResourceContents], is_visible: impl Fn(&Uri) -> bool) {
-    for one in contents {
-        Notice::replace_in(&mut one.entry.meta, |mut notice| {
-            let is_visible = |uri: &String| mount.composed_uri(uri).is_some_and(|uri| is_visible(&uri));
-            notice.next = notice.next.filter(is_visible);
-            notice
-        });
-    }
+    contents.iter_mut().for_each(|one| hide_next_parts_of(mount, &mut one.entry, &is_visible));
+}
+
+/// The same for one resource.
+pub(crate) fn hide_next_parts_of(mount: &Mount, entry: &mut Resource, is_visible: impl Fn(&Uri) -> bool) {
+    Notice::replace_in(&mut entry.meta, |mut notice| {
+        let is_visible = |uri: &String| mount.composed_uri(uri).is_some_and(|uri| is_visible(&uri));
+        notice.next = notice.next.filter(is_visible);
+        notice
+    });
 }
 
 /// An upper bound of the length of contents as JSON.

@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 
 use mcp_host_engine::plugin::FilteredPage;
 use mcp_host_model::resource::{Footprint, Resource, ResourceContents};
-use mcp_host_model::uri::Uri;
+use mcp_host_model::uri::{Mount, Uri};
+
+use crate::access::Policy;
 
 /// Which JSON a response is encoded as: revisions of MCP with equal forms have equal objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +30,22 @@ pub(crate) struct PageKey<'a> {
 
 /// What decides which resources a principal sees: two principals with the same see the same, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ViewId(pub(crate) u64);
+pub(crate) struct ViewId(pub(super) u64);
+
+impl ViewId {
+    /// The view of whoever may list and read everything below the mount.
+    pub(crate) const WHOLE: Self = Self(u64::MAX);
+
+    /// What a policy shows of the plugin at that mount.
+    pub(crate) fn of(policy: &Policy, mount: &Mount) -> Self {
+        if policy.shows_all_below(mount) { Self::WHOLE } else { Self(policy.id()) }
+    }
+
+    /// The view, unless it shows everything.
+    pub(super) fn part(self) -> Option<Self> {
+        (self != Self::WHOLE).then_some(self)
+    }
+}
 
 /// The response to a read, for one principal.
 pub enum ReadResponse {
@@ -175,9 +192,8 @@ impl EncodedPage {
 
     /// Returns the items of those runs.
     pub(super) fn visible(self: &Arc<Self>, runs: &[Range<usize>]) -> FilteredPage<ListedResources> {
-        let run = |range: &Range<usize>| {
-            (range.start, ListedResources::Encoded(EncodedRun { page: self.clone(), range: range.clone() }))
-        };
+        let run =
+            |range: &Range<usize>| ListedResources::Encoded(EncodedRun { page: self.clone(), range: range.clone() });
         FilteredPage {
             items: runs.iter().map(run).collect(),
             size: self.resources.items.len(),

@@ -174,7 +174,7 @@ pub(crate) async fn find(
             })
         };
         let page = plugin.list(CallOrigin::Client, None, cursor.as_deref(), PAGE_SIZE, keep).await?;
-        for (_, (directories, uri, file)) in page.items {
+        for (directories, uri, file) in page.items {
             let directories = directories.into_iter().filter_map(|length| uri.as_str().get(..length));
             for directory in directories.filter(|directory| wanted.includes(directory)) {
                 found.add(directory, &uri, &file);

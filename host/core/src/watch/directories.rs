@@ -1,45 +1,59 @@
-//! Directories that are subscribed to: for whom a change that a provider reports is a change.
+//! Listable resources that are subscribed to: for whom a change that a provider reports is a change.
 //!
-//! The index of a directory is made of the children that a principal may list (`host::directory_index`). A provider that reports a
-//! change of the directory does not know them, and who may not see the child that changed must not learn of it. So for principals
-//! that may not list everything below the mount, a reported change of a directory is only the occasion to compare: the directory
-//! and its filtered listing have a [`ListingFingerprint`] for each such principal, and it is notified if that differs. All others
-//! are notified at once, and so is everybody of resources that are no directories.
+//! What a principal sees of a listable resource depends on what it may see of others. The index of a directory is made of the children that
+//! it may list (`host::directory_index`), and a read may return contents of other resources, such as the newest of a collection. A
+//! provider that reports a change does not know them, and who may not see what changed must not learn of it. So for principals that may
+//! not list and read everything below the mount, a reported change is only the occasion to compare: the resource, its filtered listing and
+//! the filtered contents of a read have a [`ListingFingerprint`] for each such principal, and it is notified if that differs. All others
+//! are notified at once, and so is everybody of resources that are not listable.
 //!
 //! The fingerprint of a new subscriber's principal is computed before its subscription is active. Afterwards one task for each plugin
-//! computes those of all principals together, for one directory after the other, as part of the host's own calls. Reports are
+//! computes those of all principals together, for one resource after the other, as part of the host's own calls: quick ones first, slow ones in
+//! turn and for half a second at a time, so that large directories of one client delay those of others by seconds. Reports are
 //! coalesced while it works, and after each round there is a pause as after a walk of the [listing](super::listing). A call that
-//! fails is repeated after the pause.
+//! fails is repeated after a back-off of 1 s, up to 30 s. Until one succeeds these principals are told nothing: whether a change is hidden is not known.
 //!
-//! Whether a resource is a directory is known from the `stat` of a subscription. It is checked again after each reported change of a
+//! Two walks for new subscribers are made at a time, of which one client has one, in turn ([`FairSemaphore`]).
+//!
+//! Whether a resource is listable is known from the `stat` of a subscription. It is checked again after each reported change of a
 //! resource with such subscribers: a file that is replaced by a directory is notified once as a file, and is a directory from
 //! then on. After a change of rules or groups everything is checked that the plugin's subscribers watch, and a principal whose view
 //! was not known is notified.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_host_config::Operation;
+use mcp_host_base::backoff::Backoff;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Resource;
 use mcp_host_model::uri::{Path, Uri};
+use mcp_host_sandbox::fair_semaphore::FairSemaphore;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
-use super::listing::{MAX_WALK_PAUSE, MIN_WALK_PAUSE};
+use super::listing::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE};
 use super::state::BATCH_SIZE;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
+use crate::response_cache::{DroppedFor, ViewId};
 
-/// The shortest pause after a round in which a call failed.
-const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The duration up to which a walk for a new subscriber may be followed by the next at once.
 const QUICK_WALK: Duration = Duration::from_millis(5);
+
+/// The duration of an examination from which on its resource is slow.
+const SLOW_EXAMINATION: Duration = Duration::from_millis(20);
+/// The time after which a round examines no further slow resource: they are examined in the next one.
+const MAX_ROUND: Duration = Duration::from_millis(500);
+/// The number of resources of which the last examination is known.
+const MAX_REMEMBERED: usize = 4096;
+/// The walks for new subscribers at a time.
+const MAX_WALKS: usize = 2;
 
 /// The resources of one plugin whose change was reported.
 pub(super) struct DirectoryMonitor {
@@ -47,12 +61,12 @@ pub(super) struct DirectoryMonitor {
     /// Notified when there are some.
     added: Notify,
     /// Held by a walk for a new subscriber, and as long again after it.
-    walks: Arc<Semaphore>,
+    walks: FairSemaphore,
 }
 
 impl DirectoryMonitor {
     pub(super) fn new() -> Self {
-        Self { reported: Mutex::default(), added: Notify::new(), walks: Arc::new(Semaphore::new(1)) }
+        Self { reported: Mutex::default(), added: Notify::new(), walks: FairSemaphore::new(MAX_WALKS, usize::MAX) }
     }
 
     /// Adds resources to those that are examined.
@@ -70,13 +84,18 @@ impl DirectoryMonitor {
 }
 
 impl WatcherState {
-    /// Returns whether a principal may list everything below the mount, so that every change of a directory is one for it.
-    pub(super) fn may_list_all(&self, access: &Access, principal: &Principal) -> bool {
-        access.policy(principal).allows_all_below(Operation::List, self.plugin.mount())
+    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is one for it.
+    pub(super) fn sees_all(&self, access: &Access, principal: &Principal) -> bool {
+        access.policy(principal).shows_all_below(self.plugin.mount())
     }
 
-    /// Notifies the subscribers of resources whose change was reported: of directories, only those that may list everything. The
-    /// others follow, if it is a change for them.
+    /// Returns what a principal sees of the plugin, for the cached responses.
+    pub(super) fn view(&self, access: &Access, principal: &Principal) -> ViewId {
+        ViewId::of(&access.policy(principal), self.plugin.mount())
+    }
+
+    /// Drops what is cached of resources whose change was reported, and notifies their subscribers: of listable ones, only those that may
+    /// see everything. The others follow, if it is a change for them.
     pub(super) async fn notify_of_change(&self, changed: Vec<(Uri, Path)>) {
         let uris: Vec<_> = changed.iter().map(|(uri, _)| uri.clone()).collect();
         let mut directories = HashSet::new();
@@ -84,9 +103,16 @@ impl WatcherState {
             directories.extend(self.context.subscription_index().directories(batch));
             tokio::task::yield_now().await;
         }
+        for batch in changed.chunks(BATCH_SIZE) {
+            for (uri, path) in batch {
+                let whom = if directories.contains(uri) { DroppedFor::Whole } else { DroppedFor::All };
+                self.plugin.drop_cached(path, whom);
+            }
+            tokio::task::yield_now().await;
+        }
         let access = self.context.access.load_full();
         let concerns =
-            |principal: &Principal, uri: &Uri| !directories.contains(uri) || self.may_list_all(&access, principal);
+            |principal: &Principal, uri: &Uri| !directories.contains(uri) || self.sees_all(&access, principal);
         self.context.notify(uris, concerns).await;
         self.directories.add(changed);
     }
@@ -95,22 +121,24 @@ impl WatcherState {
     pub(super) async fn track_directory(&self, uri: &Uri, path: &Path, principal: &Principal) {
         let access = self.context.access.load_full();
         let is_known = || self.context.subscription_index().has_view(uri, principal);
-        if self.may_list_all(&access, principal) || is_known() {
+        if self.sees_all(&access, principal) || is_known() {
             return;
         }
-        // Acquiring fails only if the semaphore is closed, and it is never closed.
-        let Ok(permit) = self.directories.walks.clone().acquire_owned().await else { return };
+        // The queue has no bound of its own: each walk in it is of a pending subscription.
+        let Ok(permit) = self.directories.walks.acquire(Some(Requester::current_or(principal))).await else { return };
         // Another subscriber of the same principal may have been first.
         if is_known() {
             return;
         }
         let began = Instant::now();
+        // What is seen from now on is compared with the result of this walk.
+        self.plugin.drop_cached(path, DroppedFor::View(self.view(&access, principal)));
         let views = match self.plugin.stat_as(CallOrigin::Host, path).await {
             Ok(entry) => self.views(&entry, path, &access, std::slice::from_ref(principal)).await,
             Err(_) => vec![None],
         };
         let view = views.into_iter().next().flatten();
-        self.context.subscription_index().add_view(uri, principal, view.unwrap_or(ListingFingerprint::Unknown));
+        self.context.subscription_index().add_view(uri, principal, view.unwrap_or(ListingFingerprint::NotWalked));
         let took = began.elapsed();
         if took > QUICK_WALK {
             tokio::spawn(async move {
@@ -151,11 +179,40 @@ impl WatcherState {
         let mut from = Some(0);
         while let Some(id) = from {
             let (principals, next) = self.context.subscription_index().principals(uri, id, BATCH_SIZE);
-            restricted.extend(principals.into_iter().filter(|principal| !self.may_list_all(access, principal)));
+            restricted.extend(principals.into_iter().filter(|principal| !self.sees_all(access, principal)));
             from = next;
             tokio::task::yield_now().await;
         }
         restricted.into_iter().collect()
+    }
+}
+
+/// The order in which resources are examined: quick ones first, then those that were not examined for longest.
+#[derive(Default)]
+struct ExaminationOrder(HashMap<Uri, Examined>);
+
+/// The last examination of a resource.
+struct Examined {
+    took: Duration,
+    at: Instant,
+}
+
+impl ExaminationOrder {
+    fn is_slow(&self, uri: &Uri) -> bool {
+        self.0.get(uri).is_some_and(|examined| examined.took > SLOW_EXAMINATION)
+    }
+
+    fn of(&self, reported: BTreeMap<Uri, Path>) -> Vec<(Uri, Path)> {
+        let mut order: Vec<_> = reported.into_iter().collect();
+        order.sort_by_cached_key(|(uri, _)| (self.is_slow(uri), self.0.get(uri).map(|examined| examined.at)));
+        order
+    }
+
+    fn record(&mut self, uri: &Uri, began: Instant) {
+        if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(uri) {
+            self.0.clear();
+        }
+        self.0.insert(uri.clone(), Examined { took: began.elapsed(), at: Instant::now() });
     }
 }
 
@@ -172,22 +229,33 @@ impl DirectoryTask {
     pub(super) async fn run(self) {
         let monitor = &self.state.directories;
         let mut rest = Instant::now();
-        // The number of rounds that each began when the pause after the one before was over.
-        let mut in_succession = 0_u32;
+        let new_backoff = || Backoff::new(FAILED_WALK_BACKOFF.0, FAILED_WALK_BACKOFF.1);
+        let (mut backoff, mut order) = (new_backoff(), ExaminationOrder::default());
         loop {
             monitor.added.notified().await;
-            in_succession = if Instant::now() < rest { in_succession.saturating_add(1) } else { 0 };
             sleep_until(rest).await;
             let began = Instant::now();
-            let mut failed = BTreeMap::new();
-            for (uri, path) in monitor.take() {
-                if self.examine(&uri, &path).await.is_err() {
+            let (mut failed, mut left) = (BTreeMap::new(), BTreeMap::new());
+            for (uri, path) in order.of(monitor.take()) {
+                if order.is_slow(&uri) && began.elapsed() > MAX_ROUND {
+                    left.insert(uri, path);
+                    continue;
+                }
+                let began = Instant::now();
+                let examined = self.examine(&uri, &path).await;
+                order.record(&uri, began);
+                if examined.is_err() {
                     failed.insert(uri, path);
                 }
             }
-            let shortest = if failed.is_empty() { MIN_WALK_PAUSE } else { MIN_RETRY_PAUSE };
-            monitor.add(failed);
-            let pause = burst_pause(began.elapsed(), in_succession).clamp(shortest, MAX_WALK_PAUSE);
+            let least = if failed.is_empty() {
+                backoff = new_backoff();
+                MIN_WALK_PAUSE
+            } else {
+                backoff.next_delay()
+            };
+            monitor.add(failed.into_iter().chain(left));
+            let pause = burst_pause(began.elapsed()).clamp(least, MAX_WALK_PAUSE.max(least));
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
     }
@@ -198,19 +266,22 @@ impl DirectoryTask {
         let (state, context) = (&self.state, &self.state.context);
         let access = context.access.load_full();
         let restricted = state.restricted(uri, &access).await;
+        // What others saw is out of date from now on.
+        context.subscription_index().retain_views(uri, |principal| restricted.contains(principal));
         if restricted.is_empty() {
             return Ok(());
         }
         let entry = match state.plugin.stat_as(CallOrigin::Host, path).await {
-            Ok(entry) if entry.is_directory() => entry,
+            Ok(entry) if entry.listable => entry,
             Err(fault) if fault.is_transient() => {
                 let is_known = !context.subscription_index().directories(std::slice::from_ref(uri)).is_empty();
                 return if is_known { Err(fault) } else { Ok(()) };
             }
-            // If it was a directory, that it is none any more is a change for everybody who may read it.
+            // If it was listable, that it is not any more is a change for everybody who may read it.
             Ok(_) | Err(_) => {
                 let was_directory = context.subscription_index().replace_views(uri, None).is_some();
                 if was_directory {
+                    state.plugin.drop_cached(path, DroppedFor::All);
                     self.notify(uri, restricted.into_iter().collect()).await;
                 }
                 return Ok(());
@@ -228,16 +299,51 @@ impl DirectoryTask {
                 if now.is_some_and(|now| known.is_none_or(|known| known.differs(now))) {
                     changed.insert(principal.clone());
                 }
-                views.insert(principal, now.or(known).unwrap_or(ListingFingerprint::Unknown));
+                views.insert(principal, now.or(known).unwrap_or(ListingFingerprint::NotWalked));
             }
             index.replace_views(uri, Some(views));
             changed
         };
+        for principal in &changed {
+            state.plugin.drop_cached(path, DroppedFor::View(state.view(&access, principal)));
+        }
         self.notify(uri, changed).await;
         if has_failed { Err(Fault::Host("the listing of a directory has failed".to_owned())) } else { Ok(()) }
     }
 
     async fn notify(&self, uri: &Uri, principals: HashSet<Principal>) {
         self.state.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_host_model::uri::Mount;
+
+    use super::*;
+
+    #[test]
+    fn quick_resources_are_examined_before_slow_ones_and_these_in_turn() {
+        let mount: Mount = "a://x/".parse().unwrap();
+        let located = ["slow/1", "slow/2", "quick"].map(|path| mount.compose(path).unwrap());
+        let reported: BTreeMap<_, _> = located.into_iter().map(|located| (located.uri, located.path)).collect();
+        let mut order = ExaminationOrder::default();
+        let long_ago = Instant::now().checked_sub(SLOW_EXAMINATION * 2).unwrap();
+        let mut firsts = Vec::new();
+        for _ in 0..3 {
+            let uris: Vec<_> = order.of(reported.clone()).into_iter().map(|(uri, _)| uri).collect();
+            firsts
+                .push(uris.iter().map(|uri| uri.as_str().trim_start_matches("a://x/").to_owned()).collect::<Vec<_>>());
+            // The first slow one takes all the time of the round.
+            for uri in &uris {
+                let is_slow = uri.as_str().contains("slow");
+                if is_slow && firsts.len() > 1 && uris.iter().find(|uri| uri.as_str().contains("slow")) != Some(uri) {
+                    continue;
+                }
+                order.record(uri, if is_slow { long_ago } else { Instant::now() });
+            }
+        }
+        assert_eq!(firsts[1], ["quick", "slow/1", "slow/2"]);
+        assert_eq!(firsts[2], ["quick", "slow/2", "slow/1"]);
     }
 }

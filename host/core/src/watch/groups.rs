@@ -2,173 +2,712 @@
 //!
 //! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its
 //! argument, may inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So
-//! paths are partitioned into groups of about [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to
-//! [`MAX_GROUPS`] groups, and each group has its own token. A path's group is determined by its hash. When the groups
-//! have grown too large, each is split in two, and both halves continue with its token: a token that covers more paths
-//! than a call is about is nothing new to a provider. Groups are only reset when there are no more subscriptions, as
-//! tokens cannot be merged.
+//! paths are partitioned into groups of at most [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to
+//! [`MAX_GROUPS`] groups, and each group has its own token. A path stays in its group while it is watched, as tokens cannot be merged.
 //!
-//! Where one replica polls for all (`super::replicas`), the hash is keyed by what all replicas know, and the tokens can be those of
-//! another replica. Which paths these cover is not known here; a change of any path counts then.
+//! **A group that fails** is [split](PathGroups::split), and both halves continue with its token: a token that covers more paths
+//! than a call is about is nothing new to a provider. New paths are separated from those that were polled before, then the paths of one
+//! client from those of others, then halves of one client's paths. So the paths that make a provider fail are isolated, first from those
+//! of other clients. A group that failed has a back-off of its own, gets no new paths, and its paths stay in it for [`MEMORY`] after they
+//! are no longer watched: whoever subscribes again does not move them into a group that works.
+//!
+//! Bounded: one client has [`MAX_GROUPS_OF_CLIENT`] groups of its own paths, and there are [`MAX_SPLIT_GROUPS`] in all; new paths of it that
+//! fail join one of them then, and are never left with paths that were polled before. Beyond
+//! that a group that fails stays as it is. [`MAX_REMEMBERED`] paths that are not watched any more stay in their groups.
+//!
+//! Where one replica polls for all, the groups are [others](super::shared_groups); what these leave out is divided here, by the replicas that
+//! want it instead of by clients.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
+use std::time::Duration;
 
+use mcp_host_base::backoff::Backoff;
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
-use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
-/// The approximate number of paths in a group before it is split.
-const MAX_GROUP_PATHS: usize = 1000;
-/// The maximum number of groups, and so of tokens, of one plugin.
-const MAX_GROUPS: usize = 64;
+/// The maximum number of paths in a group.
+pub(super) const MAX_GROUP_PATHS: usize = 1000;
+/// The number of groups, and so of tokens, of one plugin, up to which new paths begin a new group.
+pub(super) const MAX_GROUPS: usize = 64;
+/// The maximum number of groups with those that splits made.
+const MAX_SPLIT_GROUPS: usize = 256;
+/// The maximum number of groups that splits of one client's paths made.
+const MAX_GROUPS_OF_CLIENT: usize = 16;
+/// The time after its last failure for which a group keeps paths that are not watched any more.
+pub(super) const MEMORY: Duration = Duration::from_mins(5);
+/// The maximum number of such paths.
+const MAX_REMEMBERED: usize = 4096;
+/// The back-off of a group after failures.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// All watched paths of one plugin. There is always at least one group.
-pub(super) struct PathGroups {
-    groups: Vec<PathGroup>,
-    /// The approximate number of paths in a group before all groups are split.
+/// Identifies a group. Ids are not reused.
+pub(super) type GroupId = u64;
+
+/// All watched paths of one plugin, each a path of some clients `C`.
+pub(super) struct PathGroups<C = Requester> {
+    groups: BTreeMap<GroupId, PathGroup<C>>,
+    members: HashMap<Path, Member>,
+    next_id: GroupId,
     max_paths: usize,
-    hasher: PathHasher,
+    /// The least and the greatest back-off of a group.
+    backoff: (Duration, Duration),
+    /// The token of the last answer: what the listing is compared with.
+    last_token: Option<String>,
 }
 
-/// How paths are assigned to groups.
-enum PathHasher {
-    /// Randomly keyed, so that no client can choose the group of a path.
-    Random(RandomState),
-    /// With a key that all replicas of a cluster have, and no client.
-    Keyed(u64),
-}
-
-impl PathHasher {
-    fn hash(&self, path: &Path) -> usize {
-        match self {
-            Self::Random(state) => state.hash_one(path) as usize,
-            Self::Keyed(key) => {
-                let digest = Sha256::new().chain_update(key.to_be_bytes()).chain_update(path.as_str()).finalize();
-                digest.iter().take(size_of::<u32>()).fold(0, |hash: usize, byte| hash << 8 | usize::from(*byte))
-            }
-        }
-    }
+/// The place of a path.
+struct Member {
+    group: GroupId,
+    /// Whether the group's token covers it. A change of any other path only means that the path is new.
+    is_covered: bool,
+    is_watched: bool,
+    /// Whether it is to be told when its group is answered, as changes until then are not known.
+    is_owed: bool,
 }
 
 /// The paths of one call of `changes`.
-#[derive(Clone, Default)]
-pub(super) struct PathGroup {
-    /// The state up to which changes are known; `None` before the first poll, and after a time without subscriptions.
+pub(super) struct PathGroup<C = Requester> {
+    /// The state up to which changes are known; `None` before the first poll.
     pub(super) token: Option<String>,
-    /// The paths that the token covers. A change of any other path only means that the path is new.
-    pub(super) token_paths: HashSet<Path>,
     /// Whether the token is another replica's, which may cover any path.
     pub(super) covers_others: bool,
     /// The paths of the next poll.
     pub(super) watched: Vec<(Uri, Path)>,
+    /// The duration of the last call.
+    pub(super) took: Duration,
+    /// The last call.
+    polled_at: Option<Instant>,
+    /// Its failures, if it is the result of a split or failed the last time.
+    pub(super) failure: Option<GroupFailure>,
+    /// The client whose paths it has, if they are of one only. Known after a split.
+    client: Option<C>,
 }
 
-impl PathGroups {
-    /// Creates one empty group for a plugin with `max_items` as its `limits.response-items`.
-    pub(super) fn new(max_items: usize) -> Self {
-        // Groups differ in size, but one of twice the average is not to be expected.
-        let max_paths = (max_items / 2).clamp(1, MAX_GROUP_PATHS);
-        Self { groups: vec![PathGroup::default()], max_paths, hasher: PathHasher::Random(RandomState::new()) }
-    }
-
-    /// Creates the groups of all replicas, with the tokens of the last poll, by another one.
-    pub(super) fn shared(max_items: usize, key: u64, tokens: Vec<Option<String>>) -> Self {
-        let mut groups = Self { hasher: PathHasher::Keyed(key), ..Self::new(max_items) };
-        if tokens.len().is_power_of_two() && tokens.len() <= MAX_GROUPS {
-            let group = |token| PathGroup { token, covers_others: true, ..PathGroup::default() };
-            groups.groups = tokens.into_iter().map(group).collect();
+impl<C> Default for PathGroup<C> {
+    fn default() -> Self {
+        Self {
+            token: None,
+            covers_others: false,
+            watched: Vec::new(),
+            took: Duration::ZERO,
+            polled_at: None,
+            failure: None,
+            client: None,
         }
-        groups
+    }
+}
+
+/// The failures of a group.
+pub(super) struct GroupFailure {
+    backoff: Backoff,
+    /// The end of the back-off. The group is not polled before.
+    pub(super) until: Instant,
+    /// The last fault of it, or of the group that it was a part of.
+    pub(super) fault: Fault,
+}
+
+impl<C: Clone + Eq + Hash> PathGroups<C> {
+    /// No groups yet, for a plugin with `max_items` as its `limits.response-items`.
+    pub(super) fn new(max_items: usize) -> Self {
+        Self::with_backoff(max_items, MIN_BACKOFF, MAX_BACKOFF)
     }
 
-    /// Returns the token of each group.
-    pub(super) fn tokens(&self) -> Vec<Option<String>> {
-        self.groups.iter().map(|group| group.token.clone()).collect()
+    /// The same, with bounds of the back-off of a group that has failed.
+    pub(super) fn with_backoff(max_items: usize, min: Duration, max: Duration) -> Self {
+        let max_paths = max_group_paths(max_items);
+        let (groups, members) = (BTreeMap::new(), HashMap::new());
+        Self { groups, members, next_id: 0, max_paths, backoff: (min, max), last_token: None }
+    }
+
+    /// Adds a group with a token that covers those paths or not, and others perhaps. `owed` are told in any case once the group is answered.
+    pub(super) fn add_with_token(
+        &mut self,
+        token: Option<String>,
+        covers_others: bool,
+        paths: Vec<(Path, bool)>,
+        owed: Vec<Path>,
+    ) {
+        let group = self.add(PathGroup { token, covers_others, ..PathGroup::default() });
+        let member = |is_covered, is_owed| Member { group, is_covered, is_watched: true, is_owed };
+        self.members.extend(paths.into_iter().map(|(path, is_covered)| (path, member(is_covered, false))));
+        self.members.extend(owed.into_iter().map(|path| (path, member(false, true))));
+    }
+
+    /// Forgets all tokens: changes are reported from the next poll on. Which paths have failed remains known.
+    pub(super) fn forget_tokens(&mut self) {
+        self.groups.retain(|_, group| group.failure.is_some());
+        let groups = &self.groups;
+        self.members.retain(|_, member| groups.contains_key(&member.group));
+        self.groups.values_mut().for_each(|group| (group.token, group.covers_others) = (None, false));
+        self.members.values_mut().for_each(|member| member.is_covered = false);
+        self.last_token = None;
+    }
+
+    /// Forgets all paths. What is known of the listing remains: changes of it are reported by the next poll, whenever that is.
+    pub(super) fn forget_paths(&mut self) {
+        self.groups.clear();
+        self.members.clear();
+    }
+
+    /// The token of the last answer.
+    pub(super) fn last_token(&self) -> Option<&str> {
+        self.last_token.as_deref()
+    }
+
+    /// Stores the token of an answer that was about the listing only.
+    pub(super) fn set_last_token(&mut self, token: String) {
+        self.last_token = Some(token);
     }
 
     /// Sets the paths of the next poll.
-    pub(super) fn set_watched(&mut self, watched: Vec<(Uri, Path)>) {
-        while watched.len() > self.groups.len().saturating_mul(self.max_paths) && self.groups.len() < MAX_GROUPS {
-            self.groups.extend_from_within(..);
-        }
-        for group in &mut self.groups {
+    pub(super) fn set_watched(&mut self, watched: Vec<(Uri, Path)>, now: Instant) {
+        for group in self.groups.values_mut() {
             group.watched.clear();
         }
+        self.members.values_mut().for_each(|member| member.is_watched = false);
+        let mut new = Vec::new();
         for (uri, path) in watched {
-            // The number of groups is a power of two, and the halves of a group are half of that number apart.
-            let index = self.hasher.hash(&path) & self.groups.len().saturating_sub(1);
-            if let Some(group) = self.groups.get_mut(index) {
-                group.watched.push((uri, path));
+            match self.members.get_mut(&path) {
+                Some(member) => {
+                    member.is_watched = true;
+                    if let Some(group) = self.groups.get_mut(&member.group) {
+                        group.watched.push((uri, path));
+                    }
+                }
+                None => new.push((uri, path)),
             }
+        }
+        let mut open = None;
+        for (uri, path) in new {
+            let has_room = |group: &PathGroup<C>, max: usize| group.failure.is_none() && group.watched.len() < max;
+            open = open.filter(|id| self.groups.get(id).is_some_and(|group| has_room(group, self.max_paths)));
+            let id = match open.or_else(|| self.with_room()) {
+                Some(id) => id,
+                // The last token, so that a change of the listing since is reported, also after a time without subscribers.
+                None => self.add(PathGroup { token: self.last_token.clone(), ..PathGroup::default() }),
+            };
+            open = Some(id);
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.watched.push((uri, path.clone()));
+                let member = Member { group: id, is_covered: false, is_watched: true, is_owed: false };
+                self.members.insert(path, member);
+            }
+        }
+        self.forget_unwatched(now);
+    }
+
+    /// Returns the group for a new path: one with room, or the smallest if there are too many to begin one. None: a new one.
+    fn with_room(&self) -> Option<GroupId> {
+        let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
+        let (count, smallest) = works.fold((0_usize, None::<(usize, GroupId)>), |(count, smallest), (id, group)| {
+            let this = (group.watched.len(), *id);
+            (count.saturating_add(1), Some(smallest.map_or(this, |smallest| smallest.min(this))))
+        });
+        smallest.filter(|(len, _)| *len < self.max_paths || count >= MAX_GROUPS).map(|(_, id)| id)
+    }
+
+    /// Removes what is not watched any more, but for the paths of groups that have failed, and groups without a path.
+    fn forget_unwatched(&mut self, now: Instant) {
+        let groups = &self.groups;
+        let is_remembered = |member: &Member| {
+            let failure = groups.get(&member.group).and_then(|group| group.failure.as_ref());
+            failure.is_some_and(|failure| failure.until.checked_add(MEMORY).is_none_or(|end| now < end))
+        };
+        let mut remembered = 0_usize;
+        self.members.retain(|_, member| {
+            if member.is_watched {
+                return true;
+            }
+            // A call that is answered without it moves the token.
+            (member.is_covered, member.is_owed) = (false, false);
+            remembered = remembered.saturating_add(1);
+            remembered <= MAX_REMEMBERED && is_remembered(member)
+        });
+        let used: HashSet<_> = self.members.values().map(|member| member.group).collect();
+        self.groups.retain(|id, _| used.contains(id));
+    }
+
+    fn add(&mut self, group: PathGroup<C>) -> GroupId {
+        let id = self.next_id;
+        self.next_id = id.saturating_add(1);
+        self.groups.insert(id, group);
+        id
+    }
+
+    /// The groups that a poll calls for: those without failures, the one that was not polled for longest first of those that are equally
+    /// quick. The others follow when they are [due](Self::next_due).
+    pub(super) fn working(&self, is_slow: impl Fn(Duration) -> bool) -> Vec<GroupId> {
+        let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
+        let mut order: Vec<_> = works.map(|(id, group)| ((is_slow(group.took), group.polled_at), *id)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Returns the group whose back-off is over first, of those with the fewest paths. Without `may_retry`, only of those that a split has
+    /// just made of a group that worked before.
+    pub(super) fn next_due(&self, now: Instant, may_retry: bool) -> Option<GroupId> {
+        let has_worked = |group: &PathGroup<C>| group.watched.iter().any(|(_, path)| self.is_covered(path));
+        let due = self.groups.iter().filter_map(|(id, group)| {
+            let failure = group.failure.as_ref().filter(|failure| failure.until <= now)?;
+            let is_due = may_retry || (group.polled_at.is_none() && has_worked(group));
+            (is_due && !group.watched.is_empty()).then_some((failure.until, group.watched.len(), *id))
+        });
+        due.min().map(|(.., id)| id)
+    }
+
+    /// Returns when the first back-off of a group with watched paths ends.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        let failing = self.groups.values().filter(|group| !group.watched.is_empty());
+        failing.filter_map(|group| Some(group.failure.as_ref()?.until)).min()
+    }
+
+    pub(super) fn get(&self, id: GroupId) -> Option<&PathGroup<C>> {
+        self.groups.get(&id)
+    }
+
+    /// Returns whether the token of its group covers a path.
+    pub(super) fn is_covered(&self, path: &Path) -> bool {
+        self.members.get(path).is_some_and(|member| member.is_covered)
+    }
+
+    /// Whether it has a path, watched or remembered.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.members.contains_key(path)
+    }
+
+    /// The watched paths of groups that are in back-off.
+    pub(super) fn pausing(&self, now: Instant) -> impl Iterator<Item = &Path> {
+        let is_pausing = move |group: &&PathGroup<C>| group.failure.as_ref().is_some_and(|failure| failure.until > now);
+        self.groups.values().filter(is_pausing).flat_map(|group| group.watched.iter().map(|(_, path)| path))
+    }
+
+    /// The watched paths.
+    pub(super) fn watched(&self) -> impl Iterator<Item = &Path> {
+        self.groups.values().flat_map(|group| group.watched.iter().map(|(_, path)| path))
+    }
+
+    /// Has each path told once its group is answered that was not polled since changes of it are known.
+    pub(super) fn owe_uncovered(&mut self) {
+        self.members.values_mut().for_each(|member| member.is_owed |= member.is_watched && !member.is_covered);
+    }
+
+    /// Removes a group, and returns its watched paths.
+    pub(super) fn remove(&mut self, id: GroupId) -> Vec<(Uri, Path)> {
+        self.members.retain(|_, member| member.group != id);
+        self.groups.remove(&id).map(|group| group.watched).unwrap_or_default()
+    }
+
+    /// Adds a group of paths that have failed together, to be split.
+    pub(super) fn add_failed(
+        &mut self,
+        watched: Vec<(Uri, Path)>,
+        fault: Fault,
+        took: Duration,
+        now: Instant,
+    ) -> GroupId {
+        let paths: Vec<_> = watched.iter().map(|(_, path)| path.clone()).collect();
+        let group = self.add(PathGroup { watched, ..PathGroup::default() });
+        let member = Member { group, is_covered: false, is_watched: true, is_owed: false };
+        self.members.extend(paths.into_iter().map(|path| (path, Member { ..member })));
+        self.record_failure(group, fault, took, now);
+        group
+    }
+
+    /// What an answer about a group is about.
+    pub(super) fn polled(&self, id: GroupId) -> Polled<'_> {
+        let Some(group) = self.groups.get(&id) else { return Polled::default() };
+        let new = self.uncovered(id);
+        let is_owed = |path: &Path| self.members.get(path).is_some_and(|member| member.is_owed);
+        let owed = new.iter().map(|(_, path)| path).filter(|path| is_owed(path)).cloned().collect();
+        Polled {
+            watched: &group.watched,
+            new,
+            owed,
+            covers_others: group.covers_others,
+            is_first: self.last_token.is_none(),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.groups.len()
+    /// The watched paths of a group that its token does not cover.
+    pub(super) fn uncovered(&self, id: GroupId) -> Vec<(Uri, Path)> {
+        let watched = self.groups.get(&id).map(|group| group.watched.as_slice()).unwrap_or_default();
+        watched.iter().filter(|(_, path)| !self.is_covered(path)).cloned().collect()
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut PathGroup> {
-        self.groups.get_mut(index)
+    /// Stores the answer to a call about all watched paths of a group.
+    pub(super) fn record_answer(&mut self, id: GroupId, token: String, took: Duration, now: Instant) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.token = Some(token.clone());
+        (group.covers_others, group.failure) = (false, None);
+        (group.took, group.polled_at) = (took, Some(now));
+        for (_, path) in &group.watched {
+            if let Some(member) = self.members.get_mut(path) {
+                (member.is_covered, member.is_owed) = (true, false);
+            }
+        }
+        self.last_token = Some(token);
     }
+
+    /// Stores that a call about a group has failed: it is polled again after its back-off.
+    pub(super) fn record_failure(&mut self, id: GroupId, fault: Fault, took: Duration, now: Instant) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let new = || GroupFailure::new(fault.clone(), now, self.backoff);
+        let mut failure = group.failure.take().unwrap_or_else(new);
+        failure.fault = fault;
+        failure.until = now.checked_add(failure.backoff.next_delay()).unwrap_or(now);
+        (group.took, group.polled_at, group.failure) = (took, Some(now), Some(failure));
+    }
+
+    /// Splits a group that has failed. `clients` are those whose paths its watched ones are, in the same order. Both halves may be polled
+    /// at once; those that were polled before work until they fail themselves. Returns that part if there is one; none if it is not split.
+    pub(super) fn split(&mut self, id: GroupId, clients: Vec<C>, now: Instant) -> Option<Option<GroupId>> {
+        let (group, backoff) = (self.groups.get(&id)?, self.backoff);
+        let fault = group.failure.as_ref()?.fault.clone();
+        if group.watched.len() < 2 {
+            return None;
+        }
+        let mut parts: Vec<_> = group.watched.iter().cloned().zip(clients).collect();
+        let client = parts.first().map(|(_, client)| client.clone());
+        let client = client.filter(|client| parts.iter().all(|(_, other)| other == client));
+        let is_covered = |((_, path), _): &((Uri, Path), C)| self.is_covered(path);
+        let covered = parts.iter().filter(|part| is_covered(part)).count();
+        let is_new_and_old = covered > 0 && covered < parts.len();
+        let middle = if is_new_and_old {
+            parts.sort_by_key(|part| !is_covered(part));
+            covered
+        } else if let Some(client) = &client {
+            if !self.may_add_for(client) {
+                return None;
+            }
+            parts.len() / 2
+        } else {
+            by_client(&mut parts)
+        };
+        let rest = parts.split_off(middle);
+        let token = group.token.clone();
+        self.groups.remove(&id);
+        let (mut works, mut last) = (None, id);
+        for (number, part) in [parts, rest].into_iter().enumerate() {
+            let client = part.first().map(|(_, client)| client.clone());
+            let client = client.filter(|client| part.iter().all(|(_, other)| other == client));
+            let mut watched: Vec<_> = part.into_iter().map(|(watched, _)| watched).collect();
+            let paths: Vec<_> = watched.iter().map(|(_, path)| path.clone()).collect();
+            // What was polled before worked without the new ones.
+            let is_suspect = !is_new_and_old || number > 0;
+            // New paths are in no token, so they may join another group: with one client's paths the groups that work must not be left.
+            let joined = client.as_ref().filter(|_| is_new_and_old && is_suspect);
+            let joined = joined.and_then(|client| self.failing_group_of(client, watched.len()));
+            let half = match joined.and_then(|id| Some((id, self.groups.get_mut(&id)?))) {
+                Some((id, group)) => {
+                    group.watched.append(&mut watched);
+                    id
+                }
+                None => {
+                    let failure = is_suspect.then(|| GroupFailure::new(fault.clone(), now, backoff));
+                    self.add(PathGroup { token: token.clone(), watched, failure, client, ..PathGroup::default() })
+                }
+            };
+            works = works.or((!is_suspect).then_some(half));
+            last = half;
+            for path in paths {
+                if let Some(member) = self.members.get_mut(&path) {
+                    member.group = half;
+                }
+            }
+        }
+        // Those that are remembered only, of which it is not known whether they fail.
+        for member in self.members.values_mut().filter(|member| member.group == id) {
+            member.group = last;
+        }
+        Some(works)
+    }
+
+    /// Whether there may be one more group of that client's paths.
+    fn may_add_for(&self, client: &C) -> bool {
+        let of_client = self.groups.values().filter(|group| group.client.as_ref() == Some(client)).count();
+        of_client < MAX_GROUPS_OF_CLIENT && self.groups.len() < MAX_SPLIT_GROUPS
+    }
+
+    /// Returns a failing group of that client's paths with room for so many more, if there may be no further one: the one with the fewest.
+    fn failing_group_of(&self, client: &C, more: usize) -> Option<GroupId> {
+        if self.may_add_for(client) {
+            return None;
+        }
+        let failing = self.groups.iter().filter(|(_, group)| {
+            let len = group.watched.len().saturating_add(more);
+            group.client.as_ref() == Some(client) && group.failure.is_some() && len <= self.max_paths
+        });
+        failing.min_by_key(|(id, group)| (group.watched.len(), **id)).map(|(id, _)| *id)
+    }
+
+    /// The groups that have failed, with watched paths.
+    pub(super) fn failing(&self) -> impl Iterator<Item = (GroupId, &GroupFailure)> {
+        let failing = self.groups.iter().filter(|(_, group)| !group.watched.is_empty());
+        failing.filter_map(|(id, group)| Some((*id, group.failure.as_ref()?)))
+    }
+}
+
+impl GroupFailure {
+    fn new(fault: Fault, now: Instant, (min, max): (Duration, Duration)) -> Self {
+        Self { backoff: Backoff::new(min, max), until: now, fault }
+    }
+}
+
+/// The paths that an answer is about.
+#[derive(Default)]
+pub(super) struct Polled<'a> {
+    pub(super) watched: &'a [(Uri, Path)],
+    /// Those that the token did not cover. A change of these only means that they are new.
+    pub(super) new: Vec<(Uri, Path)>,
+    /// Those of them that are told in any case.
+    pub(super) owed: Vec<Path>,
+    /// Whether the token was another replica's, which may cover any path.
+    pub(super) covers_others: bool,
+    /// Whether nothing was known of the listing before.
+    pub(super) is_first: bool,
+}
+
+/// The number of paths of one call to a plugin with that `limits.response-items`.
+pub(super) fn max_group_paths(max_items: usize) -> usize {
+    (max_items / 2).clamp(1, MAX_GROUP_PATHS)
+}
+
+/// Sorts paths by their clients, those with the fewest first, and returns where to split: between two clients, nearest to the middle.
+fn by_client<C: Clone + Eq + Hash>(parts: &mut [((Uri, Path), C)]) -> usize {
+    // The number of a client's paths, and the place of its first one.
+    let mut orders: HashMap<C, (usize, usize)> = HashMap::new();
+    for (index, (_, client)) in parts.iter().enumerate() {
+        let (count, _) = orders.entry(client.clone()).or_insert((0, index));
+        *count = count.saturating_add(1);
+    }
+    parts.sort_by_key(|(_, client)| orders.get(client).copied().unwrap_or_default());
+    let middle = parts.len() / 2;
+    let boundaries = parts.windows(2).enumerate().filter_map(|(index, pair)| match pair {
+        [(_, one), (_, other)] if one != other => Some(index.saturating_add(1)),
+        _ => None,
+    });
+    boundaries.min_by_key(|boundary| boundary.abs_diff(middle)).unwrap_or(middle)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcp_host_model::principal::Principal;
     use mcp_host_model::uri::Mount;
 
-    fn watched(count: usize) -> Vec<(Uri, Path)> {
+    fn watched(numbers: std::ops::Range<usize>) -> Vec<(Uri, Path)> {
         let mount: Mount = "a://x/".parse().unwrap();
-        let located = (0..count).map(|number| mount.compose(&number.to_string()).unwrap());
+        let located = numbers.map(|number| mount.compose(&number.to_string()).unwrap());
         located.map(|located| (located.uri, located.path)).collect()
+    }
+
+    fn groups() -> PathGroups {
+        PathGroups::new(10_000)
+    }
+
+    fn client(name: &str) -> Requester {
+        Requester::Principal(Principal::new(name))
+    }
+
+    fn sizes(groups: &PathGroups) -> Vec<usize> {
+        groups.groups.values().map(|group| group.watched.len()).collect()
+    }
+
+    fn ids(groups: &PathGroups) -> Vec<GroupId> {
+        groups.groups.keys().copied().collect()
     }
 
     #[test]
     fn few_paths_are_one_group_and_many_are_as_many_as_it_takes() {
-        let mut groups = PathGroups::new(10_000);
-        for (count, expected) in [(0, 1), (1000, 1), (1001, 2), (5000, 8), (10, 8), (1_000_000, 64)] {
-            groups.set_watched(watched(count));
-            assert_eq!(groups.len(), expected, "{count}");
-            let sizes: Vec<_> = groups.groups.iter().map(|group| group.watched.len()).collect();
+        let (mut groups, now) = (groups(), Instant::now());
+        for (count, expected) in [(0, 0), (1000, 1), (1001, 2), (5000, 5), (10, 1), (100_000, 64)] {
+            groups.set_watched(watched(0..count), now);
+            let sizes = sizes(&groups);
+            assert_eq!(sizes.len(), expected, "{count}");
             assert_eq!(sizes.iter().sum::<usize>(), count);
-            assert!(sizes.iter().all(|size| *size <= 2 * count.div_ceil(expected).max(100)), "{sizes:?}");
+            assert!(sizes.iter().all(|size| *size <= count.div_ceil(64).max(1000)), "{sizes:?}");
         }
     }
 
     #[test]
-    fn replicas_divide_paths_alike_and_go_on_with_each_others_tokens() {
-        let tokens = || (0..8).map(|number| Some(number.to_string())).collect::<Vec<_>>();
-        let groups = || {
-            let mut groups = PathGroups::shared(10_000, 7, tokens());
-            groups.set_watched(watched(3000));
-            groups
-        };
-        let (one, mut other) = (groups(), groups());
-        assert_eq!(one.tokens(), tokens());
-        for (index, group) in one.groups.iter().enumerate() {
-            let same = other.get_mut(index).unwrap();
-            assert_eq!(group.watched, same.watched);
-            assert!(group.covers_others && !group.watched.is_empty());
-        }
-        assert_eq!(PathGroups::shared(10_000, 7, vec![None; 3]).tokens(), [None], "no host writes three");
-    }
-
-    #[test]
-    fn a_path_goes_on_with_the_token_that_knows_of_it() {
-        let mut groups = PathGroups::new(10_000);
-        for count in [500, 3000, 20_000] {
-            groups.set_watched(watched(count));
-            for (place, group) in groups.groups.iter_mut().enumerate() {
-                let old = group.watched.iter().filter(|(_, path)| path.as_str().parse::<usize>().unwrap() < 500);
-                if count > 500 {
-                    assert_eq!(group.token.as_deref(), Some("from the first round"));
-                    for (_, path) in old {
-                        assert!(group.token_paths.contains(path), "{path} is in group {place}");
-                    }
+    fn a_path_stays_with_the_token_that_knows_of_it() {
+        {
+            let (mut groups, now) = (groups(), Instant::now());
+            for (round, count) in [500, 3000, 20_000].into_iter().enumerate() {
+                groups.set_watched(watched(0..count), now);
+                for (_, path) in watched(0..500) {
+                    assert_eq!(groups.is_covered(&path), round > 0, "{path}");
+                    let group = groups.get(groups.members[&path].group).unwrap();
+                    assert_eq!(group.token.is_some(), round > 0);
                 }
-                group.token = Some("from the first round".to_owned());
-                group.token_paths.extend(group.watched.iter().map(|(_, path)| path.clone()));
+                for id in ids(&groups) {
+                    groups.record_answer(id, format!("{round} {id}"), Duration::ZERO, now);
+                }
             }
         }
+    }
+
+    /// Fails the groups that have one of the bad paths, and splits them, until nothing changes. Returns the number of failed calls.
+    fn isolate(groups: &mut PathGroups, bad: &[Path], client: impl Fn(&Path) -> Requester) -> usize {
+        let (mut failed, now) = (0, Instant::now());
+        let fault = Fault::Trap("bad".to_owned());
+        loop {
+            let is_bad = |group: &PathGroup| group.watched.iter().any(|(_, path)| bad.contains(path));
+            let failing = ids(groups).into_iter().filter(|id| is_bad(groups.get(*id).unwrap()));
+            let mut has_split = false;
+            for id in failing.collect::<Vec<_>>() {
+                let clients = groups.get(id).unwrap().watched.iter().map(|(_, path)| client(path)).collect();
+                groups.record_failure(id, fault.clone(), Duration::ZERO, now);
+                failed += 1;
+                has_split |= groups.split(id, clients, now).is_some();
+            }
+            for id in ids(groups).into_iter().filter(|id| !is_bad(groups.get(*id).unwrap())).collect::<Vec<_>>() {
+                groups.record_answer(id, "t".to_owned(), Duration::ZERO, now);
+            }
+            if !has_split {
+                return failed;
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_fails_is_isolated_and_the_others_are_polled() {
+        let mut groups = groups();
+        let all = watched(0..1000);
+        groups.set_watched(all.clone(), Instant::now());
+        let bad = vec![all[437].1.clone()];
+        let failed = isolate(&mut groups, &bad, |_| client("ada"));
+        assert!(failed <= 11, "{failed} calls have failed");
+        assert!(groups.groups.len() <= MAX_GROUPS_OF_CLIENT + 1, "{}", groups.groups.len());
+        let failing: Vec<_> = groups.groups.values().filter(|group| group.failure.is_some()).collect();
+        assert_eq!(failing.len(), 1);
+        assert_eq!(failing[0].watched, [all[437].clone()]);
+        assert_eq!(all.iter().filter(|(_, path)| !groups.is_covered(path)).count(), 1);
+    }
+
+    #[test]
+    fn many_paths_of_one_client_that_fail_leave_the_others_theirs() {
+        let mut groups = groups();
+        let all = watched(0..1000);
+        groups.set_watched(all.clone(), Instant::now());
+        let number = |path: &Path| path.as_str().parse::<usize>().unwrap();
+        // Twenty clients have one path each.
+        let client = |path: &Path| match number(path) {
+            one if one % 50 == 0 => client(&format!("client {one}")),
+            _ => client("mallory"),
+        };
+        let bad: Vec<_> = all.iter().map(|(_, path)| path.clone()).filter(|path| number(path) % 50 != 0).collect();
+        isolate(&mut groups, &bad, client);
+        for (_, path) in all.iter().filter(|(_, path)| !bad.contains(path)) {
+            assert!(groups.is_covered(path), "{path}");
+        }
+        assert!(groups.groups.len() <= MAX_GROUPS_OF_CLIENT + 2, "{}", groups.groups.len());
+    }
+
+    #[test]
+    fn new_paths_that_fail_are_separated_from_those_that_were_polled_and_do_not_come_back() {
+        let (mut groups, now) = (groups(), Instant::now());
+        groups.set_watched(watched(0..100), now);
+        groups.record_answer(0, "t".to_owned(), Duration::ZERO, now);
+        groups.set_watched(watched(0..101), now);
+        assert_eq!(sizes(&groups), [101]);
+        let bad = vec![watched(100..101)[0].1.clone()];
+        assert_eq!(isolate(&mut groups, &bad, |_| client("ada")), 2, "with the others, and alone");
+        assert_eq!(sizes(&groups), [100, 1]);
+        // It is subscribed to in a loop.
+        for _ in 0..3 {
+            groups.set_watched(watched(0..100), now);
+            groups.set_watched(watched(0..102), now);
+            assert_eq!(sizes(&groups), [101, 1]);
+        }
+        let later = now + MAX_BACKOFF * 2 + MEMORY;
+        groups.set_watched(watched(0..100), later);
+        assert_eq!(sizes(&groups), [100]);
+    }
+
+    /// Each path is subscribed to for a moment, and fails.
+    #[test]
+    fn new_paths_that_fail_again_and_again_never_take_those_that_work_with_them() {
+        let (mut groups, now) = (groups(), Instant::now());
+        let (all, fault) = (watched(0..700), Fault::Trap("bad".to_owned()));
+        for bad in 100..700 {
+            let mut now_watched = all[..100].to_vec();
+            now_watched.push(all[bad].clone());
+            groups.set_watched(now_watched, now);
+            for id in groups.working(|_| false) {
+                let group = groups.get(id).unwrap();
+                if !group.watched.iter().any(|(_, path)| *path == all[bad].1) {
+                    groups.record_answer(id, "t".to_owned(), Duration::ZERO, now);
+                    continue;
+                }
+                let of = |path: &Path| if *path == all[bad].1 { "mallory" } else { "ada" };
+                let clients = group.watched.iter().map(|(_, path)| client(of(path))).collect();
+                groups.record_failure(id, fault.clone(), Duration::ZERO, now);
+                let works = groups.split(id, clients, now);
+                if bad > 100 {
+                    let works = works.flatten().expect("the others are in a group that works");
+                    groups.record_answer(works, "t".to_owned(), Duration::ZERO, now);
+                } else {
+                    let first = groups.groups.iter().find(|(_, group)| group.watched.len() > 1).map(|(id, _)| *id);
+                    groups.record_answer(first.unwrap(), "t".to_owned(), Duration::ZERO, now);
+                }
+            }
+            assert!(all[..100].iter().all(|(_, path)| groups.is_covered(path)), "{bad}");
+            assert!(groups.groups.len() <= MAX_GROUPS_OF_CLIENT + 1, "{bad}: {}", groups.groups.len());
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_watched_again_after_a_failure_is_new() {
+        let (mut groups, now) = (groups(), Instant::now());
+        groups.set_watched(watched(0..2), now);
+        groups.record_answer(0, "t".to_owned(), Duration::ZERO, now);
+        groups.record_failure(0, Fault::Trap(String::new()), Duration::ZERO, now);
+        groups.set_watched(watched(0..1), now);
+        groups.record_answer(0, "without it".to_owned(), Duration::ZERO, now);
+        groups.set_watched(watched(0..2), now);
+        let paths = watched(0..2);
+        assert_eq!([0, 1].map(|index: usize| groups.is_covered(&paths[index].1)), [true, false]);
+    }
+
+    #[test]
+    fn after_a_time_without_paths_the_listing_is_compared_with_the_last_answer() {
+        let (mut groups, now) = (groups(), Instant::now());
+        groups.set_watched(watched(0..1), now);
+        assert_eq!(groups.get(0).unwrap().token, None);
+        groups.record_answer(0, "t".to_owned(), Duration::ZERO, now);
+        groups.forget_paths();
+        groups.set_watched(watched(0..1), now);
+        assert_eq!(groups.get(1).unwrap().token.as_deref(), Some("t"));
+        assert!(!groups.is_covered(&watched(0..1)[0].1));
+    }
+
+    #[test]
+    fn what_has_failed_waits_and_is_polled_again() {
+        let (mut groups, now) = (groups(), Instant::now());
+        groups.set_watched(watched(0..1), now);
+        assert_eq!(groups.working(|_| false), [0]);
+        groups.record_failure(0, Fault::Trap(String::new()), Duration::ZERO, now);
+        assert_eq!((groups.working(|_| false), groups.next_due(now, true)), (vec![], None));
+        let retry = groups.next_retry().unwrap();
+        assert!(retry > now && groups.next_due(retry, true) == Some(0));
+        assert_eq!(groups.next_due(retry, false), None, "it was polled");
+        groups.record_answer(0, "t".to_owned(), Duration::ZERO, retry);
+        assert_eq!((groups.working(|_| false), groups.next_retry()), (vec![0], None));
+    }
+
+    #[test]
+    fn quick_groups_come_first_and_slow_ones_in_turn() {
+        let (mut groups, now) = (groups(), Instant::now());
+        groups.set_watched(watched(0..3000), now);
+        let second = Duration::from_secs(1);
+        groups.record_answer(0, "t".to_owned(), second, now + second);
+        groups.record_answer(1, "t".to_owned(), second, now);
+        groups.record_answer(2, "t".to_owned(), Duration::ZERO, now + second * 2);
+        assert_eq!(groups.working(|took| took >= second), [2, 1, 0]);
     }
 }

@@ -10,16 +10,21 @@
 //! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty, until rules say otherwise.
 //!
 //! A provider may report changes at any rate, and clients may come and go, so walks are throttled: after each walk
-//! there is a pause, that of [`burst_pause`] for walks in succession, at least [`MIN_WALK_PAUSE`] and at most
-//! [`MAX_WALK_PAUSE`]. So walks take a fifth of the time in the worst case, and no principal is notified of its listing
-//! more than ten times per second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
+//! there is a [pause](burst_pause) in proportion to its duration, at least [`MIN_WALK_PAUSE`] and at most
+//! [`MAX_WALK_PAUSE`]. It does not depend on how many changes there were before, most of which a principal may not see. So walks take a
+//! fifth of the time in the worst case, and one that fails is repeated after a back-off of 1 s, up to 30 s. No principal is notified of its listing more than ten times per second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
 //! causes no walk.
+//!
+//! What a principal has listed between its subscription and its first fingerprint may be older than that. So one that may see everything
+//! is notified if the provider has reported a change since the walk before. One that may see a part only is not, as that would tell it of
+//! changes that it may not see: for it changes are detected from its first fingerprint on, also if the first walk has failed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mcp_host_base::backoff::Backoff;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
@@ -27,8 +32,11 @@ use tokio::time::{Instant, sleep_until};
 use super::burst_pause::burst_pause;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
-use crate::catalog::{self, ListingFingerprint, may_see_listing};
+use crate::catalog::{self, ListingFingerprint, may_see_listing, may_see_whole_listing};
+use crate::response_cache::{DroppedFor, ViewId};
 
+/// The back-off after a walk that failed, and the longest one.
+pub(super) const FAILED_WALK_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// The shortest and the longest pause between two walks.
 pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
@@ -112,16 +120,20 @@ impl ListingTask {
         let mut is_first = true;
         // The version that the last walk has seen, and the end of the pause after it.
         let (mut walked_version, mut rest) = (0, Instant::now());
-        // The number of walks that each began when the pause after the one before was over.
-        let mut in_succession = 0_u32;
+        let new_backoff = || Backoff::new(FAILED_WALK_BACKOFF.0, FAILED_WALK_BACKOFF.1);
+        let mut backoff = new_backoff();
         loop {
             state.listing.dirty.notified().await;
-            in_succession = if Instant::now() < rest { in_succession.saturating_add(1) } else { 0 };
             sleep_until(rest).await;
-            let principals = state.context.subscription_index().listing_principals();
-            let new = self.untracked(&principals);
             let version = state.listing.version();
-            if principals.is_empty() || (new.is_empty() && version == walked_version) {
+            let principals = state.context.subscription_index().listing_principals();
+            if principals.is_empty() {
+                // Whoever subscribes later has nothing from before.
+                walked_version = version;
+                continue;
+            }
+            let new = self.untracked(&principals);
+            if new.is_empty() && version == walked_version {
                 continue;
             }
             let began = Instant::now();
@@ -133,25 +145,36 @@ impl ListingTask {
                 // A poll detects every later change.
                 self.poll_now().await;
             }
-            let version = state.listing.version();
-            walked_version = version;
+            self.drop_pages(&new, &access);
+            let version_before = std::mem::replace(&mut walked_version, state.listing.version());
             let Refreshed { mut changed, has_failed } = self.refresh_fingerprints(principals, &access).await;
-            if has_failed {
+            let least = if has_failed {
                 state.listing.mark_dirty();
-            }
+                backoff.next_delay()
+            } else {
+                backoff = new_backoff();
+                MIN_WALK_PAUSE
+            };
             if is_new_visible {
                 self.poll_now().await;
-                // The listing changed during the walk, or shortly before: whether a new subscriber has seen the change
-                // is unknown.
-                if state.listing.version() != version {
-                    changed.extend(new.into_iter().filter(sees_some));
-                }
+                let has_changed = state.listing.version() != version_before;
+                let mount = state.plugin.mount();
+                let sees_all = |one: &Principal| may_see_whole_listing(&access.policy(one), mount);
+                changed.extend(new.into_iter().filter(|one| has_changed && sees_all(one)));
             }
+            self.drop_pages(&changed, &access);
             state.context.subscription_index().notify_listing(&changed);
             state.listing.updated.send_replace(());
-            let pause = burst_pause(began.elapsed(), in_succession).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
+            let pause = burst_pause(began.elapsed()).clamp(least, MAX_WALK_PAUSE.max(least));
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
+    }
+
+    /// Drops the cached pages of those principals that see a part. What the others see was dropped when the provider reported the change.
+    fn drop_pages(&self, principals: &HashSet<Principal>, access: &Access) {
+        let views = principals.iter().map(|principal| self.state.view(access, principal));
+        let parts: HashSet<_> = views.filter(|view| *view != ViewId::WHOLE).collect();
+        parts.into_iter().for_each(|view| self.state.plugin.drop_cached_pages(DroppedFor::View(view)));
     }
 
     /// Computes the missing fingerprints of subscribed principals under `access`, without notifying them.
@@ -191,7 +214,7 @@ impl ListingTask {
         for (principal, now) in principals.into_iter().zip(fresh) {
             let Some(now) = now else {
                 refreshed.has_failed = true;
-                fingerprints.entry(principal).or_insert(ListingFingerprint::Unknown);
+                fingerprints.entry(principal).or_insert(ListingFingerprint::NotWalked);
                 continue;
             };
             if fingerprints.insert(principal.clone(), now).is_some_and(|before| before.differs(now)) {

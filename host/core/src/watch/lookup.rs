@@ -1,4 +1,4 @@
-//! Lookups: queries whether a resource is subscribable, and whether it is a directory, by one `stat` for all concurrent
+//! Lookups: queries whether a resource is subscribable, and whether it is listable, by one `stat` for all concurrent
 //! subscribers.
 //!
 //! **Single-flight.** The first subscriber of a path starts a task that makes the call; subscribers of the same path
@@ -76,16 +76,16 @@ pub(super) enum ResourceKind {
     NotSubscribable,
     /// It has content of its own.
     Content,
-    /// A directory, whose content is made of what each principal may list.
-    Directory,
+    /// It has children, or contents of other resources: what it is depends on what each principal may see of them.
+    Listable,
 }
 
 impl ResourceKind {
     fn of(entry: &Resource) -> Self {
-        match (entry.subscribable, entry.is_directory()) {
+        match (entry.subscribable, entry.listable) {
             (false, _) => Self::NotSubscribable,
             (true, false) => Self::Content,
-            (true, true) => Self::Directory,
+            (true, true) => Self::Listable,
         }
     }
 }

@@ -10,9 +10,10 @@
 //! is dead waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::Uri;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
@@ -29,8 +30,14 @@ pub(super) struct Mailbox {
     pub(super) id: u64,
     /// Whether it is of a view of the console ([`Subscriber::mark_as_view`](super::Subscriber::mark_as_view)).
     is_view: AtomicBool,
+    /// Whether its updates are sent by streams that a client opens and closes ([`Subscriber::mark_as_streamed`](super::Subscriber::mark_as_streamed)).
+    is_streamed: AtomicBool,
+    /// The streams that are open.
+    streams: AtomicUsize,
     /// The subscriber's principal, whose groups may change, and until when it has them; none if that is not limited.
     principal: RwLock<(Principal, Option<Instant>)>,
+    /// The client that has subscribed last: whatever its subscriptions cost counts for it.
+    requester: RwLock<Requester>,
     pending: Mutex<PendingUpdates>,
     notify: Notify,
 }
@@ -66,6 +73,9 @@ impl Mailbox {
         Self {
             id,
             is_view: AtomicBool::new(false),
+            is_streamed: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
+            requester: RwLock::new(Requester::Principal(principal.identity())),
             principal: RwLock::new((principal, None)),
             pending: Mutex::default(),
             notify: Notify::new(),
@@ -77,6 +87,23 @@ impl Mailbox {
         self.is_view.load(Ordering::Relaxed)
     }
 
+    /// Returns whether nothing is sent until its client opens a stream.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.is_streamed.load(Ordering::Relaxed) && self.streams.load(Ordering::Relaxed) == 0
+    }
+
+    pub(super) fn mark_as_streamed(&self) {
+        self.is_streamed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn open_stream(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn close_stream(&self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(super) fn mark_as_view(&self) {
         self.is_view.store(true, Ordering::Relaxed);
     }
@@ -85,6 +112,17 @@ impl Mailbox {
     pub(super) fn principal(&self) -> Principal {
         let (principal, until) = &*self.principal.read();
         if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
+    }
+
+    /// Returns the client that has subscribed last.
+    pub(super) fn requester(&self) -> Requester {
+        self.requester.read().clone()
+    }
+
+    pub(super) fn set_requester(&self, requester: &Requester) {
+        if *self.requester.read() != *requester {
+            *self.requester.write() = requester.clone();
+        }
     }
 
     /// Replaces the subscriber's principal. Returns whether it is another one than at this moment.

@@ -1,20 +1,14 @@
 //! The task that polls one plugin for changes.
 //!
-//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of them, sequentially. It
-//! ends with the first call that fails, and the next poll starts with the group after that one, so a path that makes
-//! the provider trap only prevents notifications of its own group.
+//! A poll covers all watched paths, by the calls of a [round](super::round).
 //!
-//! The paths of an answer are reduced to a set of watched resources before anyone is notified, so a path that is named
-//! twice counts as one change. However many paths and subscribers there are, the set is processed in
-//! [batches](super::notify).
-//!
-//! Each subscription requests a poll, so clients could request polls continuously. So a poll that took longer than
+//! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state). A poll that took longer than
 //! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
 //! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
 //! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its channels at
-//! any rate. Polls that events and notifications cause are debounced, and followed by a pause ([`burst_pause`]) that grows while
-//! the polls find no change of a watched path. Events do not shorten the back-off of a failing provider. A notification shortens it,
+//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](burst_pause) in proportion to their
+//! duration. Events do not shorten the back-off of a failing provider. A notification shortens it,
 //! but not below [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 //!
 //! In a cluster ([`replicas`](super::replicas)) another replica may poll for this one: then nothing is polled here, a subscription or an event is
@@ -25,22 +19,24 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
 use mcp_host_cluster::member::{Found, OwnTokens, Plan, SharedPoll};
 use mcp_host_cluster::share::{News, SharedPolls};
-use mcp_host_engine::plugin::{Fault, WatchedChanges};
+use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
 use super::poll_metrics::{PollCause, PollTrigger};
-use super::state::BATCH_SIZE;
-use super::state::{PollOutcome, WatcherState};
+use super::round::Round;
+use super::shared_groups::{self, SharedGroups};
+use super::state::{BATCH_SIZE, PollOutcome, Unserved, WatcherState};
+use crate::response_cache::DroppedFor;
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -63,24 +59,22 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Polls one plugin for changes while it has subscribers.
 pub(super) struct Poller {
-    state: Arc<WatcherState>,
+    pub(super) state: Arc<WatcherState>,
     interval: Duration,
-    groups: PathGroups,
+    pub(super) groups: PathGroups,
     /// The groups of all replicas, while this one polls for all.
-    shared_groups: Option<PathGroups>,
+    shared_groups: Option<SharedGroups>,
     /// What a poll for all replicas has found so far.
-    found: Option<Found>,
-    /// The index of the group with which the next poll starts.
-    next_group: usize,
-    /// Whether the last poll failed.
+    pub(super) found: Option<Found>,
+    /// When groups that have failed may be polled again.
+    pub(super) retries_from: Instant,
+    /// Whether the last poll failed as a whole.
     is_failing: bool,
     /// The delays after consecutive failed polls, from the interval on.
     backoff: Backoff,
-    /// The number of consecutive polls that events or notifications caused, and that reported no watched path.
-    futile_polls: u32,
     /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
     /// unknown.
-    notify_all_once: bool,
+    pub(super) notify_all_once: bool,
 }
 
 impl Poller {
@@ -94,10 +88,9 @@ impl Poller {
             groups,
             shared_groups: None,
             found: None,
-            next_group: 0,
+            retries_from: Instant::now(),
             is_failing: false,
             backoff,
-            futile_polls: 0,
             notify_all_once,
         }
     }
@@ -116,11 +109,13 @@ impl Poller {
                 // Watching ends before the plugin is reported as idle.
                 (directories, databases) = (None, None);
                 self.go_idle(requested);
-                self.state.wake.notified().await;
+                if self.watched_paths().await.is_none() {
+                    self.state.wake.notified().await;
+                }
                 trigger = PollTrigger::now(PollCause::Subscription);
                 continue;
             };
-            self.state.is_polling.store(true, Ordering::Relaxed);
+            self.state.is_polling.store(true, Ordering::SeqCst);
             let events = match directories.take() {
                 Some(events) if !events.needs_rewatch() => events,
                 before => {
@@ -130,7 +125,6 @@ impl Poller {
             };
             let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
-            self.futile_polls = if trigger.cause.is_event() { self.futile_polls.saturating_add(1) } else { 0 };
             trigger.begin(&self.state.context.poll_metrics);
             let (pause, has_polled) = self.poll_or_rely(watched, requested).await;
             let took = began.elapsed();
@@ -142,7 +136,7 @@ impl Poller {
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
             };
-            let event_pause = burst_pause(took, self.futile_polls);
+            let event_pause = burst_pause(took);
             // These sleeps begin with the end of the poll, and not with the event.
             let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
             let pause_of_provider = sleep(event_pause.max(min_pause));
@@ -216,19 +210,20 @@ impl Poller {
         }
     }
 
-    /// Resets the state when there are no more subscribers, as it becomes stale.
+    /// Resets the state when there are no more subscribers, as it becomes stale. The token of the listing is kept: the next poll tells whether
+    /// what is cached of it is.
     fn go_idle(&mut self, requested: u64) {
         if let Some(shared) = &self.state.shared {
             shared.leave();
         }
         self.shared_groups = None;
-        self.groups = PathGroups::new(self.state.plugin.max_items());
+        self.groups.forget_paths();
         self.reset_backoff();
         self.notify_all_once = false;
         self.state.listing.clear();
-        self.state.is_polling.store(false, Ordering::Relaxed);
+        self.state.is_polling.store(false, Ordering::SeqCst);
         let fault = Some((Fault::Host("there are no more subscribers".to_owned()), MIN_POLL_INTERVAL));
-        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
+        self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));
     }
 
     /// Polls what is this replica's to poll. Returns the pause before the next poll, and whether it has polled: otherwise another replica
@@ -236,7 +231,7 @@ impl Poller {
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
         let Some(shared) = &state.shared else {
-            self.groups.set_watched(watched);
+            self.groups.set_watched(watched, Instant::now());
             return (self.poll_once(requested).await, true);
         };
         shared.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
@@ -244,14 +239,14 @@ impl Poller {
             Plan::Own { tokens, tell_all } => {
                 match tokens {
                     OwnTokens::Kept => {}
-                    OwnTokens::None => self.groups = PathGroups::new(self.state.plugin.max_items()),
-                    OwnTokens::Shared => {
-                        let groups = self.shared_groups.take();
-                        self.groups = groups.unwrap_or_else(|| PathGroups::new(self.state.plugin.max_items()));
-                    }
+                    OwnTokens::None => self.groups.forget_tokens(),
+                    OwnTokens::Shared => match self.shared_groups.take() {
+                        Some(groups) => self.groups = groups.into_own(self.state.plugin.max_items()),
+                        None => self.groups.forget_tokens(),
+                    },
                 }
                 self.notify_all_once |= tell_all;
-                self.groups.set_watched(watched);
+                self.groups.set_watched(watched, Instant::now());
                 let pause = self.poll_once(requested).await;
                 shared.own_polled(!self.is_failing);
                 (pause, true)
@@ -268,25 +263,25 @@ impl Poller {
     async fn poll_for_all(&mut self, shared: &SharedPolls, poll: SharedPoll, requested: u64) -> Duration {
         let (plugin, SharedPoll { paths, tokens, key }) = (self.state.plugin.clone(), poll);
         let before = match tokens {
-            Some(tokens) => Some(PathGroups::shared(plugin.max_items(), key, tokens)),
+            Some(tokens) => Some(SharedGroups::new(plugin.max_items(), key, tokens)),
             None => self.shared_groups.take(),
         };
-        let mut groups = before.unwrap_or_else(|| PathGroups::shared(plugin.max_items(), key, Vec::new()));
+        let mut groups = before.unwrap_or_else(|| SharedGroups::new(plugin.max_items(), key, Vec::new()));
         let mut watched = Vec::with_capacity(paths.len());
-        for path in &*paths {
+        for (path, replica) in &*paths {
             // Of another replica, so it may be none.
-            watched.extend(plugin.mount().compose(path).ok().map(|located| (located.uri, located.path)));
+            watched.extend(plugin.mount().compose(path).ok().map(|located| (located.uri, located.path, *replica)));
             if watched.len().is_multiple_of(BATCH_SIZE) {
                 tokio::task::yield_now().await;
             }
         }
-        groups.set_watched(watched);
-        std::mem::swap(&mut self.groups, &mut groups);
+        groups.set_watched(watched, Instant::now());
+        let mut unanswered = BTreeSet::new();
         self.found = Some(Found::default());
-        let result = self.poll_groups().await;
-        std::mem::swap(&mut self.groups, &mut groups);
+        let result = self.poll_shared_groups(&mut groups, &mut unanswered).await;
         let found = self.found.take().unwrap_or_default();
-        let found = Found { tokens: groups.tokens(), ..found };
+        let shared_groups::Unserved { lost, left } = groups.unserved(result.is_ok(), &unanswered, Instant::now());
+        let found = Found { tokens: groups.tokens(), lost, left, ..found };
         self.shared_groups = Some(groups);
         shared.shared_polled(found, result.is_ok());
         match result {
@@ -302,7 +297,7 @@ impl Poller {
     /// Waits for the next poll, and notifies subscribers of what other replicas have found meanwhile.
     async fn tell_news_until(&self, next: impl Future<Output = PollTrigger>, min_pause: Duration) -> PollTrigger {
         let Some(shared) = &self.state.shared else { return next.await };
-        let earliest = tokio::time::Instant::now().checked_add(min_pause);
+        let earliest = Instant::now().checked_add(min_pause);
         let mut wakes = false;
         tokio::pin!(next);
         loop {
@@ -325,7 +320,10 @@ impl Poller {
     /// Notifies subscribers of what another replica has found. Returns whether there may be something to poll here.
     async fn tell_news(&self, news: News) -> bool {
         let News { changed, all_changed, listing, completed, wake, .. } = news;
-        if listing || all_changed || !changed.is_empty() || completed.is_some() {
+        if all_changed || listing || !changed.is_empty() {
+            self.state.plugin.data_changed();
+        }
+        if all_changed || completed.is_some() {
             self.state.plugin.clear_cached_responses();
         }
         if all_changed {
@@ -336,13 +334,14 @@ impl Poller {
             self.state.notify_of_change(located.map(|located| (located.uri, located.path)).collect()).await;
         }
         if listing {
+            self.state.plugin.drop_cached_pages(DroppedFor::Whole);
             self.state.listing.mark_dirty();
         }
         if let Some(completed) = completed {
             self.state.last_poll.send_if_modified(|last| {
                 let is_new = completed > last.completed_polls;
                 if is_new {
-                    *last = PollOutcome { completed_polls: completed, fault: None };
+                    *last = PollOutcome::of_all(completed, None);
                 }
                 is_new
             });
@@ -352,15 +351,10 @@ impl Poller {
 
     /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
     async fn poll_once(&mut self, requested: u64) -> Duration {
-        let pause = match self.poll_groups().await {
-            Ok(hint) => {
-                if std::mem::take(&mut self.notify_all_once) {
-                    self.notify_all().await;
-                }
-                self.reset_backoff();
-                self.next_delay(hint)
-            }
-            // The token is retained, so changes from now on are reported after recovery.
+        let began = Instant::now();
+        let round = match self.poll_groups().await {
+            Ok(round) => round,
+            // The tokens are retained, so changes from now on are reported after recovery.
             Err(fault) => {
                 if self.notify_all_once && !self.is_failing {
                     self.notify_all().await;
@@ -368,8 +362,44 @@ impl Poller {
                 return self.fail(fault, requested);
             }
         };
-        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault: None });
+        if std::mem::take(&mut self.notify_all_once) {
+            self.notify_all().await;
+            self.groups.owe_uncovered();
+        }
+        self.reset_backoff();
+        let now = Instant::now();
+        let unserved = Arc::new(self.unserved(&round, now));
+        let pause = match self.groups.next_retry() {
+            // As much time for others.
+            _ if !round.left.is_empty() => began.elapsed().min(MAX_POLL_PAUSE),
+            Some(retry) => {
+                let left = retry.max(self.retries_from).saturating_duration_since(now).max(MIN_POLL_INTERVAL);
+                left.min(self.next_delay(round.hint))
+            }
+            None => self.next_delay(round.hint),
+        };
+        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault: None, unserved });
         pause
+    }
+
+    /// The new paths that a poll did not serve.
+    fn unserved(&self, round: &Round, now: Instant) -> Unserved {
+        let mut unserved = Unserved::default();
+        for id in &round.left {
+            unserved.left.extend(self.groups.uncovered(*id).into_iter().map(|(_, path)| path));
+        }
+        for (id, failure) in self.groups.failing() {
+            let paths = self.groups.uncovered(id).into_iter().map(|(_, path)| path);
+            match failure.until.checked_duration_since(now).filter(|left| !left.is_zero()) {
+                Some(left) => {
+                    let after = left.min(MAX_RETRY_AFTER);
+                    unserved.failed.extend(paths.map(|path| (path, (failure.fault.clone(), after))));
+                }
+                // It is a half of a group that was split.
+                None => unserved.left.extend(paths),
+            }
+        }
+        unserved
     }
 
     /// Publishes that a poll has failed, and returns the pause before the next one.
@@ -381,67 +411,12 @@ impl Poller {
         };
         self.is_failing = true;
         let fault = Some((fault, pause.min(MAX_RETRY_AFTER)));
-        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
+        self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));
         pause
     }
 
-    /// Polls each group, and returns the provider's hint for the next poll.
-    async fn poll_groups(&mut self) -> Result<Option<Duration>, Fault> {
-        let (count, first) = (self.groups.len(), self.next_group);
-        let mut hint: Option<Duration> = None;
-        for group_index in (0..count).cycle().skip(first).take(count) {
-            self.next_group = group_index.saturating_add(1).checked_rem(count).unwrap_or(0);
-            let Some(group) = self.groups.get_mut(group_index) else { continue };
-            let paths: Vec<_> = group.watched.iter().map(|(_, path)| path.clone()).collect();
-            if paths.is_empty() && count > 1 && group_index > 0 {
-                continue;
-            }
-            let changes = self.state.plugin.changes(&paths, group.token.as_deref()).await?;
-            let watches_more = group.token.is_none() || paths.iter().any(|path| !group.token_paths.contains(path));
-            if watches_more || changes.listing_changed || !changes.changed.is_empty() {
-                // What is watched from now on is compared with the state of this answer.
-                self.state.plugin.clear_cached_responses();
-                if let Some(replicas) = &self.state.context.replicas {
-                    replicas.invalidate(&self.state.plugin);
-                }
-            }
-            let changed = self.changed_resources(group_index, &changes).await;
-            if !changed.is_empty() {
-                self.futile_polls = 0;
-            }
-            if let Some(found) = &mut self.found {
-                found.changed.extend(changed.iter().map(|(_, path)| path.as_str().into()));
-                found.listing |= changes.listing_changed;
-            }
-            if !self.notify_all_once {
-                self.state.notify_of_change(changed).await;
-            }
-            if changes.listing_changed {
-                self.state.listing.mark_dirty();
-            }
-            hint = hint.into_iter().chain(changes.poll_after).min();
-            if let Some(group) = self.groups.get_mut(group_index) {
-                group.token = Some(changes.token);
-                group.token_paths = paths.into_iter().collect();
-                group.covers_others = false;
-            }
-        }
-        Ok(hint)
-    }
-
-    /// Returns the resources of a group that changed according to the provider, each once.
-    async fn changed_resources(&mut self, group_index: usize, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
-        let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
-        let mut changed = BTreeSet::new();
-        for batch in changes.changed.chunks(BATCH_SIZE) {
-            changed.extend(batch.iter().filter(|path| group.covers_others || group.token_paths.contains(*path)));
-            tokio::task::yield_now().await;
-        }
-        let watched = group.watched.iter().filter(|(_, path)| changed.contains(path));
-        watched.cloned().collect()
-    }
-
     async fn notify_all(&self) {
+        self.state.plugin.clear_cached_responses();
         self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
         // What principals see of directories may be others' by now.
         self.state.examine_all().await;

@@ -5,10 +5,23 @@
 //! received. This takes eight bytes for each subscription, however many updates there were.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use super::mailbox::PendingUpdate;
 use super::subscriber::{Subscriber, Update};
+
+/// An update that a subscriber has taken, to send it to its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentUpdate {
+    /// When.
+    pub time: SystemTime,
+    /// The name of the subscriber's principal.
+    pub principal: String,
+    /// What changed.
+    pub update: Update,
+}
 
 /// The numbers of the updates that were taken.
 #[derive(Debug, Default)]
@@ -43,6 +56,7 @@ impl Subscriber {
                     let number = self.numbers.next().get();
                     self.numbers.listing.store(number, Ordering::Relaxed);
                     self.hub.listing_updates.increment();
+                    self.notify_followers(&Update::Listing);
                     return Some((number, Update::Listing));
                 }
                 PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
@@ -54,12 +68,22 @@ impl Subscriber {
                         subscription.number = Some(number);
                         self.mailbox.mark_sent(PendingUpdate::Resource(uri));
                         self.hub.resource_updates.increment();
+                        self.notify_followers(&update);
                         return Some((number.get(), update));
                     }
                     subscription.has_deferred_update = true;
                 }
                 PendingUpdate::Resource(_) => {}
             }
+        }
+    }
+
+    fn notify_followers(&self, update: &Update) {
+        if !self.mailbox.is_view() {
+            self.hub.sent.send(|| {
+                let principal = self.principal().name().to_owned();
+                Arc::new(SentUpdate { time: SystemTime::now(), principal, update: update.clone() })
+            });
         }
     }
 
@@ -100,13 +124,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
-        let hub = Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None);
+        let hub = Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None, false);
         let (subscriber, mount) = (hub.subscriber(&Principal::LOCAL), "a://x/".parse::<Mount>().unwrap());
         let uris = ["a", "b", "c"].map(|path| mount.compose(path).unwrap().uri);
         let memory = ShareLimits { client: 10_000, overall: 10_000 };
         for uri in &uris {
             let attempt = subscriber.begin(uri.as_str(), uri, memory).unwrap();
-            attempt.register(&mount);
+            attempt.register(&mount, false);
             attempt.activate(true);
         }
         // Updates of one resource are throttled.

@@ -5,12 +5,18 @@
 //! another replica says is a permission: it is that a path below a mount may have changed, and subscribers are notified under the
 //! same rules as of this replica's own polls.
 
+#[cfg(not(feature = "cluster"))]
+mod absent;
+#[cfg(feature = "cluster")]
+mod nats;
+
 use std::fmt;
 use std::sync::OnceLock;
 
 use mcp_host_cluster::member::{MemberStats, RoleName};
 use mcp_host_cluster::presence::{ClusterView, Observer, Presence};
 use mcp_host_cluster::roster::About;
+use mcp_host_cluster::session::{SessionKey, SessionStore};
 use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
 use mcp_host_engine::plugin::Plugin;
 
@@ -24,6 +30,8 @@ pub(crate) struct Replicas {
     join: Box<dyn Fn(HostObserver) -> Presence + Send + Sync>,
     /// The presence of this replica, once it has joined.
     presence: OnceLock<Presence>,
+    /// The records of sessions, if replicas share them.
+    sessions: Option<SessionStore>,
 }
 
 /// What the host does about what other replicas say.
@@ -36,51 +44,6 @@ impl fmt::Debug for Replicas {
 }
 
 impl Replicas {
-    /// The cluster of a config; none without one. Connects with the first plugin that is watched.
-    ///
-    /// # Errors
-    ///
-    /// The config was made by an application, and is not valid.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn from_config(
-        config: &mcp_host_config::Config,
-    ) -> Result<Option<Self>, mcp_host_cluster::engine::nats::NatsError> {
-        use std::num::NonZeroU32;
-
-        use mcp_host_cluster::ReplicaId;
-        use mcp_host_cluster::engine::nats::{Login, Nats, NatsOptions};
-        use mcp_host_config::cluster::NatsCredentials;
-
-        let Some(cluster) = &config.cluster else { return Ok(None) };
-        let (name, lease) = (cluster.name.as_str().to_owned(), cluster.lease.duration());
-        let max_replicas = u32::try_from(cluster.max_replicas.get()).ok().and_then(NonZeroU32::new);
-        let max_replicas = max_replicas.unwrap_or(NonZeroU32::MIN);
-        let login = match &cluster.credentials {
-            None => Login::None,
-            Some(NatsCredentials::Token(token)) => Login::Token(token.expose().clone()),
-            Some(NatsCredentials::Password(user, password)) => Login::Password(user.clone(), password.expose().clone()),
-        };
-        let engine = Nats::new(NatsOptions {
-            servers: cluster.nats.iter().map(|url| url.as_str().to_owned()).collect(),
-            login,
-            ca: cluster.ca.iter().flat_map(|bundle| bundle.certificates()).cloned().collect(),
-            bucket: format!("mcp-host-{name}"),
-            timeout: lease.checked_div(5).unwrap_or(lease),
-        })?;
-        let me = ReplicaId::random();
-        tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
-        let joined = (engine.clone(), name.clone());
-        Ok(Some(Self {
-            name,
-            start: Box::new(move |shard| SharedPolls::start(engine.clone(), me, shard, lease)),
-            join: Box::new(move |observer| {
-                let (engine, name) = &joined;
-                Presence::start(engine.clone(), me, name, lease, max_replicas, observer)
-            }),
-            presence: OnceLock::new(),
-        }))
-    }
-
     /// Shares the polls of a plugin, if one replica may poll for all.
     pub(super) fn share(&self, plugin: &Plugin) -> Option<SharedPolls> {
         Some((self.start)(self.shard(plugin)?))
@@ -95,6 +58,28 @@ impl Replicas {
     pub(super) fn invalidate(&self, plugin: &Plugin) {
         if let (Some(presence), Some(shard)) = (self.presence.get(), self.shard(plugin)) {
             presence.invalidate(&shard);
+        }
+    }
+
+    /// The name of the cluster.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The records of sessions, if replicas share them.
+    pub(crate) fn sessions(&self) -> Option<&SessionStore> {
+        self.sessions.as_ref()
+    }
+
+    /// Whether this replica hears the others.
+    pub(crate) fn hears(&self) -> bool {
+        self.presence.get().is_some_and(Presence::hears)
+    }
+
+    /// Tells the other replicas that the record of a session is another one now.
+    pub(crate) fn session_changed(&self, session: SessionKey) {
+        if let Some(presence) = self.presence.get() {
+            presence.session_changed(session);
         }
     }
 

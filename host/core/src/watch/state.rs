@@ -4,17 +4,24 @@
 //! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes. So no batch adds
 //! more than [`BATCH_SIZE`] updates to mailboxes: then the shared lock is released, and the task yields.
 
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use governor::Quota;
+use mcp_host_base::keyed_rate::KeyedRate;
 use mcp_host_base::share_limiter::ShareLimiter;
 use mcp_host_cluster::share::SharedPolls;
 use mcp_host_engine::plugin::Fault;
-use mcp_host_model::uri::{Mount, Uri};
+use mcp_host_model::requester::Requester;
+use mcp_host_model::uri::{Mount, Path, Uri};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::directories::DirectoryMonitor;
@@ -34,23 +41,34 @@ pub(super) struct WatchContext {
     pub(super) access: ArcSwap<Access>,
     /// Cloned by each subscriber, to count them.
     subscribers: Arc<()>,
+    /// The id of the next watcher.
+    next_watcher: AtomicU64,
     /// The memory of all subscriptions, in total and by principal, in bytes.
     pub(super) memory: ShareLimiter<Principal>,
     pub(super) poll_metrics: PollMetrics,
     /// The other replicas of a cluster; none without one.
     pub(super) replicas: Option<Replicas>,
+    /// Whether plugins prepare their data.
+    pub(super) prepares: bool,
 }
 
 impl WatchContext {
-    pub(super) fn new(access: Arc<Access>, replicas: Option<Replicas>) -> Arc<Self> {
+    pub(super) fn new(access: Arc<Access>, replicas: Option<Replicas>, prepares: bool) -> Arc<Self> {
         Arc::new(Self {
             subscription_index: Mutex::default(),
             access: ArcSwap::new(access),
             subscribers: Arc::default(),
+            next_watcher: AtomicU64::new(0),
             memory: ShareLimiter::default(),
             poll_metrics: PollMetrics::default(),
             replicas,
+            prepares,
         })
+    }
+
+    /// Returns the id of a new watcher.
+    pub(super) fn new_watcher(&self) -> u64 {
+        self.next_watcher.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the number of subscribers.
@@ -76,14 +94,30 @@ impl WatchContext {
     }
 }
 
+/// How many polls of a plugin a client may force by subscriptions to resources that are not polled yet, and how many per second
+/// after that. Those of all clients that wait are one.
+const FORCED_POLLS: NonZeroU32 = NonZeroU32::new(20).unwrap();
+const FORCED_POLLS_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).unwrap();
+/// The number of clients with a rate of their own.
+const MAX_CLIENTS: usize = 1024;
+
+/// The rate of polls that each client may force.
+pub(super) fn forced_polls() -> KeyedRate<Requester> {
+    KeyedRate::new(Quota::per_second(FORCED_POLLS_PER_SECOND).allow_burst(FORCED_POLLS), MAX_CLIENTS)
+}
+
 /// The state that a watcher and its tasks share.
 pub(super) struct WatcherState {
+    /// Distinguishes it from the watcher of another generation of the plugin.
+    pub(super) id: u64,
     pub(super) plugin: Arc<CachedPlugin>,
     pub(super) context: Arc<WatchContext>,
     /// Notified by events for which the next poll should not wait for the interval.
     pub(super) wake: Notify,
     /// Notified when there are no more subscribers.
     pub(super) unwatched: Notify,
+    /// The rate at which clients may force polls.
+    pub(super) forced_polls: KeyedRate<Requester>,
     /// The number of polls that were requested. A poll serves all requests up to the number at its start.
     pub(super) requested_polls: AtomicU64,
     /// The last poll: the number of requests that it served, and its result.
@@ -102,8 +136,26 @@ pub(super) struct WatcherState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PollOutcome {
     pub(super) completed_polls: u64,
-    /// The fault, and the time after which to retry.
+    /// The fault of the whole poll, and the time after which to retry.
     pub(super) fault: Option<(Fault, Duration)>,
+    /// What was not polled, though the plugin was.
+    pub(super) unserved: Arc<Unserved>,
+}
+
+/// New paths that a poll did not serve.
+#[derive(Debug, Default)]
+pub(super) struct Unserved {
+    /// Those that failed, or were not polled as they had failed: with the fault, and the time after which to retry.
+    pub(super) failed: HashMap<Path, (Fault, Duration)>,
+    /// Those that the next poll serves.
+    pub(super) left: HashSet<Path>,
+}
+
+impl PollOutcome {
+    /// The outcome of polls that were no polls of a plugin, or failed as a whole.
+    pub(super) fn of_all(completed_polls: u64, fault: Option<(Fault, Duration)>) -> Self {
+        Self { completed_polls, fault, unserved: Arc::default() }
+    }
 }
 
 /// The reason why a poll failed.
@@ -119,15 +171,53 @@ impl WatcherState {
         self.plugin.info().watches
     }
 
-    /// Waits until a poll that started after this call has ended.
+    /// Waits until a poll that started after this call has ended, which is made at once.
     pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        self.next_poll(async { self.wake.notify_one() }).await.map(|_| ())
+    }
+
+    /// Waits until a new path was polled. The client has the poll made at once, as often as it [may](FORCED_POLLS); otherwise the path is
+    /// part of the next one.
+    pub(super) async fn wait_for_poll_of(&self, path: &Path, client: &Requester) -> Result<(), PollError> {
+        loop {
+            let outcome = self.next_poll(self.force_poll(client)).await?;
+            let Unserved { failed, left } = &*outcome.unserved;
+            if let Some((fault, after)) = failed.get(path) {
+                return Err(PollError::Fault(fault.clone(), *after));
+            }
+            if !left.contains(path) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has a poll made as soon as the client may.
+    async fn force_poll(&self, client: &Requester) {
+        // The client that started the host has no other beside it.
+        while let Err(wait) = if client.is_local() { Ok(()) } else { self.forced_polls.take(client, NonZeroU32::MIN) } {
+            sleep(wait).await;
+        }
+        self.wake.notify_one();
+    }
+
+    /// Waits for the outcome of a poll that started after this call, while `force` runs.
+    async fn next_poll(&self, force: impl Future<Output = ()>) -> Result<PollOutcome, PollError> {
         let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         let mut polls = self.last_poll.subscribe();
-        self.wake.notify_one();
-        let outcome = self.retired.run_until_cancelled(polls.wait_for(|poll| poll.completed_polls >= requested)).await;
-        match outcome {
-            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(PollError::Fault(fault, after))),
-            Some(Err(_)) | None => Err(PollError::Retired),
+        let force = async {
+            force.await;
+            std::future::pending::<Infallible>().await
+        };
+        let outcome = self.retired.run_until_cancelled(async {
+            tokio::select! {
+                outcome = polls.wait_for(|poll| poll.completed_polls >= requested) => outcome.map(|outcome| outcome.clone()),
+                never = force => match never {},
+            }
+        });
+        let outcome = outcome.await.and_then(Result::ok).ok_or(PollError::Retired)?;
+        match &outcome.fault {
+            Some((fault, after)) => Err(PollError::Fault(fault.clone(), *after)),
+            None => Ok(outcome),
         }
     }
 }

@@ -84,6 +84,18 @@ impl Subscription {
     }
 }
 
+/// An open stream of a [`Subscriber`].
+#[derive(Debug)]
+pub struct StreamGuard {
+    mailbox: Arc<Mailbox>,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.mailbox.close_stream();
+    }
+}
+
 impl Subscriber {
     /// The maximum number of resources of one subscriber.
     pub const MAX_RESOURCES: usize = 1024;
@@ -109,6 +121,18 @@ impl Subscriber {
         self.mailbox.mark_as_view();
     }
 
+    /// Marks it as one whose updates are sent by streams that its client opens and closes, as over HTTP: without one it is shown to
+    /// administrators as a subscriber that is not heard.
+    pub fn mark_as_streamed(&self) {
+        self.mailbox.mark_as_streamed();
+    }
+
+    /// Counts a stream that sends its updates, until the guard is dropped.
+    pub fn open_stream(&self) -> StreamGuard {
+        self.mailbox.open_stream();
+        StreamGuard { mailbox: self.mailbox.clone() }
+    }
+
     /// Returns the principal that is notified.
     pub fn principal(&self) -> Principal {
         self.mailbox.principal()
@@ -130,6 +154,26 @@ impl Subscriber {
         if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
             self.mailbox.put_listing();
             self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+        }
+    }
+
+    /// Returns the URIs of the active subscriptions, as they were requested.
+    #[doc(hidden)]
+    pub fn requested_uris(&self) -> Vec<String> {
+        let subscriptions = self.subscriptions();
+        let active = subscriptions.iter().filter(|(_, subscription)| subscription.is_active);
+        active.map(|(uri, subscription)| subscription.requested_uri(uri).to_owned()).collect()
+    }
+
+    /// Has each resource, and the listing if it is subscribed to, notified once: changes may have been notified that the client has not
+    /// received, or not been known here.
+    #[doc(hidden)]
+    pub fn notify_all(&self) {
+        for (uri, _) in self.subscriptions().iter().filter(|(_, subscription)| subscription.is_active) {
+            self.mailbox.put_resource(uri);
+        }
+        if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
+            self.mailbox.put_listing();
         }
     }
 
@@ -300,7 +344,7 @@ pub(super) struct PendingSubscription<'a> {
 impl PendingSubscription<'_> {
     /// Adds the resource to those for which the plugin of `mount` is polled, unless the subscription was cancelled
     /// meanwhile.
-    pub(super) fn register(&self, mount: &Mount) {
+    pub(super) fn register(&self, mount: &Mount, is_listable: bool) {
         let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
             return;
         };
@@ -310,6 +354,7 @@ impl PendingSubscription<'_> {
                 &located.uri,
                 &located.path,
                 &self.subscriber.mailbox,
+                is_listable,
             );
         }
     }
@@ -377,7 +422,7 @@ mod tests {
     use mcp_host_config::Config;
 
     fn hub() -> Arc<Hub> {
-        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None)
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())), None, false)
     }
 
     const LIMITS: ShareLimits = ShareLimits { client: 600, overall: 1000 };
@@ -395,7 +440,7 @@ mod tests {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        attempt.register(&mount());
+        attempt.register(&mount(), false);
         assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
         drop(attempt);
         assert!(!subscriber.hub.context.subscription_index().has_resources_under(&mount()));
@@ -408,7 +453,7 @@ mod tests {
         let (uri, other) = (uri(), mount().compose("g").unwrap().uri);
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         subscriber.close();
-        attempt.register(&mount());
+        attempt.register(&mount(), false);
         attempt.activate(true);
         assert!(subscriber.begin("a://x/g", &other, LIMITS).is_err());
         subscriber.watch_listing();
@@ -424,7 +469,7 @@ mod tests {
         let uri = uri();
         for comes_to_something in [false, true] {
             let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-            attempt.register(&mount());
+            attempt.register(&mount(), false);
             subscriber.hub.context.subscription_index().notify(&uri, 0, &mut 1, |_| true);
             assert_eq!(subscriber.try_next(), None);
             if comes_to_something {
@@ -443,7 +488,7 @@ mod tests {
         let subscriber = hub().subscriber(&others);
         let uri = uri();
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        attempt.register(&mount());
+        attempt.register(&mount(), false);
         attempt.activate(false);
         subscriber.set_principal(&others, None);
         assert_eq!(subscriber.try_next(), None);
@@ -451,12 +496,32 @@ mod tests {
         assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
     }
 
+    #[tokio::test]
+    async fn each_active_subscription_and_the_listing_can_be_notified_once() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let (uri, pending) = (uri(), mount().compose("g").unwrap().uri);
+        let attempt = subscriber.begin("A://x/f", &uri, LIMITS).unwrap();
+        attempt.register(&mount(), false);
+        attempt.activate(false);
+        let _pending = subscriber.begin("a://x/g", &pending, LIMITS);
+        assert_eq!(subscriber.requested_uris(), ["A://x/f"]);
+        subscriber.notify_all();
+        assert_eq!(subscriber.try_next(), Some(Update::Resource("A://x/f".to_owned())));
+        assert_eq!(subscriber.try_next(), None);
+        subscriber.watch_listing();
+        subscriber.notify_all();
+        assert_eq!(
+            [subscriber.next().await, subscriber.next().await],
+            [Update::Listing, Update::Resource("A://x/f".to_owned())]
+        );
+    }
+
     #[test]
     fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
         let [first, second] = [(); 2].map(|()| subscriber.begin("a://x/f", &uri, LIMITS).unwrap());
-        second.register(&mount());
+        second.register(&mount(), false);
         drop(first);
         second.activate(false);
         assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
@@ -464,7 +529,7 @@ mod tests {
         let late = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         subscriber.unsubscribe(&uri);
         let new = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        new.register(&mount());
+        new.register(&mount(), false);
         drop(late);
         new.activate(false);
         assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
@@ -477,7 +542,7 @@ mod tests {
         let uri = uri();
         subscriber.watch_listing();
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        attempt.register(&mount());
+        attempt.register(&mount(), false);
         attempt.activate(false);
         drop(subscriber);
         assert!(!hub.context.is_watched(&hub.context.subscription_index(), &mount()));

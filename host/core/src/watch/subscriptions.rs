@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Path, Uri};
 
 use super::mailbox::Mailbox;
@@ -27,8 +28,10 @@ struct WatchedResource {
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
     /// How many of them are views of the console.
     views: usize,
-    /// For a directory: what each principal sees of it that may not see everything ([`super::directories`]).
+    /// For a listable resource: what each principal sees of it that may not see everything ([`super::directories`]).
     directory: Option<HashMap<Principal, ListingFingerprint>>,
+    /// The watcher that has polled it while it was watched: it reports every change since.
+    polled_by: Option<u64>,
 }
 
 /// A resource with subscriptions, and who has them.
@@ -39,6 +42,9 @@ pub struct Watched {
     pub uri: Uri,
     /// The number of its subscribers, without views.
     pub subscribers: usize,
+    /// Of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, those whose client has no stream open: they are told when it
+    /// opens one.
+    pub unheard: usize,
     /// The number of views of the console that show it.
     pub views: usize,
     /// The names of the principals of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, without views, in order.
@@ -52,11 +58,12 @@ impl Watched {
 
 impl WatchedResource {
     fn described(&self, uri: &Uri) -> Watched {
-        let mailboxes = self.subscribers.values().take(Watched::MAX_LOOKED_AT).filter(|mailbox| !mailbox.is_view());
-        let names: BTreeSet<_> = mailboxes.map(|mailbox| mailbox.principal().name().to_owned()).collect();
+        let mailboxes = || self.subscribers.values().take(Watched::MAX_LOOKED_AT).filter(|mailbox| !mailbox.is_view());
+        let names: BTreeSet<_> = mailboxes().map(|mailbox| mailbox.principal().name().to_owned()).collect();
         Watched {
             uri: uri.clone(),
             subscribers: self.subscribers.len().saturating_sub(self.views),
+            unheard: mailboxes().filter(|mailbox| mailbox.is_unheard()).count(),
             views: self.views,
             principals: names.into_iter().collect(),
         }
@@ -109,15 +116,18 @@ impl SubscriptionIndex {
         self.under(mount, None).count()
     }
 
-    pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
+    pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>, is_listable: bool) {
         let watched = match self.resources.get_mut(uri) {
             Some(watched) => watched,
             None => {
                 let (subscribers, path) = (BTreeMap::new(), path.clone());
-                let watched = WatchedResource { path, subscribers, views: 0, directory: None };
+                let watched = WatchedResource { path, subscribers, views: 0, directory: None, polled_by: None };
                 self.resources.entry(uri.clone()).or_insert(watched)
             }
         };
+        if is_listable {
+            watched.directory.get_or_insert_default();
+        }
         let known = watched.subscribers.insert(mailbox.id, mailbox.clone());
         if known.is_none() && mailbox.is_view() {
             watched.views = watched.views.saturating_add(1);
@@ -188,7 +198,27 @@ impl SubscriptionIndex {
         (principals, subscribers.next().map(|(id, _)| *id))
     }
 
-    /// Returns those of the resources that are known as directories.
+    /// Returns the clients that have subscribed to a resource; of many, the first `limit` subscribers only.
+    pub(super) fn requesters(&self, uri: &Uri, limit: usize) -> HashSet<Requester> {
+        let subscribers = self.resources.get(uri).into_iter().flat_map(|watched| watched.subscribers.values());
+        subscribers.take(limit).map(|mailbox| mailbox.requester()).collect()
+    }
+
+    /// Stores that a watcher has polled those resources, as far as they are watched.
+    pub(super) fn set_polled(&mut self, resources: &[(Uri, Path)], watcher: u64) {
+        for (uri, _) in resources {
+            if let Some(watched) = self.resources.get_mut(uri) {
+                watched.polled_by = Some(watcher);
+            }
+        }
+    }
+
+    /// Returns whether that watcher has polled a resource since it is watched.
+    pub(super) fn is_polled(&self, uri: &Uri, watcher: u64) -> bool {
+        self.resources.get(uri).is_some_and(|watched| watched.polled_by == Some(watcher))
+    }
+
+    /// Returns those of the resources that are known as listable.
     pub(super) fn directories(&self, uris: &[Uri]) -> HashSet<Uri> {
         let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.directory.is_some());
         uris.iter().filter(is_directory).cloned().collect()
@@ -210,6 +240,14 @@ impl SubscriptionIndex {
             views.retain(|principal, _| subscribed.contains(principal));
         }
         views.entry(principal.clone()).or_insert(view);
+    }
+
+    /// Drops what other principals saw of a directory.
+    pub(super) fn retain_views(&mut self, uri: &Uri, is_wanted: impl Fn(&Principal) -> bool) {
+        let views = self.resources.get_mut(uri).and_then(|watched| watched.directory.as_mut());
+        if let Some(views) = views {
+            views.retain(|principal, _| is_wanted(principal));
+        }
     }
 
     /// Replaces what principals see of a directory; with `None` it is none any more. Returns what was known before.
@@ -263,7 +301,7 @@ mod tests {
         let mut index = SubscriptionIndex::default();
         for (of, path) in [("a://x/", "1"), ("a://x/", "2?q"), ("a://y/", "1"), ("b:///", "")] {
             let located = mount(of).compose(path).unwrap();
-            index.watch(&located.uri, &located.path, &mailbox);
+            index.watch(&located.uri, &located.path, &mailbox, false);
         }
         let paths = |index: &SubscriptionIndex, of| {
             let paths = index.paths(&mount(of), None, 10);
@@ -287,7 +325,7 @@ mod tests {
         view.mark_as_view();
         let mut index = SubscriptionIndex::default();
         for mailbox in [&view, &one, &view, &other] {
-            index.watch(&located.uri, &located.path, mailbox);
+            index.watch(&located.uri, &located.path, mailbox, false);
         }
         let watched = |index: &SubscriptionIndex| index.resources(None, 9).remove(0);
         let found = watched(&index);

@@ -1,12 +1,13 @@
-//! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), and two that detect
+//! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), two that detect
 //! for which principals its listing ([`listing`](super::listing)) and its directories ([`directories`](super::directories)) have
-//! changed.
+//! changed, and one that has it prepare its data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::poll_metrics::LastLag;
 use super::poller::Poller;
 use super::replicas::SharedPollStats;
-use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
+use super::state::{PollError, PollOutcome, WatchContext, WatcherState, forced_polls};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
@@ -43,6 +44,8 @@ impl Watcher {
     pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
         let replicas = context.replicas.as_ref().filter(|_| plugin.info().watches);
         let state = Arc::new(WatcherState {
+            id: context.new_watcher(),
+            forced_polls: forced_polls(),
             shared: replicas.and_then(|replicas| replicas.share(plugin)),
             plugin: plugin.clone(),
             context: context.clone(),
@@ -64,6 +67,11 @@ impl Watcher {
         }
         let listing = ListingTask::new(state.clone());
         tokio::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
+        if context.prepares && plugin.preparation().is_some() {
+            let plugin = plugin.clone();
+            let preparing = async move { plugin.keep_prepared().await };
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(preparing));
+        }
         Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
     }
 
@@ -106,9 +114,12 @@ impl Watcher {
         }
     }
 
-    /// See [`WatcherState::wait_for_poll`].
-    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
-        self.state.wait_for_poll().await
+    /// Waits until changes of a resource are reported: it has been polled, now or for another subscriber.
+    pub(super) async fn wait_until_polled(&self, uri: &Uri, path: &Path, client: &Requester) -> Result<(), PollError> {
+        if self.state.context.subscription_index().is_polled(uri, self.state.id) {
+            return Ok(());
+        }
+        self.state.wait_for_poll_of(path, client).await
     }
 
     /// Returns the path of a resource, or `None` if the plugin does not own it.
@@ -137,7 +148,10 @@ impl Watcher {
     pub(super) fn watch_listing(&self) {
         if self.supports_changes() {
             self.state.listing.dirty.notify_one();
-            self.state.wake.notify_one();
+            // A plugin that is polled is polled for the listing, too.
+            if !self.state.is_polling.load(Ordering::SeqCst) {
+                self.state.wake.notify_one();
+            }
         }
     }
 

@@ -7,9 +7,13 @@ use wasmparser::{Parser, Payload};
 
 use super::WASI_PREVIEW1;
 use super::error::ComponentizeError;
+use crate::wit;
 
-/// The interface of the contract, as the names of exported functions begin with it.
-const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+/// The interface of the contract without its version, as the names of exported functions begin with it.
+const CONTRACT: &str = "mcp-host:provider/resource-provider";
+
+/// The interface of preparations without its version.
+const PREPARE: &str = "mcp-host:provider/prepare";
 
 /// The functions of the contract.
 const FUNCTIONS: [&str; 7] = ["describe", "list-entries", "list-templates", "read", "stat", "complete", "changes"];
@@ -66,9 +70,22 @@ impl<'m> CoreModule<'m> {
         if self.exports.iter().any(|name| name.starts_with(STANDARD_MANGLING)) {
             return Ok(());
         }
-        let names = FUNCTIONS.iter().map(|function| format!("{CONTRACT}#{function}"));
+        let version = self.contract_version();
+        let names = FUNCTIONS.iter().map(|function| format!("{CONTRACT}@{version}#{function}"));
         let missing: Vec<_> = names.filter(|name| !self.exports.contains(name.as_str())).collect();
         if missing.is_empty() { Ok(()) } else { Err(ComponentizeError::MissingExports { missing }) }
+    }
+
+    /// The version of the contract in the names of its exports: the latest, unless it has exports of an earlier one.
+    pub(super) fn contract_version(&self) -> &'static str {
+        let [latest, ..] = wit::VERSIONS;
+        let has = |version: &&str| self.exports.iter().any(|name| name.starts_with(&format!("{CONTRACT}@{version}#")));
+        wit::VERSIONS.into_iter().find(has).unwrap_or(latest)
+    }
+
+    /// Whether it exports `prepare` beside the contract.
+    pub(super) fn prepares(&self) -> bool {
+        self.exports.contains(format!("{PREPARE}@{}#prepare", self.contract_version()).as_str())
     }
 
     /// Checks that every import is from WASI 0.1, from an interface that `has_interface`, or a built-in of the component

@@ -6,7 +6,7 @@ use mcp_host_engine::function::Changes;
 use mcp_host_model::provider::{ChangeSet, Entry};
 
 use super::session::NoAnswer;
-use super::{Check, Edit, Session};
+use super::{Check, Edit, Session, advice};
 
 /// The number of paths that are watched.
 const MAX_WATCHED: usize = 50;
@@ -52,7 +52,8 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry], edit: Op
         let again = poll(session, &watched, Some(&start.token), Check::Token, "with its first token again").await;
         if again.is_some_and(|again| (&again.changed, again.listing_changed) != (&first.changed, first.listing_changed))
         {
-            session.report.problem(Check::Token, "the same token gives another answer the second time");
+            let message = "the same token gives another answer the second time";
+            session.report.problem_with(Check::Token, message, advice::SAME_TOKEN);
         }
     }
     check_foreign_token(session, &watched).await;
@@ -70,7 +71,8 @@ async fn poll(
     let changes = match changes(session, watched, since).await {
         Ok(changes) => changes,
         Err(none) => {
-            none.report(session, check, &format!("`changes` {how}"));
+            let advice = if since.is_none() { advice::CHANGES_REFUSED } else { check.advice() };
+            none.report_with(session, check, &format!("`changes` {how}"), advice);
             return None;
         }
     };
@@ -79,7 +81,8 @@ async fn poll(
     }
     if changes.token.len() > MAX_TOKEN {
         let len = changes.token.len();
-        session.report.problem(Check::Token, format!("its token has {len} bytes; {MAX_TOKEN} are allowed"));
+        let message = format!("its token has {len} bytes; {MAX_TOKEN} are allowed");
+        session.report.problem_with(Check::Token, message, advice::LONG_TOKEN);
     }
     Some(changes)
 }
@@ -119,7 +122,8 @@ async fn check_edit(session: &mut Session<'_>, watched: &[String], since: &str, 
         return session.report.skip(Check::ChangesReported, "no command that edits the data was given (`--edit`)");
     };
     if let Err(error) = edit().await {
-        return session.report.problem(Check::ChangesReported, format!("the data could not be edited: {error}"));
+        let message = format!("the data could not be edited: {error}");
+        return session.report.problem_with(Check::ChangesReported, message, advice::EDIT_FAILED);
     }
     for _ in 0..MAX_POLLS {
         match poll(session, watched, Some(since), Check::ChangesReported, "after the edit").await {

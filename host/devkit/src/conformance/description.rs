@@ -4,7 +4,7 @@ use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::Describe;
 use mcp_host_engine::plugin::{Capability, GrantStatus, Inspection};
 
-use super::{Check, Session};
+use super::{Check, Session, advice};
 
 /// The longest name, version and title that a host keeps, in bytes.
 const MAX_NAME: usize = 1024;
@@ -19,13 +19,14 @@ pub(super) async fn check(session: &mut Session<'_>, inspection: &Inspection) {
     };
     for (what, value) in [("name", &info.name), ("version", &info.version)] {
         if value.trim().is_empty() {
-            session.report.problem(Check::Describe, format!("its {what} is empty"));
+            session.report.problem_with(Check::Describe, format!("its {what} is empty"), advice::DESCRIBE_NAME);
         }
         if value.len() > MAX_NAME {
             let (len, value) = (value.len(), Excerpt(value));
-            session.report.problem(
+            session.report.problem_with(
                 Check::Describe,
                 format!("its {what} has {len} bytes, of which hosts keep {MAX_NAME}: `{value}`"),
+                advice::DESCRIBE_NAME,
             );
         }
     }

@@ -2,11 +2,12 @@
 
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::{Read, Stat};
+use mcp_host_engine::plugin::Fault;
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::listing::UNKNOWN_PATH;
 use super::session::NoAnswer;
-use super::{Check, MAX_READ, Session};
+use super::{Check, MAX_READ, Session, advice};
 
 /// An entry that was read, with its answers.
 pub(super) struct Sampled {
@@ -51,7 +52,11 @@ async fn read(session: &mut Session<'_>, listed: &Entry) -> Option<Vec<Contents>
             Some(contents)
         }
         Err(none) => {
-            none.report(session, Check::Readable, &what);
+            let advice = match &none {
+                NoAnswer::Refused(Fault::InvalidRequest(_)) => advice::LISTED_INVALID,
+                _ => advice::LISTED_NOT_FOUND,
+            };
+            none.report_with(session, Check::Readable, &what, advice);
             None
         }
     }
@@ -63,7 +68,7 @@ async fn stat(session: &mut Session<'_>, listed: &Entry) -> Option<Entry> {
     let found = match session.call(&what, Stat { path: path.as_str().into() }).await {
         Ok(found) => found,
         Err(none) => {
-            none.report(session, Check::StatAgrees, &what);
+            none.report_with(session, Check::StatAgrees, &what, advice::STAT_NOT_FOUND);
             return None;
         }
     };
@@ -100,6 +105,6 @@ fn check_refused(session: &mut Session<'_>, what: &str, answer: Result<(), NoAns
     match answer {
         Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
         Err(none) => none.report(session, Check::NotFound, &what),
-        Ok(()) => session.report.problem(Check::NotFound, format!("{what}, has an answer")),
+        Ok(()) => session.report.problem_with(Check::NotFound, format!("{what}, has an answer"), advice::HAS_ANSWER),
     }
 }

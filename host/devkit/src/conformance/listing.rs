@@ -8,7 +8,7 @@ use mcp_host_model::provider::{Entry, Page};
 
 use super::session::NoAnswer;
 use super::values::without_ttl;
-use super::{Check, MAX_PAGES, Session};
+use super::{Check, MAX_PAGES, Session, advice};
 
 /// The limit of a page, as a server's default has it.
 const PAGE_SIZE: u32 = 1000;
@@ -74,7 +74,7 @@ async fn walk(session: &mut Session<'_>, check: Check, parent: Option<&str>, lim
                 return None;
             }
             Err(none) => {
-                none.report(session, check, &what);
+                none.report_with(session, check, &what, advice::LISTING_REFUSED);
                 return None;
             }
         };
@@ -85,16 +85,18 @@ async fn walk(session: &mut Session<'_>, check: Check, parent: Option<&str>, lim
         listing.entries.extend(page.entries);
         let Some(next) = page.next_cursor else { return Some(listing) };
         let problem = if next.len() > MAX_CURSOR {
-            Some(format!("{what} has a cursor of {} bytes; {MAX_CURSOR} are allowed", next.len()))
+            let message = format!("{what} has a cursor of {} bytes; {MAX_CURSOR} are allowed", next.len());
+            Some((message, advice::LONG_CURSOR))
         } else if !seen.insert(next.clone()) {
-            Some(format!("{what} leads back to an earlier page: the cursor `{}` comes twice", Excerpt(&next)))
+            let message = format!("{what} leads back to an earlier page: the cursor `{}` comes twice", Excerpt(&next));
+            Some((message, Check::ListingEnds.advice()))
         } else if empty > MAX_EMPTY_PAGES {
-            Some(format!("{what} has {empty} empty pages in a row"))
+            Some((format!("{what} has {empty} empty pages in a row"), advice::EMPTY_PAGES))
         } else {
             None
         };
-        if let Some(problem) = problem {
-            session.report.problem(check, problem);
+        if let Some((problem, advice)) = problem {
+            session.report.problem_with(check, problem, advice);
             return None;
         }
         cursor = Some(next);
@@ -127,18 +129,20 @@ async fn check_stable(session: &mut Session<'_>, first: &Listing) {
     let Some(second) = walk(session, Check::ListingStable, None, PAGE_SIZE).await else { return };
     if first.entries.len() != second.entries.len() {
         let (first, second) = (first.entries.len(), second.entries.len());
-        session.report.problem(Check::ListingStable, format!("first {first} entries, then {second}"));
+        let message = format!("first {first} entries, then {second}");
+        session.report.problem_with(Check::ListingStable, message, advice::OTHER_NUMBER);
         return;
     }
     let differing = first.entries.iter().zip(&second.entries).find(|(one, two)| without_ttl(one) != without_ttl(two));
     if let Some((one, two)) = differing {
         let (one, two) = (Excerpt(&one.path), Excerpt(&two.path));
-        let message = if one.0 == two.0 {
-            format!("`{one}` has other metadata the second time")
+        if one.0 == two.0 {
+            let message = format!("`{one}` has other metadata the second time");
+            session.report.problem_with(Check::ListingStable, message, advice::OTHER_METADATA);
         } else {
-            format!("where `{one}` was listed first, `{two}` is the second time")
-        };
-        session.report.problem(Check::ListingStable, message);
+            let message = format!("where `{one}` was listed first, `{two}` is the second time");
+            session.report.problem(Check::ListingStable, message);
+        }
     }
 }
 
@@ -155,9 +159,10 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     }
     if !whole.paths().eq(paged.paths()) {
         let (whole, paged) = (whole.entries.len(), paged.entries.len());
-        session.report.problem(
+        session.report.problem_with(
             Check::CursorResume,
             format!("in pages of {limit} the listing has other entries, or another order: {paged} instead of {whole}"),
+            advice::PAGED_DIFFERENTLY,
         );
     }
     let step = paged.resumable.len().div_ceil(MAX_RESUMED).max(1);
@@ -196,6 +201,7 @@ async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Ent
     let mut children = Vec::new();
     for parent in listable.iter().take(MAX_PARENTS) {
         let listing = walk(session, Check::Children, Some(&parent.path), PAGE_SIZE).await;
+        listing.iter().for_each(|listing| check_unique(session, listing));
         children.extend(listing.into_iter().flat_map(|listing| listing.entries));
     }
     let others = others.iter().take(3).map(|entry| (entry.path.as_str(), "is not listable"));
@@ -204,7 +210,10 @@ async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Ent
         match list(session, Some(path), None, PAGE_SIZE).await {
             Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
             Err(none) => none.report(session, Check::Children, &what),
-            Ok(_) => session.report.problem(Check::Children, format!("{what}, is answered by a page")),
+            Ok(_) => {
+                let message = format!("{what}, is answered by a page");
+                session.report.problem_with(Check::Children, message, advice::NO_CHILDREN_OF);
+            }
         }
     }
     children

@@ -14,7 +14,7 @@ const MAX_MESSAGES: usize = 5;
 
 /// What to do about a failure of the provider, whatever the check is about.
 const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed by itself, so the check did not get as far as what it is \
-    about; the log has the stack where the language gives one";
+    about. `failed call` on standard error says where";
 /// The same, if the provider is not granted what it asks for.
 const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
     from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";
@@ -39,16 +39,23 @@ pub struct Report {
 #[non_exhaustive]
 pub struct CheckResult {
     /// What is wrong: the first few problems.
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
     /// The number of further problems.
     pub more_problems: usize,
     /// What is worth knowing and no fault.
     pub notes: Vec<String>,
     /// Why it was not tested, or not in full.
     skipped: Option<String>,
-    /// Of the problems, failures of the provider by itself, with what to do about them.
-    provider_failures: usize,
-    failure_advice: Option<&'static str>,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What was found.
+    pub message: String,
+    /// What to do about it.
+    pub advice: &'static str,
 }
 
 /// The outcome of a check.
@@ -72,11 +79,15 @@ impl CheckResult {
         }
     }
 
-    /// Returns what to do if it failed: the advice of the check, unless the provider failed by itself each time.
-    pub fn advice(&self, check: Check) -> impl Iterator<Item = &'static str> {
-        let problems = self.problems.len().saturating_add(self.more_problems);
-        let of_check = (problems > self.provider_failures).then(|| check.advice());
-        of_check.into_iter().chain(self.failure_advice)
+    /// Returns what to do about the problems, each advice once, in their order.
+    pub fn advice(&self) -> Vec<&'static str> {
+        let mut advice = Vec::new();
+        for problem in &self.problems {
+            if !advice.contains(&problem.advice) {
+                advice.push(problem.advice);
+            }
+        }
+        advice
     }
 }
 
@@ -110,31 +121,32 @@ impl Report {
 
     /// Records that a check fails because the provider failed by itself: a trap, an exception.
     pub(super) fn provider_failure(&mut self, check: Check, message: String) {
-        if !self.add_problem(check, message) {
-            return;
-        }
-        for note in self.not_granted.clone() {
-            self.note(check, note);
-        }
         let advice = if self.not_granted.is_empty() { FAILED_BY_ITSELF } else { NOT_GRANTED };
-        let result = self.checks.entry(check).or_default();
-        result.provider_failures = result.provider_failures.saturating_add(1);
-        result.failure_advice = Some(advice);
+        if self.add_problem(check, message, advice) {
+            for note in self.not_granted.clone() {
+                self.note(check, note);
+            }
+        }
     }
 
-    /// Records that a check fails.
+    /// Records that a check fails, in the way that its advice is about.
     pub(super) fn problem(&mut self, check: Check, message: impl Into<String>) {
-        self.add_problem(check, message.into());
+        self.problem_with(check, message, check.advice());
+    }
+
+    /// Records that a check fails, and what to do about that.
+    pub(super) fn problem_with(&mut self, check: Check, message: impl Into<String>, advice: &'static str) {
+        self.add_problem(check, message.into(), advice);
     }
 
     /// Returns whether the problem is a new one.
-    fn add_problem(&mut self, check: Check, message: String) -> bool {
+    fn add_problem(&mut self, check: Check, message: String, advice: &'static str) -> bool {
         let result = self.checks.entry(check).or_default();
-        if result.problems.contains(&message) {
+        if result.problems.iter().any(|known| known.message == message) {
             return false;
         }
         if result.problems.len() < MAX_MESSAGES {
-            result.problems.push(message);
+            result.problems.push(Problem { message, advice });
         } else {
             result.more_problems = result.more_problems.saturating_add(1);
         }
@@ -170,14 +182,16 @@ mod tests {
     #[test]
     fn the_advice_fits_the_cause() {
         let advice = |report: &Report| {
-            let (check, result) = report.checks().find(|(check, _)| *check == Check::Readable).unwrap();
-            result.advice(check).collect::<Vec<_>>()
+            let (_, result) = report.checks().find(|(check, _)| *check == Check::Readable).unwrap();
+            result.advice()
         };
         let mut report = Report::new();
         report.provider_failure(Check::Readable, "failed: KeyError".to_owned());
         assert_eq!(advice(&report), [FAILED_BY_ITSELF]);
         report.problem(Check::Readable, "it is not found");
-        assert_eq!(advice(&report), [Check::Readable.advice(), FAILED_BY_ITSELF]);
+        report.problem_with(Check::Readable, "it is another one", "return that one");
+        report.problem_with(Check::Readable, "it is yet another one", "return that one");
+        assert_eq!(advice(&report), [FAILED_BY_ITSELF, Check::Readable.advice(), "return that one"]);
 
         let mut report = Report { not_granted: vec!["it asks for `/data`".to_owned()], ..Report::new() };
         report.provider_failure(Check::Readable, "failed: no /data".to_owned());

@@ -6,7 +6,7 @@ use mcp_host_engine::function::Function;
 use mcp_host_engine::plugin::{Fault, Plugin};
 use mcp_host_model::uri::Mount;
 
-use super::{Check, Report};
+use super::{Check, Report, advice};
 
 /// The longest wait for a rate limit, in all.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(30);
@@ -34,6 +34,11 @@ pub(super) enum NoAnswer {
 impl NoAnswer {
     /// Reports it as a problem of a check, unless it is reported otherwise.
     pub(super) fn report(&self, session: &mut Session<'_>, check: Check, what: &str) {
+        self.report_with(session, check, what, check.advice());
+    }
+
+    /// The same, with what to do if the provider refuses.
+    pub(super) fn report_with(&self, session: &mut Session<'_>, check: Check, what: &str, advice: &'static str) {
         match self {
             Self::Limited => {}
             Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
@@ -42,7 +47,7 @@ impl NoAnswer {
                 if matches!(fault, Fault::Internal(_) | Fault::Trap(_) | Fault::Panicked(_)) {
                     session.report.provider_failure(check, message);
                 } else {
-                    session.report.problem(check, message);
+                    session.report.problem_with(check, message, advice);
                 }
             }
         }
@@ -108,7 +113,7 @@ impl<'p> Session<'p> {
                 | Fault::Handles(_)
                 | Fault::RandomBytes(_)
                 | Fault::RateLimited(_) => {
-                    self.report.problem(Check::Limits, format!("{what}: {fault}"));
+                    self.report.problem_with(Check::Limits, format!("{what}: {fault}"), of_limit(&fault));
                     NoAnswer::Limited
                 }
                 Fault::Trap(message) => {
@@ -117,6 +122,18 @@ impl<'p> Session<'p> {
                 fault => NoAnswer::Broken(fault),
             });
         }
+    }
+}
+
+/// What to do when a limit is exceeded.
+fn of_limit(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Deadline(_) | Fault::Delayed(_) | Fault::Cpu(_) => advice::TIME_LIMIT,
+        Fault::Memory(_) | Fault::MemoryInUse(_) => advice::MEMORY_LIMIT,
+        Fault::Handles(_) => advice::HANDLE_LIMIT,
+        Fault::RateLimited(_) => advice::RATE_LIMIT,
+        Fault::ResponseSize(_) | Fault::ResponseItems { .. } | Fault::ListingItems(_) => advice::SIZE_LIMIT,
+        _ => Check::Limits.advice(),
     }
 }
 

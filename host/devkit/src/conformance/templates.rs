@@ -9,7 +9,7 @@ use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_model::uri::{UriTemplate, is_path_delimiter};
 
 use super::session::NoAnswer;
-use super::{Check, Session};
+use super::{Check, Session, advice};
 
 /// The number of pages of templates that are requested at most.
 const MAX_TEMPLATE_PAGES: usize = 100;
@@ -30,13 +30,21 @@ pub(super) async fn check(session: &mut Session<'_>) {
         }
         return;
     }
+    let mut seen = HashSet::new();
+    for template in &templates {
+        if !seen.insert(template.path_template.as_str()) {
+            let message = format!("the template `{}` is listed more than once", Excerpt(&template.path_template));
+            session.report.problem_with(Check::ListingUnique, message, advice::DUPLICATE_TEMPLATE);
+        }
+    }
     for template in templates.iter().take(MAX_EXPANDED) {
         session.check_template(template);
         match session.mount().compose_template(&template.path_template) {
             Ok(composed) => expand(session, template, &composed).await,
             Err(error) => {
                 let path = Excerpt(&template.path_template);
-                session.report.problem(Check::Paths, format!("the template `{path}`: {error}"));
+                let message = format!("the template `{path}`: {error}");
+                session.report.problem_with(Check::Paths, message, advice::INVALID_TEMPLATE);
             }
         }
     }
@@ -80,7 +88,7 @@ async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTe
             Ok(completion) => completion,
             Err(none) => {
                 let what = format!("completing `{}` of `{path_template}`", Excerpt(variable));
-                return none.report(session, Check::Completion, &what);
+                return none.report_with(session, Check::Completion, &what, advice::COMPLETION_REFUSED);
             }
         };
         check_bounds(session, template, variable, &completion);
@@ -149,10 +157,10 @@ async fn check_entry(session: &mut Session<'_>, template: &Template, path: &str)
             if let Some(found) = found.filter(|found| found != path) {
                 let found = Excerpt(&found);
                 let message = format!("{what}, returns the entry of `{found}`: a client cannot subscribe to it");
-                session.report.problem(Check::Templates, message);
+                session.report.problem_with(Check::Templates, message, advice::STAT_OF_TEMPLATE);
             }
         }
-        Err(none) => none.report(session, Check::Templates, &what),
+        Err(none) => none.report_with(session, Check::Templates, &what, advice::STAT_OF_TEMPLATE),
     }
 }
 
@@ -177,12 +185,18 @@ fn check_bounds(session: &mut Session<'_>, template: &Template, variable: &str, 
             format!("`{variable}` of `{path}` has {found} completions at once; clients get {max}"),
         );
     }
+    let mut seen = HashSet::new();
+    if let Some(twice) = completion.values.iter().find(|value| !seen.insert(value.as_str())) {
+        let message = format!("`{variable}` of `{path}` has the completion `{}` more than once", Excerpt(twice));
+        session.report.problem_with(Check::Completion, message, advice::DUPLICATE_COMPLETION);
+    }
     if let Some(total) = completion.total
         && usize::try_from(total).is_ok_and(|total| total < found)
     {
-        session.report.problem(
+        session.report.problem_with(
             Check::Completion,
             format!("`{variable}` of `{path}` has a `total` of {total} and {found} values"),
+            advice::COMPLETION_TOTAL,
         );
     }
 }
@@ -208,7 +222,10 @@ async fn check_unknown(session: &mut Session<'_>, templates: &[Template]) {
         match complete(session, template, variable, "", &[]).await {
             Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
             Err(none) => none.report(session, Check::Completion, &what),
-            Ok(_) => session.report.problem(Check::Completion, format!("{what} has an answer")),
+            Ok(_) => {
+                let message = format!("{what} has an answer");
+                session.report.problem_with(Check::Completion, message, advice::COMPLETION_UNKNOWN);
+            }
         }
     }
 }

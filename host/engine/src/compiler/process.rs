@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::functions::FunctionFiles;
 use super::job::{CompileJob, MAX_CODE_SIZE};
 use super::{
     CHILD_ENV_VAR, CompileError, CompileRequest, EXIT_CHANGED, EXIT_DEADLINE, EXIT_INVALID, EXIT_OUTPUT, HANDSHAKE,
@@ -54,6 +55,7 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
         .env(CHILD_ENV_VAR, "1")
         // Not an argument, which every user of the machine may read.
         .env(KEY_ENV_VAR, request.key.to_text())
+        .envs(request.functions.iter().flat_map(FunctionFiles::variables))
         // The child cannot read how many processors its control group may use.
         .env(THREADS_ENV_VAR, available_parallelism().map_or(1, usize::from).to_string())
         .current_dir("/")

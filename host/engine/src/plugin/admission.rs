@@ -3,7 +3,7 @@
 //!
 //! The concurrency limit is lowered to the number of instances that fit into `limits.memory`, by the memory that they begin with. The
 //! host's own calls take part in that number: a second semaphore, first in, first out, has a permit for each instance that fits, and
-//! every call but the probe, whose memory is separate, acquires one. Otherwise a client's only call would fail for lack of memory
+//! every call but the probe and preparations, whose memory is separate, acquires one. Otherwise a client's only call would fail for lack of memory
 //! while the host polls.
 //!
 //! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
@@ -15,9 +15,9 @@
 //!
 //! The host's own calls have no rate limit, and take no permit of a client. They wait for memory and an instance slot only, at most
 //! [`HOST_WAIT`], independently of the queue timeout of clients. Each kind is bounded by its caller: one probe of a failing plugin,
-//! one `describe`, one `changes`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time. A third
-//! semaphore bounds them together, before that for memory, at half of the instances that fit, and at least one: where one instance
-//! fits, a client's call waits for at most one of them.
+//! one `describe`, one `changes`, one `prepare`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time. Together they
+//! are bounded by a third semaphore, which is acquired before the one for memory and has half as many permits, at least one: where one
+//! instance fits, a client's call waits for at most one of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +53,9 @@ pub(super) struct Admission {
 pub(super) struct CallPermit {
     /// The concurrency permit. The host's own calls have none.
     _concurrency: Option<Permit>,
-    /// The permit for the memory of an instance. A probe has none.
+    /// The permit for the memory of an instance. A probe and a preparation have none.
     _memory: Option<OwnedSemaphorePermit>,
-    /// The permit of one of the host's own calls. A client's call and a probe have none.
+    /// The permit of one of the host's own calls. A client's call, a probe and a preparation have none.
     _host_call: Option<OwnedSemaphorePermit>,
 }
 
@@ -90,22 +90,22 @@ impl Admission {
         let both = async {
             let concurrency = match origin {
                 CallOrigin::Client | CallOrigin::Indexer => Some(self.acquire(requester).await?),
-                CallOrigin::Host | CallOrigin::Probe => None,
+                CallOrigin::Host | CallOrigin::Probe | CallOrigin::Preparation => None,
             };
             let host_call = match origin {
                 CallOrigin::Host => acquire(&self.host_calls).await,
-                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Probe => None,
+                CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Probe | CallOrigin::Preparation => None,
             };
             let memory = match origin {
                 CallOrigin::Client | CallOrigin::Indexer | CallOrigin::Host => acquire(&self.memory).await,
-                CallOrigin::Probe => None,
+                CallOrigin::Probe | CallOrigin::Preparation => None,
             };
             let permit = CallPermit { _concurrency: concurrency, _memory: memory, _host_call: host_call };
             Ok((permit, acquire_instance.await))
         };
         let wait = match origin {
             CallOrigin::Client | CallOrigin::Indexer => self.wait,
-            CallOrigin::Host | CallOrigin::Probe => HOST_WAIT,
+            CallOrigin::Host | CallOrigin::Probe | CallOrigin::Preparation => HOST_WAIT,
         };
         timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))
     }

@@ -3,24 +3,44 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcp_host_config::limits::Limits;
 use mcp_host_model::provider::Provider;
 use mcp_host_sandbox::memory::{CallOwner, MemoryBudget, MemoryMeter};
+use mcp_host_sandbox::state::GuestState;
 use mcp_host_sandbox::{Sandbox, SandboxError};
 
 use super::fault::Fault;
 use super::panics::ContainedFuture;
 use crate::cpu::CpuClock;
-use crate::function::{Function, GuestResult};
-use crate::instance::Instance;
+use crate::diagnostics::{Backtrace, CallTrace};
+use crate::function::{Function, FunctionName, GuestResult};
+use crate::instance::{Instance, Linked};
 use crate::instance_permits::InstancePermit;
 use crate::loader::LinkedComponent;
 use crate::pool::Pool;
+use crate::recording::{self, OpenRecord, Outcome, RecordedPlugin, Recording, Redaction, Replays};
 use crate::shares::{Share, SlotPermit};
 use crate::{CallEnd, CallOrigin, Engine};
+
+/// The end of a call.
+pub(super) struct Ended<T> {
+    pub(super) answer: Result<T, Fault>,
+    /// The instance, if it answered and the plugin reuses instances.
+    pub(super) instance: Option<Instance>,
+    /// Where the guest failed.
+    pub(super) stack: Option<Box<Backtrace>>,
+}
+
+impl<T> From<Result<T, Fault>> for Ended<T> {
+    fn from(answer: Result<T, Fault>) -> Self {
+        Self { answer, instance: None, stack: None }
+    }
+}
 
 /// What answers the calls of a plugin.
 pub(super) enum Backend {
@@ -36,6 +56,13 @@ pub(super) struct ComponentBackend {
     pub(super) share: Arc<Share>,
     /// The idle instances, if the plugin opted into reuse.
     pub(super) pool: Option<Arc<Pool>>,
+    /// What a recording says of it, and does not have.
+    pub(super) recorded_as: RecordedPlugin,
+    pub(super) redaction: Arc<Redaction>,
+    /// The recording of its calls, if there is one.
+    pub(super) recording: ArcSwapOption<Recording>,
+    /// What makes its calls replays of recorded ones.
+    pub(super) replays: Option<Replays>,
 }
 
 /// Where a call runs.
@@ -60,7 +87,8 @@ impl Backend {
     ) -> (Option<SlotPermit>, CallTarget) {
         let Self::Component(component) = self else { return (None, CallTarget::Native) };
         let slot_permit = component.share.acquire(origin).await;
-        let may_reuse = origin != CallOrigin::Probe;
+        let is_reusable = !matches!(origin, CallOrigin::Probe | CallOrigin::Preparation);
+        let may_reuse = is_reusable && !component.is_intercepted();
         let pooled = component.pool.as_ref().filter(|_| may_reuse).and_then(|pool| pool.acquire());
         let target = match pooled {
             Some(mut instance) => {
@@ -75,18 +103,23 @@ impl Backend {
         (slot_permit, target)
     }
 
-    /// Calls the function. The instance is returned only if it answered and the plugin reuses instances.
+    /// Calls the function.
     pub(super) async fn call<F: Function>(
         &self,
         engine: &Engine,
         target: CallTarget,
         limits: &Limits,
-        clock: &Arc<CpuClock>,
+        record: CallRecord<'_>,
         function: F,
-    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+    ) -> Ended<F::Answer> {
         match self {
-            Self::Component(component) => component.call(engine, target, limits, clock, function).await,
-            Self::Native(provider) => (call_native(&**provider, limits, clock, function).await, None),
+            Self::Component(component) => component.call(engine, target, limits, record, function).await,
+            Self::Native(provider) => {
+                record.trace.inspect(|trace| trace.guest_begins(None));
+                let answer = call_native(&**provider, limits, record.clock, function).await;
+                record.trace.inspect(|trace| trace.guest_ended(None));
+                answer.into()
+            }
         }
     }
 
@@ -124,6 +157,14 @@ impl Backend {
         }
     }
 
+    /// The native provider.
+    pub(super) fn native(&self) -> Option<&Arc<dyn Provider>> {
+        match self {
+            Self::Component(_) => None,
+            Self::Native(provider) => Some(provider),
+        }
+    }
+
     /// The sandbox of a component.
     pub(super) fn sandbox(&self) -> Option<&Sandbox> {
         match self {
@@ -133,28 +174,45 @@ impl Backend {
     }
 }
 
+/// What is recorded of a call.
+#[derive(Clone, Copy)]
+pub(super) struct CallRecord<'a> {
+    pub(super) clock: &'a Arc<CpuClock>,
+    /// None unless it is observed.
+    pub(super) trace: Option<&'a Arc<CallTrace>>,
+}
+
 impl ComponentBackend {
     async fn call<F: Function>(
         &self,
         engine: &Engine,
         target: CallTarget,
         limits: &Limits,
-        clock: &Arc<CpuClock>,
+        record: CallRecord<'_>,
         function: F,
-    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+    ) -> Ended<F::Answer> {
         let (permit, memory) = match target {
-            CallTarget::Pooled(instance) => return self.call_instance(engine, instance, limits, clock, function).await,
+            CallTarget::Pooled(instance) => {
+                return self.call_instance(engine, instance, limits, record, function, Start::default()).await;
+            }
             CallTarget::Fresh(permit, memory) => (permit, memory),
             CallTarget::Native => (None, MemoryMeter::new(self.sandbox.memory().clone(), CallOwner::default())),
         };
-        let denied = |denial| (Err(Fault::out_of_memory(limits.memory.bytes(), denial)), None);
+        let began = record.trace.map(|_| Instant::now());
+        let denied = |denial| Err(Fault::out_of_memory(limits.memory.bytes(), denial)).into();
         match self.sandbox.new_store_data(memory).await {
-            Ok(state) => match Instance::new(engine.wasmtime(), &self.component, state, permit) {
-                Ok(instance) => self.call_instance(engine, instance, limits, clock, function).await,
-                Err(denial) => denied(denial),
-            },
+            Ok(mut state) => {
+                let interception = self.intercept(&mut state, &function);
+                match Instance::new(engine.wasmtime(), &self.component, state, permit) {
+                    Ok(instance) => {
+                        let start = Start { began, interception };
+                        self.call_instance(engine, instance, limits, record, function, start).await
+                    }
+                    Err(denial) => denied(denial),
+                }
+            }
             Err(SandboxError::OutOfMemory(denial)) => denied(denial),
-            Err(SandboxError::Directory(error)) => (Err(Fault::Grant(error.to_string())), None),
+            Err(SandboxError::Directory(error)) => Err(Fault::Grant(error.to_string())).into(),
         }
     }
 
@@ -163,25 +221,91 @@ impl ComponentBackend {
         engine: &Engine,
         mut instance: Instance,
         limits: &Limits,
-        clock: &Arc<CpuClock>,
+        record: CallRecord<'_>,
         function: F,
-    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+        start: Start<'_>,
+    ) -> Ended<F::Answer> {
         let _epoch_guard = engine.ticker.keep_ticking();
+        let CallRecord { clock, trace } = record;
+        let Start { began, interception } = start;
+        trace.inspect(|trace| trace.has_memory(instance.state().memory.account()));
         // Boxed and erased: wasmtime's futures are nested so deeply that the compiler would give up on those around them.
         let call: BoxFuture<'_, GuestResult<F::Answer>> = Box::pin(async {
-            let guest = instance.begin_call(&self.component, limits, clock).await?;
+            let linked = interception.as_ref().map_or(Linked::Host(&self.component), Interception::linked);
+            let is_preparation = F::NAME == FunctionName::Prepare;
+            let guest = instance.begin_call(linked, is_preparation, limits, clock, trace).await?;
+            trace.inspect(|trace| trace.guest_begins(began.map(|began| began.elapsed())));
             function.call_guest(guest).await
         });
         let ended = call.await;
         instance.end_call();
+        let stack = ended.as_ref().err().and_then(Backtrace::of_error).map(Box::new);
+        trace.inspect(|trace| trace.guest_ended(stack.as_deref()));
+        if let Some(interception) = interception {
+            let fault = |error: &wasmtime::Error| fault(error, &instance, limits);
+            interception.end(&instance, recording::outcome(&ended, fault, F::answer_to_json));
+        }
         match ended {
             // The guest's memory is released before its answer is charged.
-            Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
-            Err(error) => {
-                let denial = instance.state().memory.denial();
-                let end = CallEnd::from_error(&error, denial.is_some());
-                (Err(Fault::from_call_end(end, limits, denial)), None)
+            Ok(answer) => {
+                let may_reuse = self.pool.is_some() && F::NAME != FunctionName::Prepare;
+                let instance = Some(instance).filter(|instance| may_reuse && instance.state().recording.is_none());
+                Ended { answer: answer.map_err(Fault::from), instance, stack }
             }
+            Err(error) => Ended { answer: Err(fault(&error, &instance, limits)), instance: None, stack },
+        }
+    }
+
+    /// Whether calls are recorded, or are replays.
+    fn is_intercepted(&self) -> bool {
+        self.replays.is_some() || self.recording.load().is_some()
+    }
+
+    /// Records a call in an instance with that state, or answers its host calls from a record, if that is wanted.
+    fn intercept<F: Function>(&self, state: &mut GuestState, function: &F) -> Option<Interception<'_>> {
+        if let Some(replays) = &self.replays {
+            replays.begin(state);
+            return Some(Interception::Replay(replays));
+        }
+        let recording = self.recording.load_full()?;
+        let permit = recording.try_permit()?;
+        Some(Interception::Record(OpenRecord::begin(recording, permit, state, F::NAME.as_str(), function.arguments())))
+    }
+}
+
+/// Why a call in an instance has no answer.
+fn fault(error: &wasmtime::Error, instance: &Instance, limits: &Limits) -> Fault {
+    let denial = instance.state().memory.denial();
+    let end = CallEnd::from_error(error, denial.is_some());
+    Fault::from_call_end(end, limits, denial)
+}
+
+/// How a call in an instance begins.
+#[derive(Default)]
+struct Start<'a> {
+    /// When the instance began to be made, if it is for this call and that is observed.
+    began: Option<Instant>,
+    interception: Option<Interception<'a>>,
+}
+
+/// What stands between a call and the functions of the host.
+enum Interception<'a> {
+    Record(OpenRecord),
+    Replay(&'a Replays),
+}
+
+impl Interception<'_> {
+    fn linked(&self) -> Linked<'_> {
+        match self {
+            Self::Record(record) => Linked::Recorder(record.recording()),
+            Self::Replay(replays) => Linked::Record(replays),
+        }
+    }
+
+    fn end(self, instance: &Instance, outcome: Outcome) {
+        match self {
+            Self::Record(record) => record.end(outcome),
+            Self::Replay(replays) => replays.end(instance.state(), outcome),
         }
     }
 }

@@ -21,11 +21,14 @@
 //! fail one by one, within their limits.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use futures::future::Either;
 use mcp_host_base::circuit_breaker::{BreakerDecision, Transition, Verdict};
+use mcp_host_base::escape;
 use mcp_host_base::log_target;
 use mcp_host_base::time;
 use mcp_host_base::trace::{self, CurrentSpans};
@@ -39,13 +42,15 @@ use tracing::{Instrument as _, info_span};
 
 use super::Plugin;
 use super::admission::{Admission, CallPermit};
-use super::backend::{Backend, CallTarget};
+use super::backend::{Backend, CallRecord, CallTarget, Ended};
 use super::fault::Fault;
+use super::health::{Failing, HealthChange};
 use super::input_faults::InputKey;
 use super::metrics::{CallMetrics, CallTimer, CpuRecord};
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::cpu::CpuClock;
+use crate::diagnostics::{Backtrace, CallTrace, ObservedPlugin};
 use crate::executor::PluginQueue;
 use crate::function::{Function, ListEntries};
 use crate::instance::Instance;
@@ -58,19 +63,24 @@ pub(super) const FAILURE_THRESHOLD: u32 = 5;
 const OWN_PART: (u32, u32) = (3, 4);
 
 /// Everything that a call needs, shared by the calls of one plugin.
+#[derive(Clone)]
 pub(super) struct CallContext {
     pub(super) engine: Arc<Engine>,
-    pub(super) backend: Backend,
+    pub(super) backend: Arc<Backend>,
     pub(super) limits: Limits,
     /// What answers are validated against.
     pub(super) validation: Arc<ValidationContext>,
-    pub(super) admission: Admission,
+    pub(super) admission: Arc<Admission>,
     pub(super) run_queue: Arc<PluginQueue>,
     /// The memory that answers are charged to while they are validated.
     pub(super) memory: Arc<MemoryBudget>,
     /// The same for the answer to the probe of the circuit breaker.
     pub(super) probe_memory: Arc<MemoryBudget>,
     pub(super) metrics: Arc<CallMetrics>,
+    /// Who is told of calls.
+    pub(super) observed: Option<Arc<ObservedPlugin>>,
+    /// Who is told of them for a time, if nobody else is.
+    pub(super) profiled: Arc<ArcSwapOption<ObservedPlugin>>,
 }
 
 /// The permits of a call, held until its instance is idle or gone.
@@ -79,11 +89,22 @@ struct Permits {
     _slot_permit: Option<SlotPermit>,
 }
 
+/// A call that begins.
+struct CallStart {
+    origin: CallOrigin,
+    input: Option<InputKey>,
+    watches: bool,
+    spans: CurrentSpans,
+    clock: Arc<CpuClock>,
+}
+
 /// The end of a call.
 struct CallOutcome<T> {
     answer: Result<T, Fault>,
     /// The instance, if it may serve another call.
     instance: Option<Instance>,
+    /// Where the guest failed.
+    stack: Option<Box<Backtrace>>,
     permits: Permits,
 }
 
@@ -128,6 +149,9 @@ impl Plugin {
         if let Some(change) = self.breaker.record(verdict) {
             self.log_transition(change);
         }
+        if let Some(change) = self.health.record(F::NAME, input, &answer, Instant::now()) {
+            self.log_health(&change);
+        }
         answer
     }
 
@@ -159,9 +183,28 @@ impl Plugin {
         self.dispatch(CallOrigin::Client, None, function, |_, answer| async move { Ok(answer) }).await
     }
 
-    /// Makes the call without the circuit breaker.
-    async fn dispatch<F, U, C, W>(
+    /// Makes the call without the circuit breaker. No `async fn`: its future would be one layer more of a type that is nested deeply.
+    fn dispatch<F, U, C, W>(
         &self,
+        origin: CallOrigin,
+        input: Option<InputKey>,
+        function: F,
+        check: C,
+    ) -> impl Future<Output = Result<U, Fault>> + Send
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        self.dispatch_in(self.call_context.clone(), Arc::default(), origin, input, function, check)
+    }
+
+    /// Makes the call with those limits, on that clock, without the circuit breaker.
+    pub(super) async fn dispatch_in<F, U, C, W>(
+        &self,
+        context: Arc<CallContext>,
+        clock: Arc<CpuClock>,
         origin: CallOrigin,
         input: Option<InputKey>,
         function: F,
@@ -185,22 +228,40 @@ impl Plugin {
         });
         let spans = CurrentSpans::with(span.clone());
         let path = function.path().cloned();
-        let calling = self.call_context.clone().call(origin, input, self.info.watches, spans, function, check);
+        let call = CallStart { origin, input, watches: self.info.watches, spans, clock };
+        let calling = context.clone().call(call, function, check);
         let called = calling.instrument(span.clone()).await;
-        let answer = called.and_then(|outcome| {
-            if let Some(instance) = outcome.instance {
-                self.call_context.backend.release(instance);
+        let mut failed_at = None;
+        let answer = called.and_then(|CallOutcome { answer, instance, stack, permits }| {
+            if let Some(instance) = instance {
+                context.backend.release(instance);
             }
-            drop(outcome.permits);
-            outcome.answer
+            drop(permits);
+            failed_at = stack;
+            answer
         });
+        // An observer has it in more detail.
+        let stack = failed_at.filter(|_| self.call_context.observed.is_none());
         answer.inspect_err(|fault| {
-            self.faults.record(F::NAME.as_str(), path.as_deref(), fault);
+            self.faults.record_at(F::NAME.as_str(), path.as_deref(), fault, stack.as_deref());
             if let Some(kind) = fault.kind() {
                 span.record("otel.status_code", "ERROR");
                 span.record("error.type", kind.name());
             }
         })
+    }
+
+    pub(super) fn log_health(&self, change: &HealthChange) {
+        let plugin = self.name();
+        match change {
+            HealthChange::Failing(Failing { failed, calls, reason, .. }) => tracing::warn!(
+                target: log_target::PLUGIN, plugin, failed, calls, last = %escape::line(reason),
+                "failing: it is loaded, and most of its calls fail"
+            ),
+            HealthChange::Recovered => {
+                tracing::info!(target: log_target::PLUGIN, plugin, "working again: most of its calls succeed")
+            }
+        }
     }
 
     pub(super) fn log_transition(&self, change: Transition) {
@@ -230,12 +291,28 @@ fn verdict<T>(answer: &Result<T, Fault>) -> Verdict {
 }
 
 impl CallContext {
-    async fn call<F, U, C, W>(
+    async fn call<F, U, C, W>(self: Arc<Self>, call: CallStart, function: F, check: C) -> Result<CallOutcome<U>, Fault>
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        let observer = self.observed.clone().or_else(|| self.profiled.load_full());
+        let (origin, clock) = (call.origin, call.clock.clone());
+        let trace =
+            observer.map(|plugin| CallTrace::begin(plugin, F::NAME.as_str(), function.path().cloned(), origin, clock));
+        let ended = self.clone().admit(call, trace.clone(), function, check).await;
+        if let Some(trace) = trace {
+            trace.end(ended.as_ref().map_or_else(Some, |ended| ended.answer.as_ref().err()), &self.limits);
+        }
+        ended
+    }
+
+    async fn admit<F, U, C, W>(
         self: Arc<Self>,
-        origin: CallOrigin,
-        input: Option<InputKey>,
-        watches: bool,
-        spans: CurrentSpans,
+        call: CallStart,
+        trace: Option<Arc<CallTrace>>,
         function: F,
         check: C,
     ) -> Result<CallOutcome<U>, Fault>
@@ -245,16 +322,18 @@ impl CallContext {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
+        let CallStart { origin, input, watches, spans, clock } = call;
         let requester = Requester::current();
         let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
-        let owner = memory.owner(requester.clone().filter(|_| !origin.is_host()), input.map(InputKey::input));
+        let of_call = if origin.is_host() { Some(Requester::Host) } else { requester.clone() };
+        let owner = memory.owner(of_call, input.map(InputKey::input));
         let acquire = self.backend.acquire(&self.engine, origin, memory, owner.clone());
         let admitting = self.admission.admit(origin, requester.as_ref(), acquire);
         let admitting = admitting.instrument(spans.child(|| info_span!(target: trace::TARGET, "admission")));
         let (call_permit, (slot_permit, target)) = admitting.await?;
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
+        trace.as_ref().inspect(|trace| trace.admitted());
         let context = self.clone();
-        let clock = Arc::new(CpuClock::default());
         let cpu_record = CpuRecord { metrics: self.metrics.clone(), clock: clock.clone() };
         let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
         let validator = Validator::new(self.validation.clone(), watches, work);
@@ -263,16 +342,22 @@ impl CallContext {
         let running = spans.instrument(async move {
             let _cpu_record = cpu_record;
             context.count_instance(&target);
-            let (answer, instance) = context.run(target, validator, clock, &of_run, function, check).await;
+            let record = CallRecord { clock: &clock, trace: trace.as_ref() };
+            let running = context.run(target, validator, record, &of_run, function, check);
+            let Ended { answer, instance, stack } = match &trace {
+                Some(trace) => Box::pin(trace.host_calls.clone().scope(running)).await,
+                None => running.await,
+            };
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
-            // The probe's instance has separate memory.
-            let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
-            CallOutcome { answer, instance, permits }
+            // The instances of a probe and of a preparation have separate memory.
+            let has_own_memory = matches!(origin, CallOrigin::Probe | CallOrigin::Preparation);
+            let instance = instance.filter(|_| is_good && !has_own_memory);
+            CallOutcome { answer, instance, stack, permits }
         });
         // For a provider whose answers depend on it. Components cannot see it.
         let caller = Caller::current().filter(|_| origin == CallOrigin::Client);
-        let running = match &self.backend {
+        let running = match &*self.backend {
             Backend::Native(_) => Either::Left(Caller::scope(caller, running)),
             Backend::Component(_) => Either::Right(running),
         };
@@ -295,11 +380,11 @@ impl CallContext {
         &self,
         target: CallTarget,
         validator: Validator,
-        clock: Arc<CpuClock>,
+        record: CallRecord<'_>,
         spans: &CurrentSpans,
         function: F,
         check: C,
-    ) -> (Result<U, Fault>, Option<Instance>)
+    ) -> Ended<U>
     where
         F: Function,
         C: FnOnce(Validator, F::Answer) -> W,
@@ -307,8 +392,8 @@ impl CallContext {
     {
         let deadline = self.limits.deadline.duration();
         let call = async {
-            let running = self.backend.call(&self.engine, target, &self.limits, &clock, function);
-            let (answer, instance) =
+            let running = self.backend.call(&self.engine, target, &self.limits, record, function);
+            let Ended { answer, instance, stack } =
                 running.instrument(spans.child(|| info_span!(target: trace::TARGET, "guest"))).await;
             let answer = match answer {
                 Ok(answer) => {
@@ -317,12 +402,15 @@ impl CallContext {
                 }
                 Err(fault) => Err(fault),
             };
-            (answer, instance)
+            Ended { answer, instance, stack }
         };
-        timeout(deadline, call).await.unwrap_or_else(|_| {
+        // Not dropped before it is known what it waits for.
+        let mut call = pin!(timeout(deadline, call));
+        call.as_mut().await.unwrap_or_else(|_| {
+            record.trace.inspect(|trace| trace.host_calls.interrupt());
             let own_part = deadline.saturating_mul(OWN_PART.0).checked_div(OWN_PART.1).unwrap_or(deadline);
-            let is_own = clock.own_time() >= own_part;
-            (Err(if is_own { Fault::Deadline(deadline) } else { Fault::Delayed(deadline) }), None)
+            let is_own = record.clock.own_time() >= own_part;
+            Err(if is_own { Fault::Deadline(deadline) } else { Fault::Delayed(deadline) }).into()
         })
     }
 }

@@ -238,21 +238,37 @@ impl Fault {
     }
 
     /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
-    pub(super) fn trips_breaker(&self) -> bool {
-        matches!(
-            self,
+    pub(crate) fn trips_breaker(&self) -> bool {
+        match self {
             Self::Deadline(_)
-                | Self::Cpu(_)
-                | Self::Memory(_)
-                | Self::Handles(_)
-                | Self::RandomBytes(_)
-                | Self::ResponseSize(_)
-                | Self::ResponseItems { .. }
-                | Self::Trap(_)
-                | Self::Panicked(_)
-                | Self::Contract(_)
-                | Self::Host(_)
-        )
+            | Self::Cpu(_)
+            | Self::Memory(_)
+            | Self::Handles(_)
+            | Self::RandomBytes(_)
+            | Self::ResponseSize(_)
+            | Self::ResponseItems { .. }
+            | Self::Trap(_)
+            | Self::Panicked(_)
+            | Self::Contract(_)
+            | Self::Host(_) => true,
+            Self::NotFound
+            | Self::InvalidRequest(_)
+            | Self::Denied(_)
+            | Self::Unavailable { .. }
+            | Self::Internal(_)
+            | Self::Suspended(_)
+            | Self::RateLimited(_)
+            | Self::QueueFull(_)
+            | Self::QueueShare(_)
+            | Self::FaultyInput(_)
+            | Self::FaultyInputs(_)
+            | Self::QueueTimeout(_)
+            | Self::MemoryInUse(_)
+            | Self::Delayed(_)
+            | Self::ListingItems(_)
+            | Self::EmptyPages(_)
+            | Self::Grant(_) => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin` with the fields `plugin`, `function`
-//! (none for a part of a response that was dropped), `path` (of a call about one) and `kind`, and `suppressed` where the line stands for
-//! several.
+//! (none for a part of a response that was dropped), `path` (of a call about one) and `kind`, `stack` (where a guest trapped or used up a
+//! limit: its functions, innermost first) and `suppressed` where the line stands for several.
 //!
 //! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
 //! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mcp_host_base::escape;
-use mcp_host_base::text::prefix;
+use mcp_host_base::text::{prefix, truncate};
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_sandbox::guest_log::{GuestLog, RecentLine};
 
 use super::fault::{Fault, FaultKind};
+use crate::diagnostics::Backtrace;
 
 use mcp_host_base::log_target;
 
@@ -27,17 +28,27 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// The bytes of a path that a line has.
 const MAX_PATH: usize = 256;
 
+/// The bytes of a stack that a line has.
+const MAX_STACK: usize = 1024;
+
 /// A call that failed.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     function: &'a str,
     /// The path that it is about.
     path: Option<&'a str>,
+    /// Where the guest failed.
+    stack: Option<&'a Backtrace>,
 }
 
 impl Call<'_> {
     fn shown_path(self) -> Option<String> {
         self.path.map(|path| escape::line(prefix(path, MAX_PATH)).into_owned())
+    }
+
+    /// The functions on the stack, on one line.
+    fn shown_stack(self) -> Option<String> {
+        self.stack.map(|stack| truncate(stack.to_string(), MAX_STACK))
     }
 
     fn line(self, message: &str) -> String {
@@ -65,17 +76,22 @@ impl FaultRecorder {
 
     /// Records a call that failed, unless the failure is a negative answer.
     pub(super) fn record(&self, function: &str, path: Option<&str>, fault: &Fault) {
+        self.record_at(function, path, fault, None);
+    }
+
+    /// The same, of a guest that failed there.
+    pub(super) fn record_at(&self, function: &str, path: Option<&str>, fault: &Fault, stack: Option<&Backtrace>) {
         let Some(kind) = fault.kind() else { return };
-        let call = Call { function, path };
+        let call = Call { function, path, stack };
         if !kind.is_throttled() {
             return self.log_many(1, kind, Some(call), &fault.to_string());
         }
         self.count(kind, 1);
         let kind = kind.name();
         if let Some(suppressed) = self.throttle.record(kind) {
-            let (plugin, path) = (&*self.plugin, call.shown_path());
+            let (plugin, path, stack) = (&*self.plugin, call.shown_path(), call.shown_stack());
             let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
-            tracing::warn!(target: log_target::PLUGIN, plugin, function, path, kind, suppressed, "{fault}");
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, path, kind, suppressed, stack, "{fault}");
             self.log.keep_recent("warn", call.line(&fault.to_string()));
         }
     }
@@ -105,7 +121,9 @@ impl FaultRecorder {
         if let Some(line) = self.log.admit_line(message) {
             let (plugin, kind) = (&*self.plugin, kind.name());
             let (function, path) = call.map(|call| (call.function, call.shown_path())).unzip();
-            tracing::warn!(target: log_target::PLUGIN, plugin, function, path = path.flatten(), kind, "{line}");
+            // Of the same allowance.
+            let stack = call.and_then(Call::shown_stack).filter(|stack| self.log.admit_line(stack).is_some());
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, path = path.flatten(), kind, stack, "{line}");
             self.log.keep_recent("warn", call.map_or_else(|| line.clone(), |call| call.line(&line)));
         }
     }

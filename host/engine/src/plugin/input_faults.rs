@@ -87,6 +87,11 @@ struct FailureRate {
 }
 
 impl InputKey {
+    /// The hash of the client.
+    pub(super) fn client(self) -> u64 {
+        self.client
+    }
+
     /// The hash of both.
     pub(super) fn input(self) -> u64 {
         self.input

@@ -1,13 +1,16 @@
 //! Inspection of a component without any grants.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
 
+use super::preparation::preparation_note;
 use super::requirements::Requirements;
-use super::{LoadError, Needs, NeedsError, PluginRuntime};
+use super::{LoadError, MAX_NEEDS_LEN, NEEDS_SECTION, Needs, NeedsError, Plugin, PluginRuntime};
+use crate::bindings::PREPARE;
 use crate::loader::CompiledComponent;
 
 /// What a component imports, exports and says about itself.
@@ -23,6 +26,8 @@ pub struct Inspection {
     pub exports: BTreeSet<String>,
     /// The imports, compared with the grants of the plugin.
     pub requirements: Requirements,
+    /// Whether it exports `prepare`.
+    pub prepares: bool,
     /// What it asks for; none if it does not say.
     pub needs: Result<Option<Needs>, NeedsError>,
     /// Its description, if it loads that far.
@@ -53,9 +58,28 @@ impl PluginRuntime {
             imports: names(&mut component.imports(engine).map(|(name, _)| name)),
             exports: names(&mut component.exports(engine).map(|(name, _)| name)),
             requirements,
+            prepares: compiled.component.get_export_index(None, PREPARE).is_some(),
             needs,
             info: self.describe_without_grants(plugin, &compiled).await,
         })
+    }
+
+    /// Reads what the provider of a component file asks for; none if it does not say.
+    pub async fn needs(&self, component: &Path) -> Result<Option<Needs>, NeedsError> {
+        let section = self.loader.custom_section(component, NEEDS_SECTION, MAX_NEEDS_LEN).await?;
+        section.map(|section| Needs::parse(&section)).transpose()
+    }
+
+    /// Returns what the provider of a loaded plugin asks for, beyond what that config grants it: a line each ([`Needs::notes`]), and
+    /// settings that are mistakes ([`Needs::warnings`]), and that it may not prepare its data. The component's file is read once.
+    pub async fn unmet_needs(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
+        if plugin.digest().is_none() {
+            return Vec::new();
+        }
+        let read = async { self.needs(&config.component).await.unwrap_or_default() };
+        let needs = plugin.needs.get_or_init(|| read).await;
+        let unmet = needs.iter().flat_map(|needs| needs.warnings(config).into_iter().chain(needs.notes(config)));
+        unmet.chain(preparation_note(plugin.preparation().is_some(), config)).collect()
     }
 
     async fn describe_without_grants(

@@ -76,7 +76,7 @@ impl NativePlugin {
     ///
     /// If principals have identities of their own there, nothing that the host keeps for all of them is made of its answers.
     pub(super) fn upstream(config: &mcp_host_config::Plugin, provider: Arc<dyn Provider>) -> Self {
-        let is_shared = !config.has_identities();
+        let is_shared = !config.has_views();
         Self {
             name: config.name.clone(),
             title: config.title.clone(),

@@ -36,7 +36,6 @@ use mcp_host_config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
 use mcp_host_model::net::OriginPattern;
 
 use self::unique_json::UniqueJson;
-use super::{Capability, PluginRuntime};
 use crate::CustomSectionError;
 
 /// The name of the custom section.
@@ -190,19 +189,6 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Returns whether it asks for something of that kind; of the config, whether there is a key without which it does not work.
-    pub fn asks_for(&self, capability: Capability) -> bool {
-        match capability {
-            Capability::Directories => !self.dirs.is_empty(),
-            Capability::Http => !self.http.is_empty(),
-            Capability::Keyvalue => !self.keyvalue.is_empty(),
-            Capability::Sql => !self.sql.is_empty(),
-            Capability::Variables => !self.env.is_empty(),
-            Capability::Config => self.config.values().any(|setting| setting.required),
-            _ => true,
-        }
-    }
-
     /// Returns whether it asks for nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -214,14 +200,6 @@ impl Needs {
         check_unique("keyvalue", self.keyvalue.iter().map(|need| &need.bucket))?;
         check_unique("sql", self.sql.iter().map(|need| &need.database))?;
         check_unique("env", self.env.iter().map(|need| &need.name))
-    }
-}
-
-impl PluginRuntime {
-    /// Reads what the provider of a component file asks for; none if it does not say.
-    pub async fn needs(&self, component: &std::path::Path) -> Result<Option<Needs>, NeedsError> {
-        let section = self.loader.custom_section(component, SECTION, MAX_LEN).await?;
-        section.map(|section| Needs::parse(&section)).transpose()
     }
 }
 

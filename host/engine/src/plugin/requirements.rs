@@ -115,7 +115,7 @@ impl Capability {
             Self::Sql => Some("grants.sql"),
             Self::Variables => Some("grants.env"),
             Self::Config => Some("config"),
-            _ => None,
+            Self::Sockets | Self::Log | Self::Clocks | Self::Random | Self::Streams | Self::Types => None,
         }
     }
 
@@ -153,7 +153,7 @@ impl Capability {
             Self::Sql => grants.sql.keys().map(ToString::to_string).collect(),
             Self::Variables => grants.env.keys().map(ToString::to_string).collect(),
             Self::Config => plugin.config.keys().cloned().collect(),
-            _ => Vec::new(),
+            Self::Sockets | Self::Log | Self::Clocks | Self::Random | Self::Streams | Self::Types => Vec::new(),
         }
     }
 
@@ -163,8 +163,19 @@ impl Capability {
             (capability, ..) if capability.key().is_none() => GrantStatus::NotRequired,
             (_, true, true) => GrantStatus::Granted,
             (_, false, true) => GrantStatus::Unused,
-            (Self::Http | Self::Keyvalue | Self::Sql, true, false) => GrantStatus::Missing,
+            (capability, true, false) if capability.missing().is_some() => GrantStatus::Missing,
             (_, _, false) => GrantStatus::NotGranted,
+        }
+    }
+
+    /// What happens if it is imported and not granted; none if providers do without: standard libraries import it, used or not.
+    fn missing(self) -> Option<&'static str> {
+        match self {
+            Self::Http => Some("every request will be refused"),
+            Self::Keyvalue => Some("no bucket can be opened"),
+            Self::Sql => Some("no database can be queried"),
+            Self::Directories | Self::Variables | Self::Config => None,
+            Self::Sockets | Self::Log | Self::Clocks | Self::Random | Self::Streams | Self::Types => None,
         }
     }
 }
@@ -225,16 +236,14 @@ impl Requirement {
             return Some(format!("it opens `{denied}`, which `{key}` does not name; granted: `{granted}`"));
         }
         match self.status {
-            GrantStatus::Missing => Some(format!(
-                "it imports `{interface}`, which is of no use without `{key}`: {}",
-                match self.capability {
-                    Capability::Http => "every request will be refused",
-                    Capability::Sql => "no database can be queried",
-                    _ => "no bucket can be opened",
-                }
-            )),
+            GrantStatus::Missing => {
+                let consequence = self.capability.missing()?;
+                Some(format!("it imports `{interface}`, which is of no use without `{key}`: {consequence}"))
+            }
             GrantStatus::Unused => Some(format!("`{key}` is granted but unused: it does not import `{interface}`")),
-            _ => None,
+            GrantStatus::NotRequired | GrantStatus::Granted | GrantStatus::NotGranted | GrantStatus::Unsupported => {
+                None
+            }
         }
     }
 }
@@ -295,6 +304,26 @@ impl Requirements {
     /// The warnings about missing and unused grants.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.iter().filter_map(Requirement::warning)
+    }
+}
+
+impl Needs {
+    /// Returns whether it asks for something of that kind; of the config, whether there is a key without which it does not work.
+    pub fn asks_for(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Directories => !self.dirs.is_empty(),
+            Capability::Http => !self.http.is_empty(),
+            Capability::Keyvalue => !self.keyvalue.is_empty(),
+            Capability::Sql => !self.sql.is_empty(),
+            Capability::Variables => !self.env.is_empty(),
+            Capability::Config => self.config.values().any(|setting| setting.required),
+            Capability::Sockets
+            | Capability::Log
+            | Capability::Clocks
+            | Capability::Random
+            | Capability::Streams
+            | Capability::Types => true,
+        }
     }
 }
 

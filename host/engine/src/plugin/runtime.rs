@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_base::weak_map::WeakMap;
@@ -18,21 +19,27 @@ use mcp_host_sandbox::http::TlsRoots;
 use mcp_host_sandbox::memory::{MemoryBudget, Reclaim};
 use mcp_host_sandbox::sql::WorkerProgram;
 
+use tokio::sync::OnceCell;
+
 use super::admission::Admission;
 use super::backend::{Backend, ComponentBackend};
 use super::call::{CallContext, FAILURE_THRESHOLD};
-use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
+use super::health::Health;
 use super::input_faults::InputFaults;
-use super::load_failures::LoadFailures;
+use super::load_counts::LoadCounts;
+use super::load_error::{LoadError, UpstreamError};
 use super::metrics::CallMetrics;
 use super::panics::contain_panic;
+use super::preparation::Preparation;
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
 use super::{NativePlugin, Plugin, Requirements};
 use crate::compile_metrics::CompileMetrics;
+use crate::diagnostics::{CallObserver, ObservedPlugin};
 use crate::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::pool::Pool;
+use crate::recording::{self, Recorder, RecordingError, Replays};
 use crate::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
 
 /// Loads plugins on an engine. Opaque.
@@ -46,16 +53,22 @@ pub struct PluginRuntime {
     sqlite_workers: Option<WorkerProgram>,
     /// What is counted of the calls of each plugin, by its name.
     metrics: WeakMap<Arc<str>, CallMetrics>,
-    load_failures: LoadFailures,
+    load_counts: LoadCounts,
     /// Whether plugins keep what they wrote last on standard error.
     keeps_last_errors: bool,
+    /// Who is told of calls.
+    observer: Option<Arc<dyn CallObserver>>,
+    /// What takes the recording of calls, and makes the passthroughs for it.
+    recorder: Option<Recorder>,
     /// What connects to existing servers; none if this build has no client.
     upstreams: Option<Arc<ConnectUpstream>>,
 }
 
-/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client, or why there is no connection.
-pub type ConnectUpstream =
-    dyn Fn(&config::Plugin) -> BoxFuture<'static, Result<Arc<dyn Provider>, String>> + Send + Sync;
+/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client. What a program writes on standard error
+/// goes to that log.
+pub type ConnectUpstream = dyn Fn(&config::Plugin, Arc<GuestLog>) -> BoxFuture<'static, Result<Arc<dyn Provider>, UpstreamError>>
+    + Send
+    + Sync;
 
 /// Why plugins cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -96,24 +109,30 @@ impl PluginRuntime {
             state_dir,
             sqlite_workers,
             metrics: WeakMap::default(),
-            load_failures: LoadFailures::default(),
+            load_counts: LoadCounts::default(),
             keeps_last_errors: false,
+            observer: None,
+            recorder: None,
             upstreams: None,
         })
     }
 
-    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`. A failure is counted.
+    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`. It is counted.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let loaded = self.load_uncounted(config).await;
-        if let Err(error) = &loaded {
-            self.load_failures.record(config.name.as_str(), error);
-        }
+        self.load_counts.record(config.name.as_str(), loaded.as_ref().err());
         loaded
     }
 
-    /// The failures to load plugins, which are counted until [`LoadFailures::retain`] drops them.
-    pub fn load_failures(&self) -> &LoadFailures {
-        &self.load_failures
+    /// The loads of plugins, which are counted until [`LoadCounts::retain_failures`] drops them.
+    pub fn load_counts(&self) -> &LoadCounts {
+        &self.load_counts
+    }
+
+    /// Uses the functions of the component that a file had before, where the compiler is a process of its own: for a component that is
+    /// being developed.
+    pub fn compile_incrementally(&self) {
+        self.loader.compile_incrementally();
     }
 
     /// What is counted of compilations.
@@ -133,19 +152,24 @@ impl PluginRuntime {
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(config, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
+        if let Some(recorder) = &self.recorder {
+            plugin.begin_recording(recorder.clone()).await?;
+        }
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         plugin.check_roles().await.map_err(LoadError::Database)?;
+        plugin.try_stored_data().await;
         Ok(plugin)
     }
 
     /// Connects to an existing server, and mounts its client.
     async fn load_upstream(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
-        let no_client = || LoadError::Upstream("this build has no client for existing servers".to_owned());
+        let no_client = || UpstreamError::from("this build has no client for existing servers".to_owned());
         let connect = self.upstreams.as_ref().ok_or_else(no_client)?;
-        let provider = connect(config).await.map_err(LoadError::Upstream)?;
-        let plugin = self.native(&NativePlugin::upstream(config, provider)).map_err(LoadError::Upstream)?;
-        let search = SearchSource::of_component(config).filter(|_| !config.has_identities());
-        Ok(Plugin { search: search.map(Arc::new), ..plugin })
+        let log = GuestLog::new(config.name.as_str().into(), config.limits.log.bytes_per_minute());
+        let provider = connect(config, log.clone()).await?;
+        let plugin = self.native(&NativePlugin::upstream(config, provider)).map_err(UpstreamError::from)?;
+        let search = SearchSource::of_component(config).filter(|_| !config.has_views());
+        Ok(Plugin { search: search.map(Arc::new), guest_log: Some(log), ..plugin })
     }
 
     /// Sets what connects to existing servers.
@@ -163,9 +187,37 @@ impl PluginRuntime {
         self.keeps_last_errors = true;
     }
 
+    /// Tells an observer of each call of plugins that are loaded from now on.
+    pub fn observe_calls(&mut self, observer: Arc<dyn CallObserver>) {
+        self.observer = Some(observer);
+    }
+
+    /// Records the calls of plugins that are loaded from now on.
+    pub fn record_calls(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Loads a component for [replays](Plugin::replay): it has no grants, and none of its functions is called.
+    pub async fn load_for_replay(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+        let ungranted = config::Plugin { grants: config::grants::Grants::default(), instances: None, ..config.clone() };
+        let compiled = self.loader.load(&ungranted).await?;
+        let component = self.loader.link(&ungranted, &compiled)?;
+        let replays = Replays::new(&self.engine, &compiled.component)
+            .map_err(|error| RecordingError::Imports(format!("its imports cannot be replayed: {error:#}")))?;
+        Ok(self.build_with(&ungranted, &compiled, component, Some(replays)))
+    }
+
     /// Returns the digest of a component file; none for a file that cannot be a component.
     pub async fn digest_of(&self, file: &Path) -> Option<Digest> {
         self.loader.digest_of(file).await
+    }
+
+    /// Returns why the component of a plugin cannot be loaded, as far as that is known without compiling it. The file is read.
+    pub async fn known_failure(&self, config: &config::Plugin) -> Option<LoadError> {
+        match config.upstream {
+            Some(_) => None,
+            None => self.loader.known_failure(config).await.map(LoadError::Component),
+        }
     }
 
     /// Drops all components but those, and ends the compilers of others.
@@ -184,6 +236,16 @@ impl PluginRuntime {
         compiled: &CompiledComponent,
         component: LinkedComponent,
     ) -> Plugin {
+        self.build_with(config, compiled, component, None)
+    }
+
+    fn build_with(
+        &self,
+        config: &config::Plugin,
+        compiled: &CompiledComponent,
+        component: LinkedComponent,
+        replays: Option<Replays>,
+    ) -> Plugin {
         let component_type = compiled.component.component_type();
         let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
@@ -199,11 +261,24 @@ impl PluginRuntime {
             guest_log.clone(),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
-        let memory = sandbox.memory().clone();
+        let component_file = Some((config.component.as_path().into(), compiled.digest));
         let share = self.engine.shares.share();
-        let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
+        let memory = config.limits.memory.bytes();
+        let prepares = component.prepares();
+        let backend = Backend::Component(Box::new(ComponentBackend {
+            component,
+            sandbox,
+            share,
+            pool,
+            recorded_as: recording::recorded_plugin(&name, &config.component, &compiled.digest, memory),
+            redaction: Arc::new(recording::redaction(config)),
+            recording: ArcSwapOption::empty(),
+            replays,
+        }));
+        let plugin = self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, component_file);
         Plugin {
             title: config.title.clone(),
+            preparation: prepares.then(|| Preparation::new(&plugin.call_context)),
             digest: Some(compiled.digest),
             poll_identity: poll_identity(config, compiled.digest),
             requirements: Requirements::new(imports, config),
@@ -211,7 +286,7 @@ impl PluginRuntime {
             search: SearchSource::of_component(config).map(Arc::new),
             skills: config.skills.iter().cloned().collect(),
             guest_log: Some(guest_log),
-            ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
+            ..plugin
         }
     }
 
@@ -222,11 +297,10 @@ impl PluginRuntime {
     /// Its `describe` panicked with this message.
     pub fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
         let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
-        let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(contain_panic(|| provider.describe())?);
         let title = title.clone();
-        let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
+        let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, None);
         Ok(Plugin {
             info,
             title,
@@ -246,10 +320,20 @@ impl PluginRuntime {
         limits: &config::limits::Limits,
         watch_interval: config::WatchInterval,
         backend: Backend,
-        memory: Arc<MemoryBudget>,
+        component: Option<(Arc<Path>, Digest)>,
     ) -> Plugin {
+        let budget = || MemoryBudget::new(limits.memory.bytes(), None);
+        let memory = backend.sandbox().map_or_else(budget, |sandbox| sandbox.memory().clone());
         let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());
         let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
+        let observed = self.observer.as_ref().map(|observer| {
+            Arc::new(ObservedPlugin {
+                name: name.clone(),
+                component,
+                observer: observer.clone(),
+                calls: Default::default(),
+            })
+        });
         let initial_bytes = backend.initial_bytes();
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
@@ -260,9 +344,11 @@ impl PluginRuntime {
             poll_identity: None,
             requirements: Requirements::default(),
             info: ProviderInfo::default(),
+            needs: OnceCell::new(),
+            preparation: None,
             call_context: Arc::new(CallContext {
                 engine: self.engine.clone(),
-                backend,
+                backend: Arc::new(backend),
                 limits: limits.clone(),
                 validation: Arc::new(ValidationContext {
                     mount: mount.clone(),
@@ -270,14 +356,17 @@ impl PluginRuntime {
                     max_response_size,
                     faults: faults.clone(),
                 }),
-                admission: Admission::new(limits, initial_bytes),
+                admission: Arc::new(Admission::new(limits, initial_bytes)),
                 run_queue: self.engine.executor.plugin_queue(),
-                probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
+                probe_memory: probe_memory.unwrap_or_else(budget),
                 memory,
                 metrics: self.metrics.get_or_insert_with(&name, Arc::default),
+                observed,
+                profiled: Arc::new(ArcSwapOption::empty()),
             }),
             breaker: CircuitBreaker::new(FAILURE_THRESHOLD),
             input_faults: InputFaults::default(),
+            health: Health::default(),
             faults,
             name,
             caches_responses: true,
@@ -285,39 +374,6 @@ impl PluginRuntime {
             skills: Arc::default(),
             guest_log: None,
             built_in: None,
-        }
-    }
-}
-
-/// Why a plugin cannot be loaded. The others are served without it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The component cannot be loaded.
-    #[error(transparent)]
-    Component(#[from] ComponentError),
-    /// The component loads, but the provider does not even describe itself.
-    #[error("the provider cannot describe itself: {0}")]
-    Describe(#[source] Fault),
-    /// The host refuses the role of a granted database.
-    #[error("{0}")]
-    Database(String),
-    /// An existing server cannot be connected to.
-    #[error("the upstream cannot be connected to: {0}")]
-    Upstream(String),
-    /// The host was shut down before the plugin was loaded.
-    #[error("the host was shut down before it was loaded")]
-    Cancelled,
-}
-
-impl LoadError {
-    /// Whether a retry makes sense though nothing changed: the provider does not describe itself, which may be because the
-    /// machine is busy, or the [component error](ComponentError::is_transient) is transient.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Component(error) => error.is_transient(),
-            Self::Describe(_) | Self::Database(_) | Self::Upstream(_) => true,
-            Self::Cancelled => false,
         }
     }
 }

@@ -34,6 +34,7 @@ use self::measure::{Measure, check_cost};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
+use crate::function::Progress;
 
 /// Bytes that are stored of a provider's name, version and title, each.
 const MAX_NAME: usize = 1024;
@@ -41,6 +42,8 @@ const MAX_NAME: usize = 1024;
 const MAX_DESCRIPTION: usize = 65_536;
 /// The longest token of a provider, in bytes.
 const MAX_TOKEN: usize = 65536;
+/// Bytes that are stored of a message about a preparation.
+const MAX_PROGRESS: usize = 500;
 /// The longest cursor of a provider, in bytes.
 const MAX_CURSOR: usize = 4096;
 /// The cost of a call of the filter, in nanoseconds of work: the clock is checked every eight calls, because the number
@@ -50,8 +53,8 @@ const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 /// One page of a provider's listing: the valid items that the filter keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilteredPage<T> {
-    /// The items, each with its index among the valid items of the page, in order.
-    pub items: Vec<(usize, T)>,
+    /// The items, in order.
+    pub items: Vec<T>,
     /// The number of valid items of the page.
     pub size: usize,
     /// The provider's cursor of the next page.
@@ -143,6 +146,29 @@ impl Validator {
             listing_changed: changes.listing_changed,
             poll_after: changes.poll_after,
         })
+    }
+
+    /// How far a preparation is, after a call with that token.
+    pub(super) async fn progress(mut self, progress: Progress, token: Option<&str>) -> Result<Progress, Fault> {
+        let Progress { next_token, percent, message, again_after } = progress;
+        let texts = [next_token.as_ref(), message.as_ref()].into_iter().flatten();
+        self.measure.add_text_bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.charge()?;
+        match &next_token {
+            Some(next) if next.len() > MAX_TOKEN => {
+                let length = next.len();
+                return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
+            }
+            Some(next) if token == Some(next.as_str()) => {
+                return Err(Fault::Contract("its token is the one that it was called with".to_owned()));
+            }
+            _ => {}
+        }
+        if let Some(percent) = percent.filter(|percent| *percent > 100) {
+            return Err(Fault::Contract(format!("it is prepared to {percent} per cent; 100 are allowed")));
+        }
+        let message = message.map(|message| truncate(message, MAX_PROGRESS));
+        Ok(Progress { next_token, percent, message, again_after })
     }
 
     /// The valid entries of a page, each as what `keep` makes of it.
@@ -369,7 +395,7 @@ impl Drop for Validator {
 
 /// The items of a page that are kept.
 struct FilteredItems<T> {
-    items: Vec<(usize, T)>,
+    items: Vec<T>,
     size: usize,
 }
 
@@ -381,7 +407,7 @@ impl<T> FilteredItems<T> {
 
     /// Counts a valid item, and adds what is kept of it.
     fn push(&mut self, kept: Option<T>) {
-        self.items.extend(kept.map(|item| (self.size, item)));
+        self.items.extend(kept);
         self.size = self.size.saturating_add(1);
     }
 }
@@ -437,12 +463,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
+    fn what_is_kept_of_a_page_is_in_order_and_all_that_is_valid_counts() {
         let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
         let keep = |entry: Resource| (!entry.uri.as_str().ends_with("/c")).then_some(entry);
         let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, keep)).unwrap();
-        let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
-        assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
+        let kept: Vec<_> = page.items.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!((kept, page.size), (vec!["a", "d", "e"], 4));
     }
 
     #[test]
@@ -451,7 +477,7 @@ mod tests {
         let of = |entry: provider::Entry| {
             let page = page(vec![entry.size(7).last_modified(time)]);
             let kept = block_on(validator(10, MEMORY_LIMIT, false).page(page, None, Some)).unwrap();
-            let entry = kept.items.into_iter().next().unwrap().1;
+            let entry = kept.items.into_iter().next().unwrap();
             (entry.size, entry.annotations.last_modified.is_some())
         };
         assert_eq!(of(provider::Entry::directory("a", "a")), (None, false));
@@ -467,6 +493,26 @@ mod tests {
         given.changed = changed.into_iter().map(str::to_owned).collect();
         let changes = block_on(validator(10_000, MEMORY_LIMIT, true).change_set(given, &watched)).unwrap();
         assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
+    }
+
+    #[test]
+    fn progress_is_bounded_and_goes_on() {
+        let progress = |given: Progress| block_on(validator(10, MEMORY_LIMIT, false).progress(given, Some("before")));
+        let with = |token: &str, percent, message: &str| Progress {
+            next_token: Some(token.to_owned()),
+            percent: Some(percent),
+            message: Some(message.to_owned()),
+            again_after: None,
+        };
+        let good = with(&"t".repeat(MAX_TOKEN), 100, "3 of 5");
+        assert_eq!(progress(good.clone()), Ok(good));
+        for wrong in [with(&"t".repeat(MAX_TOKEN + 1), 0, ""), with("before", 0, ""), with("t", 101, "")] {
+            assert!(matches!(progress(wrong), Err(Fault::Contract(_))));
+        }
+        let long = progress(with("t", 1, &"é".repeat(MAX_PROGRESS))).unwrap().message.unwrap();
+        assert!(long.len() <= MAX_PROGRESS + "…".len(), "{}", long.len());
+        let huge = "x".repeat(usize::try_from(MEMORY_LIMIT).unwrap());
+        assert!(matches!(progress(with("t", 1, &huge)), Err(Fault::Memory(_) | Fault::MemoryInUse(_))));
     }
 
     fn complete(given: &Completion, is_unrestricted: bool, is_visible: impl Fn(&str) -> bool) -> (Completion, usize) {

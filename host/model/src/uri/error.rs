@@ -3,7 +3,7 @@
 //! Messages say what was found, where, and what to write instead. Positions are byte offsets in the given text, counted
 //! from 0. Only texts of an administrator are quoted.
 
-use super::{MAX_URI_LEN, Mount, UriTemplate};
+use super::{MAX_MOUNT_LEN, MAX_TEMPLATE_VARIABLES, MAX_URI_LEN};
 
 /// The bytes of a text that an error quotes.
 const MAX_EXCERPT: usize = 128;
@@ -159,7 +159,7 @@ impl CharacterError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
     /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
-    #[error("a mount of {len} bytes is too long; the maximum is {max}", max = Mount::MAX_LEN)]
+    #[error("a mount of {len} bytes is too long; the maximum is {max}", max = MAX_MOUNT_LEN)]
     TooLong {
         /// Its length in bytes.
         len: usize,
@@ -222,66 +222,6 @@ pub enum MountError {
     },
 }
 
-/// Two mounts of which one is a prefix of the other, so that a URI could belong to both.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the mounts `{first}` and `{second}` overlap: a URI could belong to both; give each a prefix of its own")]
-pub struct Overlap {
-    /// The one that was added first.
-    pub first: Mount,
-    /// The one that was added later.
-    pub second: Mount,
-    /// The index of `first` among the mounts, counted from 0.
-    pub first_index: usize,
-    /// The index of `second` among the mounts, counted from 0.
-    pub second_index: usize,
-}
-
-/// The reason why a URI or a template cannot be routed.
-///
-/// *The existence of a mount may be confidential.* If [`RouteError::mount`] is `Some`, the error reveals that a plugin
-/// is mounted there: a principal without access to that plugin must get the response of [`RouteError::NoMount`]. All
-/// other variants depend on the text only.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RouteError {
-    /// No plugin owns it: *not found*. All other variants are *invalid requests*.
-    #[error("no plugin is mounted where this URI points")]
-    NoMount,
-    /// It is not a URI of a resource.
-    #[error(transparent)]
-    Uri(#[from] UriError),
-    /// A plugin owns it, and the part after the mount is not a path.
-    #[error("below `{mount}`: {error}")]
-    Path {
-        /// The mount.
-        mount: Mount,
-        /// The error of the path.
-        error: PathError,
-    },
-    /// It is not a template.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    /// A plugin owns it, and the part after the mount is not a path template.
-    #[error("below `{mount}`: {error}")]
-    PathTemplate {
-        /// The mount.
-        mount: Mount,
-        /// The error of the template.
-        error: TemplateError,
-    },
-}
-
-impl RouteError {
-    /// Returns the mount that the error reveals, if any.
-    #[must_use]
-    pub fn mount(&self) -> Option<&Mount> {
-        match self {
-            Self::Path { mount, .. } | Self::PathTemplate { mount, .. } => Some(mount),
-            Self::NoMount | Self::Uri(_) | Self::Template(_) => None,
-        }
-    }
-}
-
 /// The reason why a text is not a path template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -308,7 +248,7 @@ pub enum TemplateError {
         expression: String,
     },
     /// It has more variables than allowed, each counted as often as it appears.
-    #[error("the template has more than {max} variables, each counted as often as it appears", max = UriTemplate::MAX_VARIABLES)]
+    #[error("the template has more than {max} variables, each counted as often as it appears", max = MAX_TEMPLATE_VARIABLES)]
     TooManyVariables,
     /// A literal `#`, or an expression such as `{#x}`, adds a fragment, which resources do not have.
     #[error("the template makes a fragment, with `#`; remove it")]

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use super::MAX_URI_LEN;
 use super::error::{MountError, PathError, UriError};
 use super::normalize::{self, Parts};
 use super::str_newtype;
+use super::{MAX_MOUNT_LEN, MAX_URI_LEN};
 use super::{ResourceId, Uri};
 
 /// The end of a mount that is a prefix in front of URIs.
@@ -41,7 +41,7 @@ str_newtype!(Mount);
 
 impl Mount {
     /// The maximum length of a mount in bytes.
-    pub const MAX_LEN: usize = 1024;
+    pub const MAX_LEN: usize = MAX_MOUNT_LEN;
 
     /// Returns whether one of the two is a prefix of the other, so that a URI could belong to both.
     #[must_use]

@@ -3,11 +3,71 @@
 //! Mounts do not overlap, so in sorted order only the last mount that is not greater than a URI can own it: a look-up
 //! is a binary search and one comparison.
 
-use super::error::{Overlap, RouteError, TemplateError, UriError};
+use super::error::{PathError, TemplateError, UriError};
 use super::mount::{Mount, PREFIX_END};
 use super::normalize::{self, Normalized, Parts};
 use super::template::{self, UriTemplate};
 use super::{Path, Uri};
+
+/// Two mounts of which one is a prefix of the other, so that a URI could belong to both.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mounts `{first}` and `{second}` overlap: a URI could belong to both; give each a prefix of its own")]
+pub struct Overlap {
+    /// The one that was added first.
+    pub first: Mount,
+    /// The one that was added later.
+    pub second: Mount,
+    /// The index of `first` among the mounts, counted from 0.
+    pub first_index: usize,
+    /// The index of `second` among the mounts, counted from 0.
+    pub second_index: usize,
+}
+
+/// The reason why a URI or a template cannot be routed.
+///
+/// *The existence of a mount may be confidential.* If [`RouteError::mount`] is `Some`, the error reveals that a plugin
+/// is mounted there: a principal without access to that plugin must get the response of [`RouteError::NoMount`]. All
+/// other variants depend on the text only.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteError {
+    /// No plugin owns it: *not found*. All other variants are *invalid requests*.
+    #[error("no plugin is mounted where this URI points")]
+    NoMount,
+    /// It is not a URI of a resource.
+    #[error(transparent)]
+    Uri(#[from] UriError),
+    /// A plugin owns it, and the part after the mount is not a path.
+    #[error("below `{mount}`: {error}")]
+    Path {
+        /// The mount.
+        mount: Mount,
+        /// The error of the path.
+        error: PathError,
+    },
+    /// It is not a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// A plugin owns it, and the part after the mount is not a path template.
+    #[error("below `{mount}`: {error}")]
+    PathTemplate {
+        /// The mount.
+        mount: Mount,
+        /// The error of the template.
+        error: TemplateError,
+    },
+}
+
+impl RouteError {
+    /// Returns the mount that the error reveals, if any.
+    #[must_use]
+    pub fn mount(&self) -> Option<&Mount> {
+        match self {
+            Self::Path { mount, .. } | Self::PathTemplate { mount, .. } => Some(mount),
+            Self::NoMount | Self::Uri(_) | Self::Template(_) => None,
+        }
+    }
+}
 
 /// Mounts that do not overlap, each with its target.
 #[derive(Clone, Debug)]

@@ -20,11 +20,11 @@ use iri_string::template::UriTemplateStr;
 use iri_string::validate;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
 use super::normalize::{self, Component};
 use super::str_newtype;
+use super::{MAX_TEMPLATE_VARIABLES, MAX_URI_LEN};
 
 /// All but the unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -71,7 +71,7 @@ str_newtype!(UriTemplate);
 
 impl UriTemplate {
     /// The maximum number of variables of a template, each counted as often as it appears.
-    pub const MAX_VARIABLES: usize = 64;
+    pub const MAX_VARIABLES: usize = MAX_TEMPLATE_VARIABLES;
 
     /// Returns the provider's path template: the part after the mount.
     #[must_use]

@@ -27,6 +27,7 @@ use super::open::{OpenRequest, Opened};
 use super::quota::GrowthGuard;
 use super::stream::{MAX_CHUNK, Reader, Writer};
 use super::write::{self, WriteAt};
+use crate::host_calls;
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
@@ -126,6 +127,7 @@ impl HostDescriptor for FilesView<'_> {
         offset: Filesize,
     ) -> FsResult<Filesize> {
         let (file, quota) = self.writable(&descriptor)?;
+        host_calls::transferred(bytes.len());
         let memory = self.memory.reserve(bytes.len()).map_err(oom_to_fs_error)?;
         let write = move |guard: &GrowthGuard| {
             let _keep_alive = &memory;
@@ -299,10 +301,12 @@ impl HostDescriptor for FilesView<'_> {
         length: Filesize,
         offset: Filesize,
     ) -> FsResult<(Vec<u8>, bool)> {
-        if let Some(read) = self.try_read(&descriptor, length, offset) {
-            return Ok(read);
-        }
-        self.on_disk(&descriptor, move |wasi, own| wasi.read(own, length, offset).boxed_local()).await
+        let read = match self.try_read(&descriptor, length, offset) {
+            Some(read) => read,
+            None => self.on_disk(&descriptor, move |wasi, own| wasi.read(own, length, offset).boxed_local()).await?,
+        };
+        host_calls::transferred(read.0.len());
+        Ok(read)
     }
 
     async fn stat_at(

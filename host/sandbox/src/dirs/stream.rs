@@ -20,6 +20,7 @@ use super::files::StreamPermits;
 use super::nonblocking;
 use super::quota::QuotaHandle;
 use super::write::{self, WriteAt};
+use crate::host_calls;
 
 /// The maximum size of one operation, equal to wasmtime-wasi's.
 pub(super) const MAX_CHUNK: usize = 64 << 10;
@@ -110,6 +111,7 @@ impl InputStream for Reader {
             ReadState::Pending(_) => Ok(Bytes::new()),
             ReadState::Read(bytes) => {
                 let given = bytes.split_to(size.min(bytes.len()));
+                host_calls::transferred(given.len());
                 self.position = self.position.saturating_add(given.len() as u64);
                 if bytes.is_empty() {
                     self.state = ReadState::Idle;
@@ -175,6 +177,7 @@ impl Writer {
 
     /// Writes a chunk. Once started the write runs to completion, even if the caller stops waiting.
     fn write_chunk(&mut self, bytes: Bytes) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        host_calls::transferred(bytes.len());
         let (file, quota, at) = (self.file.clone(), self.quota.clone(), self.at);
         if let WriteAt::Offset(offset) = &mut self.at {
             *offset = offset.saturating_add(bytes.len() as u64);

@@ -1,4 +1,5 @@
-//! What was logged of a plugin last, for administrators: the lines as the log has them.
+//! What was logged of a plugin last, for administrators: the lines as the log has them. A line that repeats is kept once, at its last
+//! place, with the number of times: a plugin that fails each poll has not only that to tell.
 //!
 //! Bounded: the last [`MAX_LINES`] of at most [`MAX_BYTES`] together.
 
@@ -21,6 +22,8 @@ pub struct RecentLine {
     pub level: &'static str,
     /// The line, escaped as in the log.
     pub text: String,
+    /// How often it was logged while it was kept; `time` is the last time.
+    pub times: u64,
 }
 
 /// The last lines, oldest first.
@@ -37,8 +40,13 @@ impl RecentLines {
     /// Adds a line. Of a longer one than all may have, nothing is kept.
     pub(super) fn push(&self, level: &'static str, text: String) {
         let mut kept = self.0.lock();
-        kept.bytes = kept.bytes.saturating_add(text.len());
-        kept.lines.push_back(RecentLine { time: SystemTime::now(), level, text });
+        let same = kept.lines.iter().position(|line| line.level == level && line.text == text);
+        let repeated = same.and_then(|at| kept.lines.remove(at));
+        let times = repeated.as_ref().map_or(0, |line| line.times).saturating_add(1);
+        if repeated.is_none() {
+            kept.bytes = kept.bytes.saturating_add(text.len());
+        }
+        kept.lines.push_back(RecentLine { time: SystemTime::now(), level, text, times });
         while kept.lines.len() > MAX_LINES || kept.bytes > MAX_BYTES {
             let Some(oldest) = kept.lines.pop_front() else { break };
             kept.bytes = kept.bytes.saturating_sub(oldest.text.len());
@@ -54,6 +62,19 @@ impl RecentLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_repeats_is_kept_once_with_the_number_of_times() {
+        let recent = RecentLines::default();
+        for _ in 0..1000 {
+            recent.push("warn", "changes: no folder".to_owned());
+            recent.push("warn", "list-entries: no folder".to_owned());
+        }
+        recent.push("info", "list-entries: no folder".to_owned());
+        let lines: Vec<_> = recent.lines().into_iter().map(|line| (line.level, line.text, line.times)).collect();
+        let expected = [("warn", "changes", 1000), ("warn", "list-entries", 1000), ("info", "list-entries", 1)];
+        assert_eq!(lines, expected.map(|(level, function, times)| (level, format!("{function}: no folder"), times)));
+    }
 
     #[test]
     fn the_last_lines_are_kept_within_both_bounds() {

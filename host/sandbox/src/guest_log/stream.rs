@@ -13,7 +13,7 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-use super::{GuestLog, MAX_LINE};
+use super::{GuestLog, MAX_LINE, Records};
 use crate::bindings::logging::Level;
 
 /// The maximum bytes of one write.
@@ -31,7 +31,12 @@ impl GuestStreams {
     /// Streams into that log.
     pub(crate) fn new(log: &Arc<GuestLog>) -> Self {
         let stream = |is_stderr| {
-            GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), is_stderr, partial: Vec::new() })))
+            GuestStream(Arc::new(Mutex::new(LineBuffer {
+                log: log.clone(),
+                is_stderr,
+                partial: Vec::new(),
+                records: Records::default(),
+            })))
         };
         Self { stdout: stream(false), stderr: stream(true) }
     }
@@ -44,6 +49,11 @@ pub(crate) struct GuestStream(Arc<Mutex<LineBuffer>>);
 impl GuestStream {
     fn push(&self, bytes: &[u8]) {
         self.0.lock().push(bytes);
+    }
+
+    /// Logs what is held of a record: the call ends.
+    pub(crate) fn end_record(&self) {
+        self.0.lock().end_record();
     }
 }
 
@@ -94,9 +104,17 @@ struct LineBuffer {
     is_stderr: bool,
     /// The beginning of a line, at most one byte more than [`MAX_LINE`], which shows that the line is longer.
     partial: Vec<u8>,
+    /// Tracebacks on standard error.
+    records: Records,
 }
 
 impl LineBuffer {
+    fn end_record(&mut self) {
+        if let Some(record) = self.records.finish() {
+            self.log.error_record(record);
+        }
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return self.append(bytes) };
         let (lines, rest) = bytes.split_at_checked(end).unwrap_or((bytes, b""));
@@ -123,12 +141,26 @@ impl LineBuffer {
         self.log(&line);
     }
 
-    fn log(&self, lines: &[u8]) {
+    fn log(&mut self, lines: &[u8]) {
         let lines = String::from_utf8_lossy(lines);
-        if self.is_stderr {
-            self.log.error_lines(&lines);
-        } else {
-            self.log.message(Level::Debug, "", &lines);
+        if !self.is_stderr {
+            return self.log.message(Level::Debug, "", &lines);
+        }
+        self.log.keep_error_lines(&lines);
+        let mut lines = &*lines;
+        if self.records.are_plain(lines) {
+            let whole = lines.strip_suffix('\n').unwrap_or(lines);
+            let end = whole.rfind('\n').map_or(0, |end| end.saturating_add(1));
+            let (others, last) = lines.split_at_checked(end).unwrap_or((lines, ""));
+            // As one message, whose lines beyond the allowance cost nothing.
+            if !others.is_empty() {
+                self.end_record();
+                self.log.message(Level::Warn, "", others);
+            }
+            lines = last;
+        }
+        for record in lines.lines().flat_map(|line| self.records.push(Level::Warn, "", line)) {
+            self.log.error_record(record);
         }
     }
 }
@@ -138,5 +170,6 @@ impl Drop for LineBuffer {
         if !self.partial.is_empty() {
             self.flush_line();
         }
+        self.end_record();
     }
 }

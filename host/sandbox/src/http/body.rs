@@ -18,6 +18,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 use super::error::ExchangeError;
 use super::record::ExchangeRecord;
 use super::{ExchangePermit, OutboundHttp, headers};
+use crate::host_calls;
 
 /// A request's body, bounded by `limit` bytes.
 pub(super) struct RequestBody {
@@ -149,8 +150,9 @@ impl Body for ResponseBody {
                 open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure)
             })
         });
-        if !matches!(frame, Some(Ok(_))) {
-            self.0 = None;
+        match &frame {
+            Some(Ok(frame)) => host_calls::transferred(frame.data_ref().map_or(0, Bytes::len)),
+            _ => self.0 = None,
         }
         Poll::Ready(frame)
     }

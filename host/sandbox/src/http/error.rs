@@ -18,7 +18,6 @@ use mcp_host_model::net::Origin;
 use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
-use super::oauth::TokenError;
 use crate::grant_usage::HttpOutcome;
 use crate::guest_log::GuestLog;
 use crate::guest_log::ThrottledWarnings;
@@ -40,8 +39,8 @@ pub(super) enum ExchangeError {
     RateLimited(HttpRate),
     #[error("`limits.http.concurrency` ({0}), or the share of one client, is reached")]
     ConcurrencyLimit(usize),
-    #[error("there is no access token from {server}: {error}")]
-    Token { server: Origin, error: TokenError },
+    #[error("there is no access token from {server}: {reason}")]
+    Token { server: Origin, reason: String },
     #[error("the request's headers are larger than `limits.http.headers`")]
     RequestHeadersTooLarge(u64),
     #[error("the request's body is larger than `limits.http.body` ({})", ByteSize(*.0))]

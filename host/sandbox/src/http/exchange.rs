@@ -33,7 +33,7 @@ use super::body::{ExchangeContext, RequestBody, ResponseBody};
 use super::connect::{AddressPolicy, IoStream, connect};
 use super::error::ExchangeError;
 use super::head_limit::HeadLimit;
-use super::oauth::{AccessToken, AccessTokens};
+use super::oauth::{AccessToken, AccessTokens, TokenError};
 use super::record::ExchangeRecord;
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
@@ -324,7 +324,8 @@ impl Attempt<'_> {
         request: Request<RequestBody>,
         tokens: &Arc<AccessTokens>,
     ) -> Result<Answer, ExchangeError> {
-        let failed = |error| ExchangeError::Token { server: tokens.server().clone(), error };
+        let failed =
+            |error: TokenError| ExchangeError::Token { server: tokens.server().clone(), reason: error.to_string() };
         let token = tokens.token().await.map_err(failed)?;
         let repeated = repeat(&request);
         let answer = self.send(authorize(request, &token)).await?;

@@ -12,7 +12,7 @@ mod generated_draft2 {
                 import wasi:keyvalue/batch@0.2.0-draft2;
             }
         ",
-        imports: { default: async | trappable },
+        imports: { default: async | tracing | trappable },
         with: {
             "wasi:keyvalue/store.bucket": super::super::Bucket,
             "wasi:keyvalue/atomics.cas": super::super::Cas,
@@ -29,7 +29,7 @@ mod generated_draft1 {
     wasmtime::component::bindgen!({
         path: "wit",
         world: "wasi:keyvalue/imports",
-        imports: { default: async | trappable },
+        imports: { default: async | tracing | trappable },
         with: { "wasi:keyvalue/store.bucket": super::super::Bucket },
         trappable_error_type: { "wasi:keyvalue/store.error" => super::super::StoreError },
     });

@@ -1,24 +1,10 @@
-//! Errors of bucket operations: without internals for the guest and its clients, with all details for the admin.
-//!
-//! Each kind of error is logged once a minute, with the number of occurrences ([`RefusalLog`]). Errors that the guest causes, or that
-//! its quota does, go through the guest's own log. Errors that only an admin can repair (a damaged file, a full disk) are logged as
-//! the host's, with the file and the remedy: a guest that has exhausted its log allowance does not hide them.
+//! Errors of bucket operations, without internals for the guest and its clients. The [log](super::refusal_log) has all details for the admin.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use mcp_host_base::log_target;
 use wasmtime::component::{Resource, ResourceTableError};
 
-use super::database::DatabasePath;
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
-use crate::guest_log::GuestLog;
-use crate::guest_log::ThrottledWarnings;
-
-const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: stop all hosts that use it, \
-     then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";
-const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: check that the user who runs the host can write to it and its \
-     directory, and that the disk is not full";
 
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
@@ -125,6 +111,7 @@ impl From<ResourceTableError> for StoreError {
 }
 
 /// The reason why a swap did not happen.
+#[derive(Debug)]
 pub(super) enum SwapError {
     /// The operation failed.
     Store(StoreError),
@@ -135,48 +122,6 @@ pub(super) enum SwapError {
 impl<E: Into<StoreError>> From<E> for SwapError {
     fn from(error: E) -> Self {
         Self::Store(error.into())
-    }
-}
-
-/// The throttled warnings about one plugin's failed operations.
-#[derive(Debug)]
-pub(super) struct RefusalLog {
-    plugin: Arc<str>,
-    warnings: ThrottledWarnings,
-}
-
-impl RefusalLog {
-    /// Creates the warnings, none of which has occurred.
-    pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
-        Self { plugin, warnings: ThrottledWarnings::new(log.clone()) }
-    }
-
-    /// Records an error.
-    pub(super) fn record(&self, error: &StoreError, path: Option<&DatabasePath>) {
-        let reason = match error {
-            StoreError::NotGranted { .. } => "not granted",
-            StoreError::ByteQuotaExceeded { .. } | StoreError::KeyQuotaExceeded { .. } => "quota",
-            StoreError::Busy => "busy",
-            StoreError::Damaged(reason) => return self.record_unusable(path, reason, DAMAGED_MESSAGE),
-            StoreError::Failed(reason) => return self.record_unusable(path, reason, UNUSABLE_MESSAGE),
-            StoreError::NoStateDir
-            | StoreError::InvalidKeyLength(_)
-            | StoreError::ValuesTooLarge
-            | StoreError::TooManyKeys(_)
-            | StoreError::NotANumber
-            | StoreError::Overflow
-            | StoreError::InvalidCursor
-            | StoreError::OutOfMemory
-            | StoreError::TooManyHandles => "request",
-        };
-        self.warnings.warn(reason, format_args!("a `wasi:keyvalue` call failed: {error}"));
-    }
-
-    fn record_unusable(&self, path: Option<&DatabasePath>, reason: &str, message: &str) {
-        if let Some(count) = self.warnings.record("database") {
-            let (plugin, file) = (&*self.plugin, path.map(|path| path.file.display().to_string()));
-            tracing::error!(target: log_target::PLUGIN, plugin, file, reason, count, "{message}");
-        }
     }
 }
 

@@ -353,8 +353,8 @@ impl Call {
         Self { memory, cpu: HostCpuBudget::unlimited() }
     }
 
-    fn caller(&self) -> Caller<'_> {
-        Caller { memory: &self.memory, cpu: &self.cpu }
+    fn accounts(&self) -> CallAccounts<'_> {
+        CallAccounts { memory: &self.memory, cpu: &self.cpu }
     }
 }
 
@@ -371,17 +371,17 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
     let state = tempfile::tempdir().unwrap();
     let (keyvalue, mut table) = (keyvalue_with_pages(Some(state.path())), ResourceTable::new());
     let call = Call::new();
-    let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table, caller: call.caller() };
+    let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table, accounts: call.accounts() };
     let pages = keyvalue.open("pages").unwrap();
     let handle = view.open("pages").unwrap();
     let cas = HostCas::new(&mut view, handle, "a".to_owned()).await.unwrap();
-    keyvalue.operations(call.caller()).set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
+    keyvalue.operations(call.accounts()).set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
     let read = view.current(wasmtime::component::Resource::new_borrow(cas.rep())).await.unwrap();
     assert_eq!(read.unwrap(), b"1");
     // The key is again in the state that it had when the handle was created, not when it was read last.
-    keyvalue.operations(call.caller()).delete(pages.clone(), "a".to_owned()).await.unwrap();
+    keyvalue.operations(call.accounts()).delete(pages.clone(), "a".to_owned()).await.unwrap();
     assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(SwapError::Failed(_))));
-    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Ok(None));
+    assert_eq!(keyvalue.operations(call.accounts()).get(pages, "a".to_owned()).await, Ok(None));
 }
 
 #[tokio::test]
@@ -392,7 +392,7 @@ async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fai
         assert_eq!(error.to_string(), format!("the bucket `{name}` is not granted; granted are `pages`"));
     }
     let pages = keyvalue.open("pages").unwrap();
-    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Err(StoreError::NoStateDir));
+    assert_eq!(keyvalue.operations(call.accounts()).get(pages, "a".to_owned()).await, Err(StoreError::NoStateDir));
 }
 
 #[tokio::test]
@@ -402,11 +402,11 @@ async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
     let pages = keyvalue.open("pages").unwrap();
     fs::write(state.path().join("keyvalue"), "in the way").unwrap();
     assert!(matches!(
-        keyvalue.operations(call.caller()).get(pages.clone(), "a".to_owned()).await,
+        keyvalue.operations(call.accounts()).get(pages.clone(), "a".to_owned()).await,
         Err(StoreError::Failed(_))
     ));
     fs::remove_file(state.path().join("keyvalue")).unwrap();
-    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Ok(None));
+    assert_eq!(keyvalue.operations(call.accounts()).get(pages, "a".to_owned()).await, Ok(None));
 }
 
 #[tokio::test]
@@ -418,10 +418,10 @@ async fn the_usage_of_buckets_is_that_of_the_open_database_or_as_it_was_when_it_
     assert_eq!(used(&keyvalue), [(0, 0)]);
     assert!(!database_path(state.path()).file.exists());
     let pages = keyvalue.open("pages").unwrap();
-    keyvalue.operations(call.caller()).set(pages.clone(), "a".to_owned(), vec![7; 9]).await.unwrap();
+    keyvalue.operations(call.accounts()).set(pages.clone(), "a".to_owned(), vec![7; 9]).await.unwrap();
     let other = keyvalue_with_pages(Some(state.path()));
     assert_eq!((used(&keyvalue), used(&other)), (vec![(1, 10)], vec![(1, 10)]));
-    keyvalue.operations(call.caller()).delete(pages, "a".to_owned()).await.unwrap();
+    keyvalue.operations(call.accounts()).delete(pages, "a".to_owned()).await.unwrap();
     assert_eq!((used(&keyvalue), used(&other)), (vec![(0, 0)], vec![(1, 10)]));
     // An operation holds it.
     let held = keyvalue.database.lock().await;
@@ -437,7 +437,7 @@ async fn the_work_of_the_store_is_a_part_of_the_processor_time_of_its_call() {
     let state = tempfile::tempdir().unwrap();
     let (keyvalue, call) = (keyvalue_with_pages(Some(state.path())), Call::new());
     let pages = keyvalue.open("pages").unwrap();
-    keyvalue.operations(call.caller()).set(pages, "a".to_owned(), vec![7; 1 << 20]).await.unwrap();
+    keyvalue.operations(call.accounts()).set(pages, "a".to_owned(), vec![7; 1 << 20]).await.unwrap();
     assert!(call.cpu.remaining() < Some(Duration::MAX), "{:?}", call.cpu);
 }
 

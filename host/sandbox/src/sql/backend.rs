@@ -1,19 +1,22 @@
 //! The databases of a build with the feature `sql`: PostgreSQL and SQLite.
 
+mod postgresql;
+mod sqlite;
+
 use std::sync::Arc;
 
 use mcp_host_config::grants::{SqlGrant, SqlUrl};
 use tokio::time::{Instant, timeout_at};
 
+use self::postgresql::{Listener, PostgresqlDatabase, schemas};
+use self::sqlite::SqliteDatabase;
+pub use self::sqlite::run_sqlite_worker;
 use super::bindings::ScalarContent;
 use super::bindings::databases::{DatabaseInfo, Value};
 use super::error::QueryError;
-use super::postgresql::{Listener, PostgresqlDatabase, schemas};
 use super::result::{ChargedRows, ResultBounds};
-use super::sqlite::SqliteDatabase;
-pub use super::sqlite::run_sqlite_worker;
 use super::{Database, Query, SqlDatabases, Usage, WorkerProgram};
-use crate::Caller;
+use crate::CallAccounts;
 use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::http::TlsRoots;
 
@@ -35,11 +38,11 @@ impl Backend {
         &self,
         bounds: ResultBounds,
         deadline: Instant,
-        caller: Caller<'_>,
+        accounts: CallAccounts<'_>,
     ) -> Result<DatabaseInfo, QueryError> {
         match self {
-            Self::Postgresql(database) => database.describe(bounds, deadline, &caller.into()).await,
-            Self::Sqlite(database) => database.describe(bounds, deadline, caller).await,
+            Self::Postgresql(database) => database.describe(bounds, deadline, &accounts.into()).await,
+            Self::Sqlite(database) => database.describe(bounds, deadline, accounts).await,
         }
     }
 
@@ -106,7 +109,7 @@ impl SqlDatabases {
             error => error.to_string(),
         };
         let host = self.host();
-        let (database, query) = self.prepare(name, sql, Vec::new(), None, host.caller()).map_err(failed)?;
+        let (database, query) = self.prepare(name, sql, Vec::new(), None, host.accounts()).map_err(failed)?;
         let result = database.query(query).await.map_err(failed)?;
         let texts = result.rows.rows.iter().filter_map(|row| match row.values.first() {
             Some(Value::Scalar(scalar)) => match ScalarContent::from(scalar) {

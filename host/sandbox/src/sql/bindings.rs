@@ -1,9 +1,10 @@
 //! `mcp-host:sql`, as components import it: the generated bindings, and their implementation.
 
-use self::databases::{DatabaseInfo, Host, QueryFailure, Rejection, Rows, Scalar, Value};
+use self::databases::{Column, DatabaseInfo, Host, QueryFailure, Rejection, Row, Rows, Scalar, SqlArray, Value};
 use super::SqlView;
 use super::error::QueryError;
 use crate::cpu::OutOfCpu;
+use crate::host_calls::{self, HostCalls};
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
@@ -15,7 +16,7 @@ mod generated {
                 import mcp-host:sql/databases@0.1.0;
             }
         ",
-        imports: { default: async | trappable },
+        imports: { default: async | tracing | trappable },
         // A child process that runs SQLite sends them.
         additional_derives: [serde::Deserialize, serde::Serialize],
         trappable_error_type: { "mcp-host:sql/databases.query-failure" => super::super::error::QueryError },
@@ -56,13 +57,52 @@ impl<'a> From<&'a Scalar> for ScalarContent<'a> {
     }
 }
 
+/// The bytes of columns in memory.
+pub(super) fn columns_size(columns: &[Column]) -> usize {
+    columns.iter().fold(0, |sum: usize, column| {
+        let text = column.name.len().saturating_add(column.type_name.len());
+        sum.saturating_add(text).saturating_add(size_of::<Column>())
+    })
+}
+
+/// The bytes of rows in memory.
+pub(super) fn rows_size(rows: &Rows) -> usize {
+    rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)))
+}
+
+/// The bytes of a row in memory.
+pub(super) fn row_size(values: &[Value]) -> usize {
+    values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value)))
+}
+
+/// The bytes of a value in memory.
+pub(super) fn value_size(value: &Value) -> usize {
+    let heap = match value {
+        Value::Scalar(scalar) => scalar_heap(scalar),
+        Value::SqlArray(SqlArray { dimensions, elements }) => {
+            elements.iter().fold(size_of_val(&**dimensions), |sum, scalar| {
+                sum.saturating_add(size_of::<Scalar>()).saturating_add(scalar_heap(scalar))
+            })
+        }
+    };
+    heap.saturating_add(size_of::<Value>())
+}
+
+fn scalar_heap(scalar: &Scalar) -> usize {
+    match scalar.into() {
+        ScalarContent::Null | ScalarContent::Boolean(_) | ScalarContent::Integer(_) | ScalarContent::Float(_) => 0,
+        ScalarContent::Bytes(bytes) => bytes.len(),
+        ScalarContent::Text(text) => text.len(),
+    }
+}
+
 impl Host for SqlView<'_> {
     async fn granted(&mut self) -> wasmtime::Result<Vec<String>> {
         Ok(self.sql.names())
     }
 
     async fn describe(&mut self, database: String) -> Result<DatabaseInfo, QueryError> {
-        self.sql.describe(&database, self.caller).await
+        self.sql.describe(&database, self.accounts).await
     }
 
     async fn query(
@@ -72,7 +112,11 @@ impl Host for SqlView<'_> {
         parameters: Vec<Value>,
         max_rows: Option<u32>,
     ) -> Result<Rows, QueryError> {
-        self.sql.query(&database, sql, parameters, max_rows, self.caller).await
+        let rows = self.sql.query(&database, sql, parameters, max_rows, self.accounts).await?;
+        if HostCalls::is_observed() {
+            host_calls::transferred(rows_size(&rows));
+        }
+        Ok(rows)
     }
 
     fn convert_query_failure(&mut self, error: QueryError) -> wasmtime::Result<QueryFailure> {

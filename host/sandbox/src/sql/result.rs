@@ -1,7 +1,7 @@
 //! The result of a query while it is read: bounded in rows and bytes, its memory charged to the plugin.
 
-use super::bindings::ScalarContent;
-use super::bindings::databases::{Column, Row, Rows, Scalar, SqlArray, Value};
+use super::bindings::databases::{Column, Row, Rows, Value};
+use super::bindings::{columns_size, row_size, rows_size};
 use super::error::QueryError;
 use crate::memory::Reservation;
 
@@ -24,9 +24,7 @@ pub(super) struct ChargedRows {
 impl ChargedRows {
     /// Charges rows that another process has read: `memory` is resized to what the query holds beside them, and to them.
     pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
-        let bytes =
-            rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)));
-        let resized = memory.try_resize(base.saturating_add(bytes));
+        let resized = memory.try_resize(base.saturating_add(rows_size(&rows)));
         resized.map(|()| Self { rows, _memory: memory }).map_err(|_| QueryError::OutOfMemory)
     }
 }
@@ -78,44 +76,11 @@ impl ResultBuilder {
     }
 }
 
-/// The bytes of columns in memory.
-fn columns_size(columns: &[Column]) -> usize {
-    columns.iter().fold(0, |sum: usize, column| {
-        let text = column.name.len().saturating_add(column.type_name.len());
-        sum.saturating_add(text).saturating_add(size_of::<Column>())
-    })
-}
-
-/// The bytes of a row in memory.
-fn row_size(values: &[Value]) -> usize {
-    values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value)))
-}
-
-/// The bytes of a value in memory.
-pub(super) fn value_size(value: &Value) -> usize {
-    let heap = match value {
-        Value::Scalar(scalar) => scalar_heap(scalar),
-        Value::SqlArray(SqlArray { dimensions, elements }) => {
-            elements.iter().fold(size_of_val(&**dimensions), |sum, scalar| {
-                sum.saturating_add(size_of::<Scalar>()).saturating_add(scalar_heap(scalar))
-            })
-        }
-    };
-    heap.saturating_add(size_of::<Value>())
-}
-
-fn scalar_heap(scalar: &Scalar) -> usize {
-    match scalar.into() {
-        ScalarContent::Null | ScalarContent::Boolean(_) | ScalarContent::Integer(_) | ScalarContent::Float(_) => 0,
-        ScalarContent::Bytes(bytes) => bytes.len(),
-        ScalarContent::Text(text) => text.len(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
+    use crate::sql::bindings::databases::Scalar;
 
     fn builder(rows: usize, bytes: u64, memory: u64) -> ResultBuilder {
         let memory = MemoryAccount::new(MemoryBudget::new(memory, None), CallOwner::default()).reservation();

@@ -1,14 +1,18 @@
 // What one principal sees: the tree, the search and the templates beside the preview of a resource.
 
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import { parseTemplate } from "url-template";
 import { ApiError, post } from "./api";
-import { Catalog, type Filters, hasFilters, NO_FILTERS } from "./catalog";
+import { Catalog, matching } from "./catalog";
 import { ContentView } from "./contents";
+import { type Filters, hasFilters, NO_FILTERS } from "./filters";
 import { number, size, t, time } from "./language";
-import { Copy, Facts, Problem, usePoll, Waiting } from "./parts";
+import { Copy, Facts, link, Problem, usePoll, Waiting } from "./parts";
+import { said } from "./reasons";
+import { Search } from "./search";
+import { Templates } from "./templates";
 import { Tree } from "./tree";
-import { as, type Content, type Found, type Page, type PluginStatus, type Subscriptions, type Template, viewKey, type Viewer } from "./types";
+import { Who } from "./who";
+import { as, type Content, type Page, type PluginStatus, type Subscriptions, viewKey, type Viewer } from "./types";
 import { Updates, useWatch } from "./watch";
 
 interface Props {
@@ -22,8 +26,19 @@ type Part = "tree" | "search" | "templates";
 export function Browser({ viewer, selected, select }: Props) {
   const [part, setPart] = useState<Part>("tree");
   const [open, setOpen] = useState<string[]>([]);
+  const [words, setWords] = useState("");
   const updates = useMemo(() => new Updates(), []);
   const isLive = useWatch(viewer, [...(selected ? [selected] : []), ...open], true, updates);
+  const choice = useRef<HTMLElement>(null);
+  const preview = useRef<HTMLElement>(null);
+  const wasSelected = useRef(selected);
+  useEffect(() => {
+    // On a narrow screen it is below the list, out of sight.
+    if (selected && selected !== wasSelected.current && !matchMedia("(min-width: 900px)").matches) {
+      preview.current?.scrollIntoView();
+    }
+    wasSelected.current = selected;
+  }, [selected]);
   const parts: [Part, string][] = [
     ["tree", t("Tree", "ツリー")],
     ["search", t("Search", "検索")],
@@ -31,17 +46,32 @@ export function Browser({ viewer, selected, select }: Props) {
   ];
   return (
     <div class="browser">
-      <section aria-label={t("Choice of a resource", "リソースの選択")}>
+      <section ref={choice} aria-label={t("Choice of a resource", "リソースの選択")}>
         <div class="buttons">
           {parts.map(([name, label]) => (
             <button type="button" key={name} aria-pressed={part === name} onClick={() => setPart(name)}>{label}</button>
           ))}
         </div>
-        <div hidden={part !== "tree"}><Explorer viewer={viewer} selected={selected} select={select} updates={updates} opened={setOpen} /></div>
-        {part === "search" ? <Search viewer={viewer} select={select} /> : null}
+        <div hidden={part !== "tree"}>
+          <Explorer
+            viewer={viewer}
+            selected={selected}
+            select={select}
+            updates={updates}
+            opened={setOpen}
+            search={(words) => {
+              setWords(words);
+              setPart("search");
+            }}
+          />
+        </div>
+        {part === "search" ? <Search viewer={viewer} select={select} words={words} /> : null}
         {part === "templates" ? <Templates viewer={viewer} select={select} /> : null}
       </section>
-      <section aria-label={t("Preview", "プレビュー")} class="preview">
+      <section ref={preview} aria-label={t("Preview", "プレビュー")} class="preview">
+        {selected ? (
+          <button type="button" class="small narrow" onClick={() => choice.current?.scrollIntoView()}>{t("Back to the list", "一覧に戻る")}</button>
+        ) : null}
         {selected ? (
           <Preview key={selected} viewer={viewer} uri={selected} open={select} updates={updates} isLive={isLive} />
         ) : (
@@ -56,9 +86,11 @@ interface ExplorerProps extends Props {
   updates: Updates;
   /** Called with the URIs of the open nodes when they change. */
   opened: (uris: string[]) => void;
+  /** Searches the text of resources. */
+  search: (words: string) => void;
 }
 
-function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) {
+function Explorer({ viewer, selected, select, updates, opened, search }: ExplorerProps) {
   const id = useId();
   const [version, setVersion] = useState(0);
   const [filters, setFilters] = useState<Filters>(NO_FILTERS);
@@ -86,7 +118,16 @@ function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) 
   const open = catalog.openNodes().map(({ resource }) => resource.uri);
   useEffect(() => opened(open), [open.join("\n")]);
   const set = (changed: Partial<Filters>) => setFilters({ ...filters, ...changed });
-  const loaded = catalog.root.nodes.length;
+  const isFiltered = hasFilters(filters);
+  // While the catalog is loaded page by page, nothing goes through all of it for each page.
+  const { loaded, closed, found } = useMemo(
+    () =>
+      catalog.root.isComplete
+        ? { loaded: catalog.count(), closed: catalog.unsearched(filters).length, found: isFiltered ? matching(catalog.rows(filters)) : 0 }
+        : { loaded: catalog.root.nodes.length, closed: 0, found: 0 },
+    [catalog, version, filters],
+  );
+  const unsearched = isFiltered ? closed : 0;
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -130,160 +171,38 @@ function Explorer({ viewer, selected, select, updates, opened }: ExplorerProps) 
         </details>
       </form>
       {catalog.missing.map(({ plugin, reason }) => (
-        <p class="problem" key={plugin}>{t(`Missing: ${plugin}: ${reason}`, `表示できません: ${plugin}: ${reason}`)}</p>
+        <p class="problem" key={plugin}>
+          {t("Missing: ", "表示できません: ")}
+          {viewer ? <a href={link("plugins", plugin)}>{plugin}</a> : plugin}: {said(reason)}
+        </p>
       ))}
       <Tree id={id} catalog={catalog} version={version} filters={filters} selected={selected} watched={badges} select={select} />
       <p class="muted" role="status">
         {t(`${number(loaded)} loaded`, `${number(loaded)} 件を読み込み済み`)}
-        {catalog.root.isComplete && !catalog.root.error ? t(", all", "（すべて）") : ""}
-        {hasFilters(filters) && catalog.root.isComplete ? t(`, ${number(catalog.rows(filters).length)} match`, `、${number(catalog.rows(filters).length)} 件が該当`) : ""}
+        {catalog.root.isComplete && !catalog.root.error && closed === 0 ? t(", all", "（すべて）") : ""}
+        {!isFiltered && closed > 0 ? t(`; more in ${closed === 1 ? "1 closed folder" : `${number(closed)} closed folders`}`, `。開いていないフォルダー ${number(closed)} 個`) : ""}
+        {isFiltered && catalog.root.isComplete ? t(`, ${number(found)} match`, `、${number(found)} 件が該当`) : ""}
+        {catalog.isSearching
+          ? t("; folders are being searched…", "。フォルダーを検索中…")
+          : unsearched > 0
+            ? t(`; ${unsearched === 1 ? "1 folder that is not open was" : `${number(unsearched)} folders that are not open were`} not searched`, `。開いていない ${number(unsearched)} 個のフォルダーは検索していません`)
+            : ""}
       </p>
-    </>
-  );
-}
-
-function Search({ viewer, select }: { viewer: Viewer | null; select: (uri: string) => void }) {
-  const [query, setQuery] = useState("");
-  const [language, setLanguage] = useState("");
-  const [kind, setKind] = useState("");
-  const [found, setFound] = useState<Found | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  const search = async () => {
-    setError(null);
-    try {
-      setFound(await post<Found>("browse/search", { ...as(viewer), query, language: language.trim() || null, kind: kind || null }));
-    } catch (error) {
-      setFound(null);
-      setError(error as Error);
-    }
-  };
-  return (
-    <>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void search();
-        }}
-      >
-        <label>
-          {t("Words", "語句")}
-          <input type="search" required value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
-        </label>
-        <label>
-          {t("Type", "種類")}
-          <input value={kind} placeholder="text/markdown" onInput={(event) => setKind(event.currentTarget.value.trim())} />
-        </label>
-        <label>
-          {t("Language", "言語")}
-          <input value={language} placeholder="en" size={6} onInput={(event) => setLanguage(event.currentTarget.value)} />
-        </label>
-        <button type="submit" class="primary">{t("Search", "検索")}</button>
-      </form>
-      <Problem error={error} />
-      {found ? (
-        <>
-          <p class="muted" role="status">
-            {t(`${number(found.total)} found`, `${number(found.total)} 件`)}
-            {found.hits.length < found.total ? t(`, the best ${found.hits.length} are shown`, `（上位 ${found.hits.length} 件を表示）`) : ""}
-            {found.partial ? t("; there may be more", "。ほかにもある可能性があります") : ""}
-            {found.incomplete.length > 0 ? t(`; not completely indexed: ${found.incomplete.join(", ")}`, `。索引が未完: ${found.incomplete.join(", ")}`) : ""}
-          </p>
-          <ol class="hits">
-            {found.hits.map(({ resource, snippet, lines }) => (
-              <li key={resource.uri}>
-                <button type="button" class="link" onClick={() => select(resource.uri)}>{resource.title ?? resource.name}</button>{" "}
-                <span class="muted block uri">{resource.uri}{lines ? ` (${lines[0]}–${lines[1]})` : ""}</span>
-                {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
-                <p class="snippet">{snippet.map(({ text, matches }, at) => (matches ? <mark key={at}>{text}</mark> : text))}</p>
-              </li>
-            ))}
-          </ol>
-        </>
+      {unsearched > 0 || (isFiltered && filters.text.trim() !== "") ? (
+        <div class="buttons">
+          {unsearched > 0 || catalog.isSearching ? (
+            <button type="button" class="small" aria-disabled={catalog.isSearching} onClick={() => void catalog.searchClosed(filters)}>
+              {t("Look into closed folders", "開いていないフォルダーも調べる")}
+            </button>
+          ) : null}
+          {filters.text.trim() === "" ? null : (
+            <button type="button" class="small" onClick={() => search(filters.text.trim())}>
+              {t("Search texts for this", "本文を検索")}
+            </button>
+          )}
+        </div>
       ) : null}
     </>
-  );
-}
-
-function Templates({ viewer, select }: { viewer: Viewer | null; select: (uri: string) => void }) {
-  const [templates, setTemplates] = useState<Template[] | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  useEffect(() => {
-    const ending = new AbortController();
-    const load = async () => {
-      const all: Template[] = [];
-      let cursor: string | null = null;
-      do {
-        const page: { items: Template[]; next: string | null } = await post("browse/templates", { ...as(viewer), cursor }, ending.signal);
-        all.push(...page.items);
-        cursor = page.next;
-      } while (cursor);
-      setTemplates(all);
-    };
-    load().catch((error) => ending.signal.aborted || setError(error));
-    return () => ending.abort();
-  }, [viewKey(viewer)]);
-  if (!templates) {
-    return error ? <Problem error={error} /> : <Waiting />;
-  }
-  if (templates.length === 0) {
-    return <p class="muted">{t("There are no templates.", "テンプレートはありません。")}</p>;
-  }
-  return (
-    <>
-      {templates.map((template) => (
-        <TemplateForm key={template.template} viewer={viewer} template={template} select={select} />
-      ))}
-    </>
-  );
-}
-
-function TemplateForm({ viewer, template, select }: { viewer: Viewer | null; template: Template; select: (uri: string) => void }) {
-  const id = useId();
-  const [values, setValues] = useState<Record<string, string>>({});
-  const [completions, setCompletions] = useState<Record<string, string[]>>({});
-  const complete = async (variable: string, value: string) => {
-    const known = Object.fromEntries(Object.entries(values).filter(([name, text]) => name !== variable && text !== ""));
-    try {
-      const found = await post<{ values: string[] }>("browse/complete", { ...as(viewer), template: template.template, variable, value, known });
-      setCompletions((now) => ({ ...now, [variable]: found.values }));
-    } catch {
-      // Without completions the form works.
-    }
-  };
-  return (
-    <form
-      class="template"
-      onSubmit={(event) => {
-        event.preventDefault();
-        select(parseTemplate(template.template).expand(values));
-      }}
-    >
-      <h3>{template.title ?? template.name}</h3>
-      <p class="muted uri">{template.template}</p>
-      {template.description ? <p>{template.description}</p> : null}
-      <div class="filters">
-        {template.variables.map((variable) => (
-          <label key={variable}>
-            {variable}
-            <input
-              list={`${id}-${variable}`}
-              value={values[variable] ?? ""}
-              onFocus={() => void complete(variable, values[variable] ?? "")}
-              onInput={(event) => {
-                const value = event.currentTarget.value;
-                setValues({ ...values, [variable]: value });
-                void complete(variable, value);
-              }}
-            />
-            <datalist id={`${id}-${variable}`}>
-              {completions[variable]?.map((value) => <option key={value} value={value} />)}
-            </datalist>
-          </label>
-        ))}
-        <button type="submit">{t("Read", "読む")}</button>
-      </div>
-    </form>
   );
 }
 
@@ -311,6 +230,7 @@ function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
   const [read, setRead] = useState<Reading | null>(null);
   const [changed, setChanged] = useState<Date | null>(null);
   const [error, setError] = useState<Error | null>(null);
+  const [asksWho, setAsksWho] = useState(false);
   const again = useRef(() => {});
   useEffect(() => {
     let ending = new AbortController();
@@ -359,6 +279,7 @@ function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
     };
   }, [uri, viewKey(viewer), updates]);
   const contents = read?.contents ?? null;
+  const byUri = formatsByUri(contents ?? []);
   const leftOut = read?.left_out ?? 0;
   const options = viewer ? `--as ${word(viewer.principal)}${viewer.groups.map((group) => ` --group ${word(group)}`).join("")}` : "";
   const body = JSON.stringify({ uri, ...as(viewer) });
@@ -374,6 +295,7 @@ function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
         />
         <Copy text={`await client.readResource({ uri: ${JSON.stringify(uri)} });`} label={t("Copy for a client", "クライアント用にコピー")} />
         {viewer ? <Copy text={`mcp-host explain ${options} ${word(uri)}`} label={t("Copy explain", "explain をコピー")} /> : null}
+        {viewer ? <button type="button" class="small" aria-pressed={asksWho} onClick={() => setAsksWho(!asksWho)}>{t("Who may read this?", "誰が読めるか")}</button> : null}
         <button type="button" class="small" onClick={() => again.current()}>{t("Read again", "読み直す")}</button>
         <span class="muted" role="status">
           {!isLive ? "" : changed ? t(`Changed at ${time(changed.toISOString(), false)}.`, `${time(changed.toISOString(), false)} に更新されました。`) : own?.subscribable ? t("Changes appear by themselves.", "変更は自動的に反映されます。") : ""}
@@ -390,18 +312,52 @@ function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
           ]}
         />
       ) : null}
+      {asksWho ? <Who key={uri} uri={uri} operation="read" /> : null}
       {own?.description ? <p>{own.description}</p> : null}
       {error ? <Problem error={error} /> : contents === null ? <Waiting /> : null}
-      {contents?.map((content, at) => (
-        <div key={at}>
-          {contents.length > 1 ? <h3 class="uri">{content.resource.uri}</h3> : null}
-          {content.resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
-          <ContentView content={content} open={open} />
-        </div>
-      ))}
+      {byUri.map((formats, at) => <Formats key={at} formats={formats} isNamed={byUri.length > 1} open={open} />)}
       {contents && leftOut > 0 ? (
         <p class="problem">{t(`${number(leftOut)} more contents are left out; open them by their URIs.`, `ほかに ${number(leftOut)} 件の内容があります。URI で開いてください。`)}</p>
       ) : null}
     </>
+  );
+}
+
+/** Contents with the same URI are formats of one resource. */
+function formatsByUri(contents: Content[]): Content[][] {
+  const found = new Map<string, Content[]>();
+  for (const content of contents) {
+    const { uri } = content.resource;
+    found.set(uri, [...(found.get(uri) ?? []), content]);
+  }
+  return [...found.values()];
+}
+
+/** One resource, in one of its text formats: at first in that which its provider prefers. Its files are below. */
+function Formats({ formats, isNamed, open }: { formats: Content[]; isNamed: boolean; open: (uri: string) => void }) {
+  const [chosen, setChosen] = useState(0);
+  const texts = formats.filter(({ text }) => text !== null);
+  const files = formats.filter(({ text }) => text === null);
+  const at = Math.min(chosen, Math.max(0, texts.length - 1));
+  const shown = [...texts.slice(at, at + 1), ...files];
+  return (
+    <div>
+      {isNamed ? <h3 class="uri">{formats[0]?.resource.uri}</h3> : null}
+      {texts.length > 1 ? (
+        <div class="buttons" role="group" aria-label={t("Format", "形式")}>
+          {texts.map(({ resource }, index) => (
+            <button type="button" class="small" key={index} aria-pressed={index === at} onClick={() => setChosen(index)}>
+              {resource.mime_type ?? t(`Format ${index + 1}`, `形式 ${index + 1}`)}
+            </button>
+          ))}
+        </div>
+      ) : null}
+      {shown.map((content, index) => (
+        <div key={`${at} ${index}`}>
+          {content.resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
+          <ContentView content={content} open={open} />
+        </div>
+      ))}
+    </div>
   );
 }

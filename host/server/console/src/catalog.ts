@@ -1,12 +1,19 @@
 // The rows of a tree of resources that is loaded page by page.
 
 import { post } from "./api";
+import { type Filters, hasFilters, isBelow, matches, mountOf } from "./filters";
 import { as, type Missing, type Resource, type ResourceList, type Viewer } from "./types";
 
 /** The resources of a page. */
 const PAGE = 1000;
 /** The pages that are loaded again at once after a change; those behind are loaded when they come into view. */
 const REFRESHED = 10;
+
+/** The listings that one search of closed folders requests at most, and how many at a time. */
+const SEARCHED = 200;
+const AT_ONCE = 4;
+/** The resources that are kept below closed folders at most. */
+const MAX_FOUND = 20_000;
 
 export interface Node {
   resource: Resource;
@@ -26,20 +33,30 @@ export interface Branch {
   error: Error | null;
 }
 
-export interface Filters {
-  text: string;
-  type: string;
-  audience: string;
-  priority: number;
-  since: string;
-  /** The mount of a plugin, below which resources are. */
-  mount: string;
+/** What URIs have in common: a mount, or a folder of the paths below it. */
+export interface Folder {
+  /** The URIs begin with it. */
+  key: string;
+  name: string;
+  level: number;
+  folders: Map<string, Folder>;
+  /** What is in it, in the order of the listing. */
+  items: (Folder | Node)[];
 }
 
-export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "", mount: "" };
+/** Folders below folders; the paths below are not divided any more. */
+const MAX_FOLDERS = 6;
 
-export function hasFilters(filters: Filters): boolean {
-  return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
+function folder(key: string, name: string, level: number): Folder {
+  return { key, name, level, folders: new Map(), items: [] };
+}
+
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
 }
 
 function branch(): Branch {
@@ -49,7 +66,13 @@ function branch(): Branch {
 export class Catalog {
   readonly root = branch();
   missing: Missing[] = [];
+  private folders = folder("", "", 0);
+  /** The nodes that have a place in the folders. */
+  private placed: Node[] = [];
+  private readonly closed = new Set<string>();
   private readonly ending = new AbortController();
+  /** Whether closed folders are being searched. */
+  isSearching = false;
 
   constructor(
     private readonly viewer: Viewer | null,
@@ -168,6 +191,51 @@ export class Catalog {
     return found;
   }
 
+  /** The folders whose content is not known, or not all of it, as they were not opened: a filter has nothing of that. */
+  unsearched(filters: Filters): Node[] {
+    const found: Node[] = [];
+    const add = (target: Branch) => {
+      for (const node of target.nodes) {
+        if (node.resource.listable && isBelow(node.resource.uri, filters.mount)) {
+          // One that failed is tried again by its reader.
+          if (!node.children || (!node.children.isComplete && !node.isOpen)) {
+            found.push(node);
+          }
+          if (node.children) {
+            add(node.children);
+          }
+        }
+      }
+    };
+    add(this.root);
+    return found;
+  }
+
+  /** Loads what is in closed folders, and in those below, within bounds. What is left is still [`unsearched`](Catalog.unsearched). */
+  async searchClosed(filters: Filters): Promise<void> {
+    if (this.isSearching) {
+      return;
+    }
+    this.isSearching = true;
+    this.changed();
+    for (let left = SEARCHED; left > 0 && !this.ending.signal.aborted && this.count() < MAX_FOUND; ) {
+      const next = this.unsearched(filters).slice(0, Math.min(AT_ONCE, left));
+      if (next.length === 0) {
+        break;
+      }
+      left -= next.length;
+      await Promise.all(next.map((node) => this.more(node)));
+    }
+    this.isSearching = false;
+    this.changed();
+  }
+
+  /** The number of resources that are loaded, in folders, too. */
+  count(): number {
+    const of = (target: Branch): number => target.nodes.reduce((sum, { children }) => sum + 1 + (children ? of(children) : 0), 0);
+    return of(this.root);
+  }
+
   async retry(node: Node | null): Promise<void> {
     const target = node ? (node.children ??= branch()) : this.root;
     if (target.next === null && target.nodes.length > 0) {
@@ -190,7 +258,52 @@ export class Catalog {
     }
   }
 
-  /** The nodes that are shown, in order; and after those of a branch that is not complete, the branch itself. */
+  isClosed(folder: Folder): boolean {
+    return this.closed.has(folder.key);
+  }
+
+  toggleFolder({ key }: Folder): void {
+    if (!this.closed.delete(key)) {
+      this.closed.add(key);
+    }
+    this.changed();
+  }
+
+  /** Gives each node of the catalog its place in a folder. Pages are added to what there is. */
+  private place(): void {
+    const { nodes } = this.root;
+    const isContinued = this.placed.length <= nodes.length && this.placed[0] === nodes[0];
+    if (!isContinued) {
+      this.folders = folder("", "", 0);
+      this.placed = [];
+    }
+    for (const node of nodes.slice(this.placed.length)) {
+      const { uri } = node.resource;
+      const mount = mountOf(uri);
+      const path = uri.slice(mount.length).split(/[?#]/)[0]!.replace(/\/$/, "");
+      let key = mount;
+      let at = this.inFolder(this.folders, key, mount);
+      for (const segment of path.split("/").slice(0, -1).slice(0, MAX_FOLDERS)) {
+        key += `${segment}/`;
+        at = this.inFolder(at, key, decoded(segment));
+      }
+      node.level = at.level + 1;
+      at.items.push(node);
+      this.placed.push(node);
+    }
+  }
+
+  private inFolder(parent: Folder, key: string, name: string): Folder {
+    let found = parent.folders.get(key);
+    if (!found) {
+      found = folder(key, name, parent.level + 1);
+      parent.folders.set(key, found);
+      parent.items.push(found);
+    }
+    return found;
+  }
+
+  /** The nodes that are shown in their folders, or without them if they are filtered, in order; and after those of a branch that is not complete, the branch itself. */
   rows(filters: Filters): Row[] {
     const rows: Row[] = [];
     const isFiltered = hasFilters(filters);
@@ -200,37 +313,46 @@ export class Catalog {
         if (!isFiltered || matches(node.resource, filters, since)) {
           rows.push({ node });
         }
-        if (node.isOpen && node.children) {
+        // A filter looks into closed folders, too, as far as these are loaded.
+        if ((node.isOpen || isFiltered) && node.children) {
           add(node, node.children);
         }
       }
-      if (target.error || !target.isComplete) {
+      if ((target.error || !target.isComplete) && (parent === null || parent.isOpen)) {
         rows.push({ parent, target });
       }
     };
-    add(null, this.root);
+    if (isFiltered) {
+      add(null, this.root);
+      return rows;
+    }
+    this.place();
+    const addFolder = (parent: Folder) => {
+      for (const item of parent.items) {
+        if ("resource" in item) {
+          rows.push({ node: item });
+          if (item.isOpen && item.children) {
+            add(item, item.children);
+          }
+        } else {
+          rows.push({ folder: item });
+          if (!this.closed.has(item.key)) {
+            addFolder(item);
+          }
+        }
+      }
+    };
+    addFolder(this.folders);
+    if (this.root.error || !this.root.isComplete) {
+      rows.push({ parent: null, target: this.root });
+    }
     return rows;
   }
 }
 
-export type Row = { node: Node } | { parent: Node | null; target: Branch };
+export type Row = { node: Node } | { folder: Folder } | { parent: Node | null; target: Branch };
 
-function matches(resource: Resource, filters: Filters, since: number): boolean {
-  const text = filters.text.trim().toLowerCase();
-  if (text && ![resource.name, resource.title, resource.uri].some((one) => one?.toLowerCase().includes(text))) {
-    return false;
-  }
-  if (!resource.uri.startsWith(filters.mount)) {
-    return false;
-  }
-  if (filters.type && !(resource.mime_type ?? "").startsWith(filters.type)) {
-    return false;
-  }
-  if (filters.audience && resource.audience.length > 0 && !resource.audience.includes(filters.audience)) {
-    return false;
-  }
-  if ((resource.priority ?? 0) < filters.priority) {
-    return false;
-  }
-  return Number.isNaN(since) || (resource.modified !== null && Date.parse(resource.modified) >= since);
+/** The number of rows that are resources. */
+export function matching(rows: Row[]): number {
+  return rows.filter((row) => "node" in row).length;
 }

@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
+import { Banners } from "./banners";
 import { currentLanguage, setLanguage, t } from "./language";
 import { Login, takeCode } from "./login";
 import { Problem, Waiting } from "./parts";
@@ -141,6 +142,7 @@ function App({ code }: { code: string | null }) {
       </header>
       <main id="content" tabIndex={-1}>
         <h1>{view.title()}</h1>
+        {isUser ? null : <Banners page={view.name} />}
         {view.isWatched ? null : <Guard />}
         {view.show(at.slice(1), isUser)}
       </main>

@@ -57,7 +57,7 @@ export function ContentView({ content, open }: { content: Content; open: (uri: s
         </button>
       ) : null}
       {blob !== null ? (
-        <Bytes blob={blob} kind={kind} name={resource.title ?? resource.name} isCut={content.cut} />
+        <Bytes blob={blob} kind={kind} name={resource.title ?? resource.name} type={resource.mime_type} bytes={content.bytes} isCut={content.cut} />
       ) : preview === null ? (
         <Waiting />
       ) : records && !isSource ? (
@@ -104,8 +104,29 @@ function Fields({ preview, text }: { preview: typeof Preview; text: string }) {
   return <Table rows={rows} />;
 }
 
+/** The fields of a value without members. */
+function field(value: unknown): string {
+  return value === null ? "" : String(value);
+}
+
+const isPlain = (value: unknown) => typeof value !== "object" || value === null;
+
+/** The rows of `{"columns": [{"name": …}], "rows": [[…]]}`, as the provider `database` writes them, the names first; null for anything else. */
+function queryRows(result: unknown): string[][] | null {
+  const { columns, rows } = (result ?? {}) as { columns?: unknown; rows?: unknown };
+  if (!Array.isArray(columns) || !Array.isArray(rows)) {
+    return null;
+  }
+  const names = columns.map((column: unknown) => (column as { name?: unknown } | null)?.name);
+  const isRow = (row: unknown): row is unknown[] => Array.isArray(row) && row.length === names.length && row.every(isPlain);
+  if (!names.every((name) => typeof name === "string") || !rows.every(isRow)) {
+    return null;
+  }
+  return [names, ...rows.slice(0, MAX_ROWS + 1).map((row) => row.map(field))];
+}
+
 /**
- * The rows of a JSON array of objects whose members are no objects themselves, as the rows of a query are, the names of the members first;
+ * The rows of a JSON array of objects whose members are no objects themselves, or of the result of a query, the names of the members first;
  * null for any other text.
  */
 function recordRows(text: string): string[][] | null {
@@ -116,8 +137,11 @@ function recordRows(text: string): string[][] | null {
     return null;
   }
   const isRecord = (one: unknown): one is Record<string, unknown> =>
-    typeof one === "object" && one !== null && !Array.isArray(one) && Object.values(one).every((value) => typeof value !== "object" || value === null);
-  if (!Array.isArray(records) || records.length === 0 || !records.every(isRecord)) {
+    typeof one === "object" && one !== null && !Array.isArray(one) && Object.values(one).every(isPlain);
+  if (!Array.isArray(records)) {
+    return queryRows(records);
+  }
+  if (records.length === 0 || !records.every(isRecord)) {
     return null;
   }
   const shown = records.slice(0, MAX_ROWS + 1);
@@ -159,7 +183,17 @@ function Table({ rows }: { rows: string[][] }) {
   );
 }
 
-function Bytes({ blob, kind, name, isCut }: { blob: string; kind: Kind; name: string; isCut: boolean }) {
+interface BytesProps {
+  blob: string;
+  kind: Kind;
+  name: string;
+  /** Its MIME type, if it has one. */
+  type: string | null;
+  bytes: number;
+  isCut: boolean;
+}
+
+function Bytes({ blob, kind, name, type: said, bytes, isCut }: BytesProps) {
   const [address, setAddress] = useState<string | null>(null);
   const type = kind.show === "image" ? kind.type : "application/octet-stream";
   useEffect(() => {
@@ -176,7 +210,7 @@ function Bytes({ blob, kind, name, isCut }: { blob: string; kind: Kind; name: st
   }
   return (
     <p>
-      {t("This is binary.", "バイナリーです。")}{" "}
+      {t(`Binary: ${said ?? "of no known type"}, ${size(bytes)}. `, `バイナリー: ${said ?? "種類不明"}、${size(bytes)}。`)}
       {isCut ? null : <a href={address} download={name}>{t("Save", "保存")}</a>}
     </p>
   );

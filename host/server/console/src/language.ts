@@ -57,7 +57,13 @@ export function duration(milliseconds: number): string {
     return `${number(seconds, seconds < 10 ? 1 : 0)} s`;
   }
   const minutes = Math.floor(seconds / 60);
-  return minutes < 120 ? `${minutes} min` : `${number(Math.floor(minutes / 60))} h ${minutes % 60} min`;
+  if (minutes < 120) {
+    return t(`${minutes} min`, `${minutes} 分`);
+  }
+  const hours = Math.floor(minutes / 60);
+  return hours < 48
+    ? t(`${hours} h ${minutes % 60} min`, `${hours} 時間 ${minutes % 60} 分`)
+    : t(`${number(Math.floor(hours / 24))} d ${hours % 24} h`, `${number(Math.floor(hours / 24))} 日 ${hours % 24} 時間`);
 }
 
 /** A time, in the reader's zone. */

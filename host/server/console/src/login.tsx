@@ -55,7 +55,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
           exchange({ token });
         }}
       >
-        <label for="token">{t("Token of the administration listener", "管理リスナーのトークン")}</label>
+        <label for="token">{t("Token", "トークン")}</label>
         <input
           id="token"
           type="password"
@@ -65,7 +65,10 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
         <p class="muted">
-          {t("It is in the file that admin.token of the config names.", "設定の admin.token が示すファイルにあります。")}{" "}
+          {t(
+            "An administrator's is in the file that admin.token of the config names. If the server lets its users in, it may be the token that your MCP client uses.",
+            "管理者のトークンは設定の admin.token が示すファイルにあります。利用者にも開かれているサーバーでは、MCP クライアントのトークンも使えます。",
+          )}{" "}
           {t("mcp-host serve --open needs none.", "mcp-host serve --open では不要です。")}
         </p>
         <button type="submit" class="primary" disabled={isWaiting}>

@@ -3,7 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get } from "./api";
-import { t } from "./language";
+import { number, t, time } from "./language";
+import type { AuditStatus } from "./types";
 
 /** The newest answer to a request that is repeated, and why the last one failed. */
 export interface Polled<T> {
@@ -62,6 +63,32 @@ export function Problem({ error }: { error: Error | null }) {
     <div class="problem" role="alert">
       <strong>{isUnreachable ? t("The server does not answer; trying again.", "サーバーが応答しません。再試行しています。") : error.message}</strong>
       {error instanceof ApiError && error.help ? <p>{error.help}</p> : null}
+    </div>
+  );
+}
+
+/** That the audit log cannot be written, and what was lost of it. */
+export function AuditProblem({ audit }: { audit: AuditStatus | null }) {
+  if (!audit || (!audit.failure && audit.dropped_lines === 0)) {
+    return null;
+  }
+  const file = audit.file ?? "stderr";
+  const lost = t(`${number(audit.dropped_lines)} lines lost since the start.`, `起動後に失われた行: ${number(audit.dropped_lines)}`);
+  return (
+    <div class="problem" role="alert">
+      {audit.failure ? (
+        <>
+          <strong>{t(`The audit log ${file} has not been written since ${time(audit.failure.since)}: ${audit.failure.reason}.`, `監査ログ ${file} は ${time(audit.failure.since)} から書き込めません: ${audit.failure.reason}`)}</strong>
+          <p>
+            {audit.refuses
+              ? t(`Requests are refused until then: ${number(audit.refused_requests)} so far. `, `それまでリクエストは拒否されます（これまで ${number(audit.refused_requests)} 件）。`)
+              : t("Lines are lost when the queue is full. ", "キューが一杯になると行が失われます。")}
+            {lost}
+          </p>
+        </>
+      ) : (
+        <p>{t("The audit log could not be written for a time: ", "監査ログを一時的に書き込めませんでした。")}{lost}</p>
+      )}
     </div>
   );
 }

@@ -42,6 +42,8 @@ function sanitize(html: string): DocumentFragment {
   return purify.sanitize(html, {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: ["class", "href", "start", "colspan", "rowspan"],
+    // Resources have any scheme. Links become buttons, but for those of the web; DOMPurify drops scripts and data.
+    ALLOW_UNKNOWN_PROTOCOLS: true,
     ALLOW_ARIA_ATTR: false,
     ALLOW_DATA_ATTR: false,
     RETURN_DOM_FRAGMENT: true,
@@ -66,7 +68,14 @@ const marked = new Marked({
  * that opens the resource.
  */
 export function markdown(text: string, base: string, open: (uri: string) => void): DocumentFragment {
-  const fragment = sanitize(marked.parse(text, { async: false }));
+  // Markdown would take it for a rule and a heading.
+  const front = /^---\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text);
+  const fragment = sanitize(marked.parse(front ? text.slice(front[0].length) : text, { async: false }));
+  if (front) {
+    const block = document.createElement("pre");
+    block.append(source(front[1] ?? "", "yaml"));
+    fragment.prepend(block);
+  }
   // Classes of a text would be those of this page.
   for (const element of fragment.querySelectorAll("[class]")) {
     const language = /^language-([\w+#-]+)$/.exec(element.className)?.[1];

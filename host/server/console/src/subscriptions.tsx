@@ -21,10 +21,13 @@ export function SubscriptionTable({ resources, total }: { resources: WatchedReso
             </tr>
           </thead>
           <tbody>
-            {subscribed.map(({ uri, subscribers, principals }) => (
+            {subscribed.map(({ uri, subscribers, unheard, principals }) => (
               <tr key={uri}>
                 <td class="uri"><a href={link("resources", uri)}>{uri}</a></td>
-                <td class="figure">{number(subscribers)}</td>
+                <td class="figure">
+                  {number(subscribers)}
+                  {unheard > 0 ? <span class="muted block">{t(`${number(unheard)} without a stream`, `うちストリームなし ${number(unheard)}`)}</span> : null}
+                </td>
                 <td>{principals.join(", ")}</td>
               </tr>
             ))}

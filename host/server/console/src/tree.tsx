@@ -1,10 +1,10 @@
 // A tree of resources. Only the rows that are in view are elements.
 
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Catalog, Filters, Row } from "./catalog";
-import { hasFilters } from "./catalog";
-import { size, t } from "./language";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Catalog, Folder, Row } from "./catalog";
+import { type Filters, hasFilters } from "./filters";
+import { number, size, t } from "./language";
+import { useVirtualRows } from "./virtual";
 
 const ROW = 34;
 
@@ -23,23 +23,7 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
   const rows = useMemo(() => catalog.rows(filters), [catalog, version, filters]);
   const scroll = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState(0);
-  const [, redraw] = useState(0);
-  const virtualizer = useRef<Virtualizer<HTMLDivElement, HTMLDivElement> | null>(null);
-  const options = {
-    count: rows.length,
-    getScrollElement: () => scroll.current,
-    estimateSize: () => ROW,
-    observeElementRect,
-    observeElementOffset,
-    scrollToFn: elementScroll,
-    overscan: 6,
-    onChange: () => redraw((count) => count + 1),
-  };
-  virtualizer.current ??= new Virtualizer(options);
-  virtualizer.current.setOptions(options);
-  useLayoutEffect(() => virtualizer.current!._didMount(), []);
-  useLayoutEffect(() => virtualizer.current!._willUpdate());
-  const items = virtualizer.current.getVirtualItems();
+  const { items, height, scrollTo } = useVirtualRows(rows.length, ROW, scroll);
 
   // The next page is loaded when its place comes into view, or while a filter may match something on it.
   useEffect(() => {
@@ -58,11 +42,12 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
   const move = (to: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, to));
     setActive(next);
-    virtualizer.current?.scrollToIndex(next);
+    scrollTo(next);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const row = rows[at];
     const node = row && "node" in row ? row.node : null;
+    const folder = row && "folder" in row ? row.folder : null;
     const page = Math.max(1, Math.floor((scroll.current?.clientHeight ?? ROW) / ROW) - 1);
     switch (event.key) {
       case "ArrowDown":
@@ -84,7 +69,13 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
         move(rows.length - 1);
         break;
       case "ArrowRight":
-        if (node?.resource.listable) {
+        if (folder) {
+          if (catalog.isClosed(folder)) {
+            catalog.toggleFolder(folder);
+          } else {
+            move(at + 1);
+          }
+        } else if (node?.resource.listable) {
           if (node.isOpen) {
             move(at + 1);
           } else {
@@ -95,9 +86,14 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
       case "ArrowLeft":
         if (node?.isOpen) {
           catalog.toggle(node);
-        } else if (node) {
-          const level = node.level;
-          const parent = rows.slice(0, at).findLastIndex((one) => "node" in one && one.node.level < level);
+        } else if (folder && !catalog.isClosed(folder)) {
+          catalog.toggleFolder(folder);
+        } else if (node || folder) {
+          const level = node?.level ?? folder?.level ?? 0;
+          const parent = rows.slice(0, at).findLastIndex((one) => {
+            const above = "node" in one ? one.node.level : "folder" in one ? one.folder.level : level;
+            return above < level;
+          });
           if (parent >= 0) {
             move(parent);
           }
@@ -107,6 +103,8 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
       case " ":
         if (node) {
           select(node.resource.uri);
+        } else if (folder) {
+          catalog.toggleFolder(folder);
         } else if (row && "target" in row) {
           void catalog.retry(row.parent);
         }
@@ -126,7 +124,7 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
       aria-activedescendant={rows.length > 0 ? `${id}-${at}` : undefined}
       onKeyDown={onKeyDown}
     >
-      <div role="none" class="rows" style={{ height: `${virtualizer.current.getTotalSize()}px` }}>
+      <div role="none" class="rows" style={{ height: `${height}px` }}>
         {items.map(({ index, start }) => {
           const row = rows[index];
           return row ? (
@@ -137,6 +135,7 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
               top={start}
               isActive={index === at}
               isSelected={"node" in row && row.node.resource.uri === selected}
+              showsPlace={hasFilters(filters)}
               watchers={"node" in row ? (watched.get(row.node.resource.uri) ?? 0) : 0}
               catalog={catalog}
               select={(uri) => {
@@ -151,18 +150,49 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
   );
 }
 
+interface FolderProps {
+  id: string;
+  folder: Folder;
+  class: string;
+  style: { transform: string };
+  catalog: Catalog;
+}
+
+/** A mount, or a folder below it, which is no resource that is listed. */
+function FolderRow({ id, folder, class: names, style, catalog }: FolderProps) {
+  const isOpen = !catalog.isClosed(folder);
+  return (
+    <div
+      id={id}
+      role="treeitem"
+      aria-level={folder.level}
+      aria-expanded={isOpen}
+      class={`${names} folder`}
+      style={{ ...style, paddingInlineStart: `${folder.level * 14 - 6}px` }}
+      title={folder.key}
+      onClick={() => catalog.toggleFolder(folder)}
+    >
+      <span class="twist" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
+      <span class="name">{folder.name}</span>
+      <span class="muted figures">{isOpen ? "" : number(folder.items.length)}</span>
+    </div>
+  );
+}
+
 interface RowProps {
   id: string;
   row: Row;
   top: number;
   isActive: boolean;
   isSelected: boolean;
+  /** Whether the folders above are not shown, and so are named. */
+  showsPlace: boolean;
   watchers: number;
   catalog: Catalog;
   select: (uri: string) => void;
 }
 
-function TreeRow({ id, row, top, isActive, isSelected, watchers, catalog, select }: RowProps) {
+function TreeRow({ id, row, top, isActive, isSelected, showsPlace, watchers, catalog, select }: RowProps) {
   const style = { transform: `translateY(${top}px)` };
   const names = `row${isActive ? " active" : ""}${isSelected ? " selected" : ""}`;
   if ("target" in row) {
@@ -176,7 +206,11 @@ function TreeRow({ id, row, top, isActive, isSelected, watchers, catalog, select
       </div>
     );
   }
-  const { resource, level, isOpen } = row.node;
+  if ("folder" in row) {
+    return <FolderRow id={id} folder={row.folder} class={names} style={style} catalog={catalog} />;
+  }
+  const { resource, isOpen } = row.node;
+  const level = showsPlace ? 1 : row.node.level;
   return (
     <div
       id={id}
@@ -199,7 +233,10 @@ function TreeRow({ id, row, top, isActive, isSelected, watchers, catalog, select
       >
         {resource.listable ? (isOpen ? "▾" : "▸") : ""}
       </span>
-      <span class="name">{resource.title ?? resource.name}</span>
+      <span class="name">
+        {resource.title ?? resource.name}
+        {showsPlace ? <span class="muted place"> {resource.uri}</span> : null}
+      </span>
       {watchers > 0 ? <span class="badge" title={t("Subscribers", "購読者")}>{watchers}</span> : null}
       <span class="muted figures">{resource.size === null ? "" : size(resource.size)}</span>
     </div>

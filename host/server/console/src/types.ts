@@ -8,8 +8,10 @@ export interface Page<T> {
 
 export type PluginState =
   | { name: "ready" }
+  | { name: "failing"; cause: "calls" | "grant"; since: string; failed: number; calls: number; reason: string }
   | { name: "loading" }
   | { name: "failed"; reason: string }
+  | { name: "unreachable"; since: string; reason: string }
   | { name: "suspended"; retry_in_ms: number }
   | { name: "disabled"; since: string; by: string };
 
@@ -51,6 +53,12 @@ export interface Limits {
   rate: string;
   response_size: number;
   response_items: number;
+  listing_items: number;
+  log: string;
+  handles: number;
+  files: number;
+  random_bytes: number;
+  http: { concurrency: number; rate: string; headers: number; body: number; timeout_ms: number };
 }
 
 export interface Grants {
@@ -74,12 +82,47 @@ export interface PluginConfig {
   limits: Limits;
 }
 
+/** A program of an upstream, and all processes that it has started. */
+export interface Program {
+  process: number | null;
+  state: "running" | "ended";
+  started: string;
+  restarts: number;
+  memory: number | null;
+  memory_limit: number | null;
+  cpu_ms: number | null;
+  cpu_limit_ms: number | null;
+  processes: number | null;
+  processes_limit: number | null;
+}
+
+export interface Programs {
+  programs: Program[];
+  starts: number;
+  /** The number of ends by reason. */
+  ends: Record<string, number>;
+  last_end: { time: string; reason: string; text: string } | null;
+}
+
+/** What a plugin uses now, beside its memory. */
+export interface Usage {
+  running: number;
+  concurrency: number;
+  waiting: number;
+  queue: number;
+  buckets: { name: string; bytes: number; max_bytes: number; keys: number; max_keys: number }[];
+}
+
 export interface PluginDetails {
   status: PluginStatus;
+  usage: Usage | null;
+  programs: Programs | null;
+  loads: { succeeded: number; failed: Record<string, number> };
   config: PluginConfig | null;
   search: { documents: number; bytes: number; embedded: number; complete: boolean; gaps: string[] } | null;
   requirements: { capability: string; status: string; granted: string[] }[];
-  log: { time: string; level: string; text: string }[];
+  unmet: string[];
+  log: { time: string; level: string; text: string; times: number }[];
 }
 
 export interface LogView {
@@ -101,15 +144,27 @@ export interface Status {
   plugins: Page<PluginStatus>;
   sessions: number;
   watched: WatchedCounts;
+  audit: AuditStatus | null;
   log: LogView;
   cluster: Cluster | null;
+}
+
+/** How the audit log is. */
+export interface AuditStatus {
+  file: string | null;
+  failure: { since: string; reason: string } | null;
+  refuses: boolean;
+  dropped_lines: number;
+  refused_requests: number;
 }
 
 export interface Cluster {
   name: string;
   hears: boolean;
   live: number;
+  rate_divisor: number;
   differing: number;
+  differing_cursor_keys: number;
   cache_drops: number;
   replicas: Page<Replica>;
 }
@@ -124,6 +179,7 @@ export interface Replica {
   pid: number;
   config: string;
   differs: boolean;
+  cursor_key_differs: boolean;
   leases: number;
   leased_plugins: string[];
 }
@@ -141,6 +197,7 @@ export interface WatchedCounts {
 export interface WatchedResource {
   uri: string;
   subscribers: number;
+  unheard: number;
   views: number;
   principals: string[];
 }
@@ -173,7 +230,7 @@ export interface ConfigView {
   };
   admin: string | null;
   audit: string | null;
-  audit_values: { decisions: string[]; outcomes: string[] };
+  audit_values: { operations: string[]; decisions: string[]; outcomes: string[] };
   plugins: Page<PluginConfig>;
   principals: Page<string>;
   issuers: Page<{ name: string; issuer: string }>;
@@ -187,6 +244,10 @@ export interface Reload {
   plugins_added: string[];
   plugins_changed: string[];
   plugins_removed: string[];
+  changed_keys: Record<string, string[]>;
+  /** Why plugins fail; and whether a reload would, as a new or changed one is among them. */
+  plugins_failing: Record<string, string>;
+  would_fail: boolean;
   requires_restart: string[];
   settings_changed: string[];
   elapsed_ms: number;
@@ -206,6 +267,13 @@ export interface AuditLine {
   bytes?: number;
   duration_ms?: number;
   [member: string]: unknown;
+}
+
+/** An update that was sent to a subscriber; without a URI that of the listing. */
+export interface SentUpdate {
+  time: string;
+  principal: string;
+  uri: string | null;
 }
 
 /** Whose view it is. */
@@ -228,6 +296,7 @@ export interface Resource {
   uri: string;
   name: string;
   title: string | null;
+  title_prefix: string | null;
   description: string | null;
   mime_type: string | null;
   size: number | null;
@@ -274,10 +343,20 @@ export interface Found {
   incomplete: string[];
 }
 
+export interface Passage {
+  resource: Resource;
+  text: string;
+  lines: [number, number];
+  tokens: number;
+  reason: string;
+}
+
 export interface ContextView {
-  passages: { resource: Resource; text: string; lines: [number, number]; tokens: number; reason: string }[];
+  passages: Passage[];
   tokens: number;
   over_budget: number;
+  /** The best of those that do not fit. */
+  left_out: Passage[];
   near_copies: number;
   partial: boolean;
   incomplete: string[];
@@ -285,6 +364,8 @@ export interface ContextView {
 
 export interface Explanation {
   allowed: boolean;
+  served: "here" | "only-if-listed" | "elsewhere" | "nowhere";
+  served_at: string | null;
   principal: string;
   groups: string[];
   operation: string;
@@ -293,5 +374,31 @@ export interface Explanation {
   uri: string;
   plugin: string;
   path: string;
-  rule: { number: number; line: number | null; key: string; glob: string } | null;
+  rule: ExplainedRule | null;
+}
+
+export interface ExplainedRule {
+  number: number;
+  line: number | null;
+  key: string;
+  glob: string;
+}
+
+/** What the rules decide for a principal, a group, or all whom the config does not name. */
+export interface WhoMay {
+  kind: "principal" | "group" | "others";
+  name: string | null;
+  decided: string;
+  rule: ExplainedRule | null;
+}
+
+export interface WhoView {
+  uri: string;
+  plugin: string;
+  operation: string;
+  served: Explanation["served"];
+  served_at: string | null;
+  allowed: Page<WhoMay>;
+  denied: Page<WhoMay>;
+  cut: boolean;
 }

@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/livez` | 200 while the process serves |
-//! | `/readyz` | 200 if every plugin with `required = true` is loaded and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
+//! | `/readyz` | 200 if every plugin with `required = true` is loaded, and can reach its data, and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
 //!
@@ -24,6 +24,7 @@ mod authority;
 pub(crate) mod client;
 mod connections;
 pub(crate) mod console;
+mod json;
 mod listener;
 mod log_filter;
 mod metrics;
@@ -49,6 +50,9 @@ use mcp_host_base::{escape, log_target};
 use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_model::net::UrlHost;
+use mcp_host_model::provider::Outage;
+use mcp_resource_host::audit::{AuditFailure, AuditState};
+use mcp_resource_host::engine::recording::MakePassthrough;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use prometheus_client::collector::Collector;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -56,6 +60,8 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::api::UserStreams;
+pub use self::api::observe::{PluginProfile, Profiler};
 use self::authority::Authority;
 use self::connections::{ConnectionSlot, Connections};
 use self::console::{Console, LoginCodes};
@@ -70,6 +76,9 @@ use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
 
+/// The name of an administrator with the token of `admin.token`.
+const TOKEN_HOLDER: &str = "admin/token";
+
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
@@ -79,12 +88,18 @@ const MAX_HEAD: usize = 16 << 10;
 pub struct AdminControls {
     /// Reloads the config. None if the program does not.
     pub reload: Option<ReloadTrigger>,
+    /// Compares the config file with what is served. None if there is no file.
+    pub compare: Option<ReloadTrigger>,
     /// The filter of the program's log. None if it has another log.
     pub log: Option<Arc<dyn LogFilter>>,
     /// What else the program counts, for `/metrics`.
     pub metrics: Vec<Arc<dyn Collector>>,
     /// The codes that are exchanged for a session of the console.
     pub login_codes: LoginCodes,
+    /// What makes the passthroughs of components, to record calls. None if the program does not.
+    pub passthrough: Option<MakePassthrough>,
+    /// What makes profiles of calls. None if the program does not.
+    pub profiler: Option<Arc<dyn Profiler>>,
 }
 
 impl AdminControls {
@@ -97,7 +112,13 @@ impl AdminControls {
     /// Lets administrators reload the config.
     #[must_use]
     pub fn reload(self, trigger: ReloadTrigger) -> Self {
-        Self { reload: Some(trigger), ..self }
+        Self { reload: Some(trigger.clone()), ..self }.compare(trigger)
+    }
+
+    /// Lets administrators compare the config file with what is served, whether or not they may reload it.
+    #[must_use]
+    pub fn compare(self, trigger: ReloadTrigger) -> Self {
+        Self { compare: Some(trigger), ..self }
     }
 
     /// Lets administrators change the filter of the log for a time.
@@ -110,6 +131,18 @@ impl AdminControls {
     #[must_use]
     pub fn login_codes(self, login_codes: LoginCodes) -> Self {
         Self { login_codes, ..self }
+    }
+
+    /// Lets administrators record the calls of plugins.
+    #[must_use]
+    pub fn passthrough(self, passthrough: MakePassthrough) -> Self {
+        Self { passthrough: Some(passthrough), ..self }
+    }
+
+    /// Lets administrators profile the calls of plugins.
+    #[must_use]
+    pub fn profiler(self, profiler: Arc<dyn Profiler>) -> Self {
+        Self { profiler: Some(profiler), ..self }
     }
 
     /// Adds metrics.
@@ -134,13 +167,13 @@ pub async fn serve_admin(
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let authority = Authority { console: Console::new(controls.login_codes.clone(), listener.port(), tls.is_some()) };
-    let AdminControls { reload, log, metrics, .. } = controls;
+    let AdminControls { reload, compare, log, metrics, passthrough, profiler, .. } = controls;
     let (metrics, log) = (Metrics::new(&host, &draining, metrics), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
     let users = Users::new(&host);
     let (traffic, started) = (Traffic::new(&host), SystemTime::now());
     let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
-    let (views, user_streams) = (ShareLimiter::default(), ShareLimiter::default());
+    let (views, user_streams) = (ShareLimiter::default(), UserStreams::default());
     let server = AdminServer {
         host,
         draining,
@@ -149,6 +182,7 @@ pub async fn serve_admin(
         users,
         started,
         reload,
+        compare,
         log,
         metrics,
         traffic,
@@ -156,6 +190,8 @@ pub async fn serve_admin(
         views,
         user_streams,
         is_loopback,
+        passthrough,
+        profiler,
     };
     let server = Arc::new(server);
     tokio::select! {
@@ -190,6 +226,7 @@ struct AdminServer {
     users: Users,
     started: SystemTime,
     reload: Option<ReloadTrigger>,
+    compare: Option<ReloadTrigger>,
     log: Option<TemporaryFilter>,
     metrics: Metrics,
     traffic: Traffic,
@@ -198,9 +235,11 @@ struct AdminServer {
     /// The views that administrators follow, by the name of the administrator.
     views: ShareLimiter<String>,
     /// Those that users follow, by the name of the principal.
-    user_streams: ShareLimiter<String>,
+    user_streams: UserStreams,
     /// Whether it listens at a loopback address, where everyone may read the metrics.
     is_loopback: bool,
+    passthrough: Option<MakePassthrough>,
+    profiler: Option<Arc<dyn Profiler>>,
 }
 
 /// How far a connection is trusted.
@@ -308,7 +347,10 @@ impl AdminServer {
 
     fn readiness(&self, with_reasons: bool) -> Response {
         match self.reasons() {
-            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n"),
+            reasons if reasons.is_empty() => {
+                let failure = self.host.audit_state().filter(|_| with_reasons).as_ref().and_then(audit_failure);
+                text(StatusCode::OK, "ready\n".to_owned() + &failure.map(|line| line + "\n").unwrap_or_default())
+            }
             reasons if with_reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
             _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         }
@@ -319,15 +361,31 @@ impl AdminServer {
         let draining = self.draining.is_cancelled().then(|| "the server shuts down".to_owned());
         let missing = self.host.missing_plugins().into_iter().map(|PluginStatus { name, state, .. }| match state {
             PluginState::LoadFailed(error) => {
-                let error = error.to_string();
+                let error = error.summary();
                 let line = error.lines().collect::<Vec<_>>().join(" ");
                 format!("plugin `{name}` could not be loaded: {}", escape::line(&line))
+            }
+            PluginState::Unreachable(Outage { since, reason }) => {
+                let since = api::time(since);
+                format!("plugin `{name}` has not been reachable since {since}: {}", escape::line(&reason))
             }
             PluginState::Disabled(disabled) => format!("plugin `{name}` is disabled by {}", disabled.by),
             _ => format!("plugin `{name}` is being loaded"),
         });
-        draining.into_iter().chain(missing).collect()
+        // All requests are refused: another replica may serve them.
+        let unrecorded = self.host.audit_state().filter(|audit| audit.refuses).and_then(|audit| {
+            audit_failure(&audit).map(|failure| format!("{failure}; requests are refused until then (`audit.on-full`)"))
+        });
+        draining.into_iter().chain(missing).chain(unrecorded).collect()
     }
+}
+
+/// That the audit log cannot be written, in a line; none if it can.
+fn audit_failure(audit: &AuditState) -> Option<String> {
+    let AuditFailure { since, reason } = audit.failure.as_ref()?;
+    let file = audit.file.as_ref().map(|file| format!(" {}", file.display())).unwrap_or_default();
+    let line = format!("the audit log{file} has not been written since {}: {reason}", api::time(*since));
+    Some(escape::line(&line).into_owned())
 }
 
 /// Whether the request is a probe of HTTP/1.0 without `Host`, as some load balancers send. No browser sends HTTP/1.0.

@@ -12,7 +12,7 @@
 //! | no token, over a connection with a client certificate of one `http.client-ca` | `CA/NAME` |
 //! | no token, over a connection with a client certificate that leads to several of them | none: 401 |
 //! | no credentials, and the config has no principals to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
-//! | no credentials, and the config has somebody | the default, if a rule allows it something; else none: 401 |
+//! | no credentials, and the config authenticates somebody: a principal, an issuer or a client CA | the default, if a rule allows it something; else none: 401 |
 //!
 //! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider, no session
 //! and no log gets them.
@@ -57,8 +57,8 @@ use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_config::issuer::Scope;
 use mcp_host_config::{Config, Operation};
 use mcp_host_model::caller;
-use mcp_resource_host::access::Principal;
 use mcp_resource_host::access::rate::{RateClient, RateExceeded};
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::host::Host;
 
 use self::static_tokens::StaticTokens;
@@ -163,6 +163,14 @@ impl Authenticated {
     /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
     pub(super) fn has_credentials(&self) -> bool {
         !matches!(self.credentials, Credentials::None)
+    }
+
+    /// The operations that the access token is for.
+    pub(super) fn scopes(&self) -> CredentialScopes {
+        match &self.access_token {
+            Some(_) => CredentialScopes::new(|operation| self.require_scopes(&[operation]).is_ok()),
+            None => CredentialScopes::default(),
+        }
     }
 
     /// Returns the scopes that the operations require, if the access token does not have all of them.

@@ -1,6 +1,6 @@
 //! The endpoint: requests for MCP, and what all of them share.
 //!
-//! [`Endpoint::handle`] has the order of what happens to a request. Its credentials become a [`Caller`], with the config
+//! [`Endpoint::handle`] has the order of what happens to a request. Its credentials become a [`RequestSource`], with the config
 //! that it sees until it is answered; then its method decides: `POST` is in [`post`](super::post).
 
 use std::num::NonZeroU32;
@@ -26,15 +26,16 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::HttpOptions;
-use super::authentication::{Authenticated, AuthenticationError, Authenticator, ClientCertificate};
+use super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::layers::accept;
 use super::preflight::{self, Headers};
 use super::rate_limiter::RateLimiter;
 use super::request_body::BodyLimiter;
+use super::request_source::{Peer, RequestSource};
 use super::response::{GuardedBody, rejection_response, unavailable};
 use super::session_stream;
-use super::sessions::{self, SessionGuard, Sessions};
-use crate::budget::{Account, Budget, Limits};
+use super::sessions::{self, Missing, SessionGuard, Sessions};
+use crate::budget::{Budget, Limits};
 use crate::client_id::ClientId;
 use crate::jsonrpc::Rejection;
 use crate::server_metrics::ServerMetrics;
@@ -71,25 +72,6 @@ pub(super) struct Endpoint {
 
 /// The permit of an event stream, which is counted with it.
 pub(super) type StreamPermit = (SharePermit<ClientId>, Open);
-
-/// What a connection supplies of its requests.
-pub(super) struct Peer {
-    /// The account of its client.
-    pub(super) account: Arc<Account>,
-    pub(super) certificate: Option<Arc<ClientCertificate>>,
-    /// The bodies that it receives; none if it is a connection of another server.
-    pub(super) bodies: Option<BodyLimiter>,
-}
-
-/// Who makes a request, and the config that the request sees, determined once.
-pub(super) struct Caller {
-    pub(super) peer: Arc<Peer>,
-    /// The config when the request arrived.
-    pub(super) config: Arc<Config>,
-    pub(super) authenticated: Authenticated,
-    /// The account that the answer is charged to.
-    pub(super) account: Arc<Account>,
-}
 
 impl Endpoint {
     pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
@@ -141,29 +123,38 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let caller = match self.identify(&mut request, peer, config).await {
-            Ok(caller) => caller,
+        let source = match self.identify(&mut request, peer, config).await {
+            Ok(source) => source,
             Err(rejected) => return rejected,
         };
         accept::normalize(&request.method().clone(), request.headers_mut());
         let mut operations = Vec::new();
         let response = match *request.method() {
-            Method::POST => self.post(request, &caller, &mut operations).await.unwrap_or_else(|rejected| rejected),
+            Method::POST => self.post(request, &source, &mut operations).await.unwrap_or_else(|rejected| rejected),
             Method::GET => {
-                self.event_stream(request.headers(), &caller, &mut operations).unwrap_or_else(|rejected| *rejected)
+                let streaming = Box::pin(self.event_stream(request.headers(), &source, &mut operations));
+                streaming.await.unwrap_or_else(|rejected| *rejected)
             }
-            Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|rejected| *rejected),
+            Method::DELETE => {
+                let deleting = Box::pin(self.delete_session(request.headers(), &source));
+                deleting.await.unwrap_or_else(|rejected| *rejected)
+            }
             _ => method_not_allowed(ALL_METHODS),
         };
-        if caller.authenticated.has_credentials() && is_event_stream(&response) {
-            let revoked = self.authenticator.until_revoked(caller.authenticated, operations);
+        if source.authenticated.has_credentials() && is_event_stream(&response) {
+            let revoked = self.authenticator.until_revoked(source.authenticated, operations);
             return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
         response
     }
 
     /// Determines who makes a request, within the rates, and removes the credentials from the request.
-    async fn identify(&self, request: &mut Request, peer: Arc<Peer>, config: Arc<Config>) -> Result<Caller, Response> {
+    async fn identify(
+        &self,
+        request: &mut Request,
+        peer: Arc<Peer>,
+        config: Arc<Config>,
+    ) -> Result<RequestSource, Response> {
         let (client, limits) = (peer.account.client(), &config.http.limits);
         let authenticated = if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
@@ -189,7 +180,7 @@ impl Endpoint {
         let account = peer.account.of_client(client.of_principal(&authenticated.principal));
         let taken = self.rate_limiter.take(account.client(), NonZeroU32::MIN, limits);
         taken.map_err(IntoResponse::into_response)?;
-        Ok(Caller { peer, config, authenticated, account })
+        Ok(RequestSource { peer, config, authenticated, account })
     }
 
     /// Returns the response to a request of that client whose credentials do not suffice, and logs why.
@@ -210,29 +201,28 @@ impl Endpoint {
     }
 
     /// Returns the session that the headers of a request without a message name.
-    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
+    async fn session(&self, headers: &HeaderMap, source: &RequestSource) -> Result<SessionGuard, Box<Response>> {
         let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
         let named = Headers(headers);
         if named.check_repetition().and_then(|()| named.is_stateless()).map_err(reject)? {
             return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
         }
         let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;
-        let session = self.sessions.acquire(id, &caller.authenticated);
-        session.ok_or_else(|| Box::new(rejection_response(self.sessions.unknown(headers, None))))
+        self.sessions.find(id, source, true).await.map_err(missing_response)
     }
 
     /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends
     /// nevertheless: its connection may be dead, and the next attempt finds room.
     ///
     /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
-    fn event_stream(
+    async fn event_stream(
         &self,
         headers: &HeaderMap,
-        caller: &Caller,
+        source: &RequestSource,
         operations: &mut Vec<Operation>,
     ) -> Result<Response, Box<Response>> {
         let mut may = |operation| {
-            let may = caller.authenticated.require_scopes(&[operation]).is_ok();
+            let may = source.authenticated.require_scopes(&[operation]).is_ok();
             operations.extend(may.then_some(operation));
             may
         };
@@ -241,17 +231,21 @@ impl Endpoint {
             let text = "Not Acceptable: Client must accept text/event-stream";
             return Err(Box::new((StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response()));
         }
-        let session = self.session(headers, caller)?;
-        let http = &caller.config.http;
-        let permit = self.acquire_stream(caller).inspect_err(|_| session.end_stream())?;
+        let session = self.session(headers, source).await?;
+        let received = session_stream::last_event_id(headers).and_then(|id| session.event_number(id));
+        let tells_all = self.sessions.before_stream(&session, received).await.map_err(missing_response)?;
+        let http = &source.config.http;
+        let permit = self.acquire_stream(source).inspect_err(|_| session.end_stream())?;
         let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
-        let response = session_stream::respond(host, session, headers, may_subscribe, may_list, keep_alive);
+        let guard = session.clone();
+        let response = session_stream::respond(host, session, received, may_subscribe, may_list, keep_alive);
+        self.sessions.after_stream(&guard, tells_all && may_subscribe).await;
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 
     /// Acquires the permit of an event stream, which is held until the stream ends, or returns the response.
-    pub(super) fn acquire_stream(&self, caller: &Caller) -> Result<StreamPermit, Box<Response>> {
-        let (client, limits) = (caller.account.client(), &caller.config.http.limits);
+    pub(super) fn acquire_stream(&self, source: &RequestSource) -> Result<StreamPermit, Box<Response>> {
+        let (client, limits) = (source.account.client(), &source.config.http.limits);
         let acquired = self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits));
         acquired.map(|permit| (permit, self.metrics.open_stream())).map_err(|exhausted| {
             self.metrics.record_rejection("http.limits.streams");
@@ -261,9 +255,9 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    fn delete_session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Response, Box<Response>> {
-        let session = self.session(headers, caller)?;
-        self.sessions.end(&session);
+    async fn delete_session(&self, headers: &HeaderMap, source: &RequestSource) -> Result<Response, Box<Response>> {
+        let session = self.session(headers, source).await?;
+        self.sessions.end(&session).await.map_err(missing_response)?;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
@@ -296,6 +290,10 @@ impl Drop for Endpoint {
         self.shutdown.cancel();
         self.streams.cancel();
     }
+}
+
+fn missing_response(missing: Missing) -> Box<Response> {
+    Box::new(rejection_response(missing.rejection(None)))
 }
 
 fn shutting_down() -> Response {
@@ -348,7 +346,7 @@ mod tests {
         let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
         let (peer, config) = (peer(&endpoint), endpoint.host.config());
         let size = size_of_val(&endpoint.handle(Request::new(Body::empty()), peer, config));
-        assert!(size <= 11 << 10, "{size}");
+        assert!(size <= 12 << 10, "{size}");
     }
 
     /// The subscriber of a session exists exactly as long as the session: none may exist that is not in the store,

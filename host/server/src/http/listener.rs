@@ -3,9 +3,11 @@
 
 pub(super) mod activity;
 pub(super) mod connection;
+mod control_frames;
 pub(super) mod delivery;
 mod executor;
 mod half_close;
 mod handshake_log;
 pub(super) mod tls;
+mod tracked_body;
 mod version;

@@ -28,104 +28,68 @@
 //! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names
 //! another revision there, or no session, they are rejected.
 
+mod exchange;
+mod pending_call;
+
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
-use mcp_host_base::trace::{ClientContext, TraceParent};
+use mcp_host_base::trace::TraceParent;
 use mcp_host_config::Operation;
-use mcp_resource_host::audit;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::endpoint::{Caller, Endpoint};
+use self::exchange::{Exchange, InFlightRequest, traceparent_of};
+use self::pending_call::{PendingCall, SseEvent};
+use super::endpoint::Endpoint;
 use super::head::check_json_body;
 use super::layers::accept;
 use super::preflight::{self, Headers};
-use super::response::{
-    GuardedBody, ResponseCharge, chunks, document_response, event, event_response, message_response,
-    rejection_response, sse_response, with_keep_alive,
-};
-use super::sessions::{self, SessionGuard};
+use super::request_source::RequestSource;
+use super::response::{GuardedBody, event, message_response, rejection_response, sse_response, with_keep_alive};
+use super::sessions::{self, Change, Missing, SessionGuard};
 use crate::SESSION_ID_HEADER;
 use crate::dispatch::{Call, Dispatch, dispatch};
 use crate::error::Outcome;
-use crate::in_flight::Claim;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
 use crate::rejected::{Arrival, Rejected};
-use crate::request::{Request, RequestContext};
-use crate::respond::{Reply, respond};
+use crate::request_context::RequestContext;
 use crate::revision::Revision;
 use crate::server_info;
-use crate::server_metrics::{RequestTimer, Transport};
-use crate::trace::{RequestTrace, TracedRequest};
-
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+use crate::server_metrics::Transport;
 
 /// What was received: one message, several, or none.
 type Received = Result<Incoming, Rejection>;
 
-/// What the messages of one HTTP request share.
-struct Exchange<'a> {
-    headers: &'a HeaderMap,
-    caller: &'a Caller,
-    session: Option<SessionGuard>,
-}
-
-/// What a request in flight holds until it is answered.
-struct InFlightRequest {
-    /// Its id in the session; none outside of one.
-    claim: Option<Claim>,
-    trace: RequestTrace,
-    audit: audit::RequestContext,
-}
-
-/// A request that is answered once.
-struct PendingCall {
-    id: RequestId,
-    call: Call,
-    context: RequestContext,
-    session: Option<SessionGuard>,
-    claim: Option<Claim>,
-    timer: RequestTimer,
-}
-
-/// An event of the answer to a batch.
-enum SseEvent {
-    /// The answer to a request.
-    Reply(Reply),
-    /// A chunk that is one whole event.
-    Encoded(Result<Bytes, axum::Error>),
-}
-
 impl Endpoint {
-    /// Answers a request of that caller, and adds the operations that it performs.
+    /// Answers a request of that source, and adds the operations that it performs.
     pub(super) async fn post(
         &self,
         request: HttpRequest,
-        caller: &Caller,
+        source: &RequestSource,
         operations: &mut Vec<Operation>,
     ) -> Result<Response, Response> {
         check_head(request.headers()).map_err(|rejected| *rejected)?;
-        let (headers, received) = self.receive(request, caller).await?;
-        self.authorize(&received, caller, operations).await?;
+        let (headers, received) = self.receive(request, source).await?;
+        self.authorize(&received, source, operations).await?;
         let in_flight = self.begin_request().map_err(|closed| *closed)?;
         let response = match received {
             Ok(Incoming::Single(message)) => {
                 let rejected = Rejected::of(Some(&message));
-                let answer = self.answer(message, &headers, caller).await;
-                answer.inspect_err(|rejection| self.record_rejection(rejected, rejection, &headers, caller))
+                let answer = self.answer(message, &headers, source).await;
+                answer.inspect_err(|rejection| self.record_rejection(rejected, rejection, &headers, source))
             }
-            Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, caller)).await,
+            Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, source)).await,
             Err(rejection) => {
-                self.record_rejection(Rejected::of(None), &rejection, &headers, caller);
+                self.record_rejection(Rejected::of(None), &rejection, &headers, source);
                 Err(rejection)
             }
         };
@@ -134,26 +98,26 @@ impl Endpoint {
     }
 
     /// Receives the body of a request, and parses it. The text is dropped once it is parsed.
-    async fn receive(&self, request: HttpRequest, caller: &Caller) -> Result<(HeaderMap, Received), Response> {
+    async fn receive(&self, request: HttpRequest, source: &RequestSource) -> Result<(HeaderMap, Received), Response> {
         let (head, body) = request.into_parts();
-        let (client, limits) = (caller.account.client(), &caller.config.http.limits);
-        let body = self.body_limiter.receive(body, caller.peer.bodies.as_ref(), client, limits).await?;
+        let (client, limits) = (source.account.client(), &source.config.http.limits);
+        let body = self.body_limiter.receive(body, source.peer.bodies.as_ref(), client, limits).await?;
         let headers = Headers(&head.headers);
         let received = match headers.check_repetition() {
-            Ok(()) => jsonrpc::parse(&body, Some(headers.revision()), &caller.config.server.extensions),
+            Ok(()) => jsonrpc::parse(&body, Some(headers.revision()), &source.config.server.extensions),
             Err(error) => Err(Rejection::new(None, error)),
         };
         Ok((head.headers, received))
     }
 
-    /// Checks that the caller may send that much and request that, now that the body has been received.
+    /// Checks that its source may send that much and request that, now that the body has been received.
     async fn authorize(
         &self,
         received: &Received,
-        caller: &Caller,
+        source: &RequestSource,
         operations: &mut Vec<Operation>,
     ) -> Result<(), Response> {
-        let Caller { config, authenticated, account, .. } = caller;
+        let RequestSource { config, authenticated, account, .. } = source;
         let client = account.client();
         if let Ok(Incoming::Batch(messages)) = received
             && let Some(further) = NonZeroU32::new(u32::try_from(messages.len().saturating_sub(1)).unwrap_or(u32::MAX))
@@ -185,21 +149,29 @@ impl Endpoint {
     }
 
     /// Answers one message.
-    async fn answer(&self, message: Message, headers: &HeaderMap, caller: &Caller) -> Result<Response, Rejection> {
-        let session = match self.session_of(headers, caller) {
+    async fn answer(
+        &self,
+        message: Message,
+        headers: &HeaderMap,
+        source: &RequestSource,
+    ) -> Result<Response, Rejection> {
+        let is_stateless = message.is_stateless();
+        let session = match self.session_of(headers, source, !is_stateless).await {
             // A message of a revision without sessions is in none, whatever its headers name.
-            Err(()) if message.is_stateless() => None,
-            session => session.map_err(|()| self.sessions.unknown(headers, message.request_id().cloned()))?,
+            Err(_) if is_stateless => None,
+            session => session.map_err(|missing| missing.rejection(message.request_id().cloned()))?,
         };
-        let exchange = Exchange { headers, caller, session };
+        let exchange = Exchange { headers, source, session };
         let traceparent = message.meta.traceparent;
         match self.dispatch(message, &exchange)? {
             Dispatch::Request(id, call) => Ok(self.call(id, call, traceparent, &exchange)?.respond().await),
             // Boxed, as they are rare (`Endpoint::handle`).
             Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, traceparent, &exchange)).await,
-            Dispatch::Initialize(id, params) => Ok(self.initialize(id, &params, traceparent, &exchange)),
+            Dispatch::Initialize(id, params) => {
+                Ok(Box::pin(self.initialize(id, &params, traceparent, &exchange)).await)
+            }
             one_way => {
-                exchange.accept(&one_way);
+                self.accept(&one_way, &exchange).await;
                 Ok(StatusCode::ACCEPTED.into_response())
             }
         }
@@ -211,30 +183,30 @@ impl Endpoint {
         &self,
         messages: Vec<Result<Message, Rejection>>,
         headers: &HeaderMap,
-        caller: &Caller,
+        source: &RequestSource,
     ) -> Result<Response, Rejection> {
         let first = messages.iter().flatten().next().and_then(|message| message.request_id().cloned());
-        let session = match self.session_of(headers, caller) {
+        let session = match self.session_of(headers, source, true).await {
             Ok(Some(session)) => Some(session),
             without => {
                 let rejection = match without {
                     Ok(_) => Rejection::new(first, preflight::no_session()),
-                    Err(()) => self.sessions.unknown(headers, first),
+                    Err(missing) => missing.rejection(first),
                 };
                 for message in &messages {
-                    self.record_rejection(Rejected::of(message.as_ref().ok()), &rejection, headers, caller);
+                    self.record_rejection(Rejected::of(message.as_ref().ok()), &rejection, headers, source);
                 }
                 return Err(rejection);
             }
         };
-        let exchange = Exchange { headers, caller, session };
+        let exchange = Exchange { headers, source, session };
         let (mut rejected, mut streams) = (Vec::new(), Vec::new());
         for message in messages {
             let of_message = Rejected::of(message.as_ref().ok());
             match self.answer_in_batch(message, &exchange).await {
                 Ok(stream) => streams.extend(stream),
                 Err(rejection) => {
-                    self.record_rejection(of_message, &rejection, headers, caller);
+                    self.record_rejection(of_message, &rejection, headers, source);
                     rejected.push(rejection.into_response());
                 }
             }
@@ -271,27 +243,49 @@ impl Endpoint {
                 Some(events.map(SseEvent::Encoded).boxed())
             }
             one_way => {
-                exchange.accept(&one_way);
+                self.accept(&one_way, exchange).await;
                 None
             }
         })
     }
 
-    /// Returns the session that the headers of a request name, if they do. An error if there is none with that id.
-    fn session_of(&self, headers: &HeaderMap, caller: &Caller) -> Result<Option<SessionGuard>, ()> {
+    /// Returns the session that the headers of a request name, if they do. With `may_restore` it may be one of another replica.
+    async fn session_of(
+        &self,
+        headers: &HeaderMap,
+        source: &RequestSource,
+        may_restore: bool,
+    ) -> Result<Option<SessionGuard>, Missing> {
         let Some(id) = sessions::session_id(headers) else { return Ok(None) };
-        self.sessions.acquire(id, &caller.authenticated).map(Some).ok_or(())
+        self.sessions.find(id, source, may_restore).await.map(Some)
+    }
+
+    /// Does what a message without an answer says.
+    async fn accept(&self, message: &Dispatch, exchange: &Exchange<'_>) {
+        exchange.accept(message);
+        if let (Dispatch::Initialized, Some(session)) = (message, &exchange.session) {
+            // There is no answer that could be an error.
+            let _ = Box::pin(self.sessions.share(session, Change::Initialized)).await;
+        }
     }
 
     fn dispatch(&self, message: Message, exchange: &Exchange<'_>) -> Result<Dispatch, Rejection> {
         let session = exchange.session.as_ref().map(|session| &**session.session());
-        dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers))
+        let source = exchange.source;
+        dispatch(
+            &self.host,
+            &source.config,
+            &source.authenticated.principal,
+            message,
+            session,
+            &Headers(exchange.headers),
+        )
     }
 
     /// Counts and traces a message that is rejected.
-    fn record_rejection(&self, rejected: Rejected, rejection: &Rejection, headers: &HeaderMap, caller: &Caller) {
-        let (http, address) = (traceparent_of(headers), caller.peer.account.client().address());
-        let arrival = Arrival { config: &caller.config, transport: Transport::Http, http, address };
+    fn record_rejection(&self, rejected: Rejected, rejection: &Rejection, headers: &HeaderMap, source: &RequestSource) {
+        let (http, address) = (traceparent_of(headers), source.peer.account.client().address());
+        let arrival = Arrival { config: &source.config, transport: Transport::Http, http, address };
         rejected.record(&self.metrics, &arrival, rejection);
     }
 
@@ -305,7 +299,7 @@ impl Endpoint {
     ) -> Result<PendingCall, Rejection> {
         let InFlightRequest { claim, trace, audit } =
             exchange.begin(&id, call.method, call.request.as_ref().ok(), call.revision, traceparent)?;
-        let Caller { config, authenticated, account, .. } = exchange.caller;
+        let RequestSource { config, authenticated, account, .. } = exchange.source;
         let context = RequestContext {
             host: self.host.clone(),
             config: config.clone(),
@@ -315,10 +309,12 @@ impl Endpoint {
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
             trace,
+            scopes: authenticated.scopes(),
             issued_token: authenticated.issued_token(),
         };
         let timer = self.metrics.begin_request(Transport::Http, call.method, call.revision);
-        Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim, timer })
+        let session = exchange.session.clone();
+        Ok(PendingCall { id, call, context, sessions: self.sessions.clone(), session, claim, timer })
     }
 
     /// Opens a stream of events, within the limit of streams. It ends at graceful shutdown, and has a comment where there
@@ -332,11 +328,11 @@ impl Endpoint {
     ) -> Result<Response, Rejection> {
         let InFlightRequest { claim, trace, audit } =
             exchange.begin(&id, listen::method(), None, Revision::LATEST, traceparent)?;
-        let Caller { config, authenticated, account, .. } = exchange.caller;
+        let RequestSource { config, authenticated, account, .. } = exchange.source;
         // It is acknowledged without what the token is not for.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         params.list_changed = params.list_changed.filter(|_| may_list);
-        let permit = match self.acquire_stream(exchange.caller) {
+        let permit = match self.acquire_stream(exchange.source) {
             Ok(permit) => permit,
             Err(rejected) => {
                 listen::count(&self.metrics, Transport::Http, Outcome::Unavailable);
@@ -363,18 +359,19 @@ impl Endpoint {
     }
 
     /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
-    fn initialize(
+    async fn initialize(
         &self,
         id: RequestId,
         params: &InitializeParams,
         traceparent: Option<TraceParent>,
         exchange: &Exchange<'_>,
     ) -> Response {
-        let caller = exchange.caller;
-        let (agreement, result) = server_info::initialize(&self.host, &caller.config, &params.version);
+        let source = exchange.source;
+        let (agreement, result) =
+            server_info::initialize(&self.host, &source.config, &source.authenticated.principal, &params.version);
         let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
         let trace = exchange.trace(&id, method, None, agreement.revision, traceparent);
-        let session = match self.sessions.open(caller, agreement) {
+        let session = match self.sessions.open(source, agreement) {
             Ok(session) => session,
             Err(rejected) => {
                 self.metrics.count_request(Transport::Http, method, revision, Outcome::Unavailable);
@@ -382,6 +379,7 @@ impl Endpoint {
                 return *rejected;
             }
         };
+        self.sessions.opened(&session).await;
         trace.opened(session.hash());
         self.metrics.count_request(Transport::Http, method, revision, Outcome::Ok);
         let mut response = sse_response(event(&jsonrpc::Response::new(id, Ok(result))).into());
@@ -400,107 +398,4 @@ fn check_head(headers: &HeaderMap) -> Result<(), Box<Response>> {
         return Err(Box::new((StatusCode::NOT_ACCEPTABLE, text).into_response()));
     }
     check_json_body(headers).map_err(|rejection| Box::new(rejection.into_response()))
-}
-
-impl Exchange<'_> {
-    /// Does what a message without an answer says.
-    fn accept(&self, message: &Dispatch) {
-        match (message, &self.session) {
-            (Dispatch::Cancel(id), Some(session)) => session.in_flight().cancel(id),
-            (Dispatch::Initialized, Some(session)) => session.session().watch_listing(),
-            _ => {}
-        }
-    }
-
-    /// Records a request as in flight.
-    fn begin(
-        &self,
-        id: &RequestId,
-        method: Option<&'static Method>,
-        request: Option<&Request>,
-        revision: Revision,
-        traceparent: Option<TraceParent>,
-    ) -> Result<InFlightRequest, Rejection> {
-        let claim =
-            self.session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
-        let claim = claim.transpose()?;
-        let trace = self.trace(id, method, request, revision, traceparent);
-        let audit = audit::RequestContext::new(self.session.as_ref().map(SessionGuard::hash), id, trace.id());
-        let may_list = self.caller.authenticated.require_scopes(&[Operation::List]).is_ok();
-        let audit = if may_list { audit } else { audit.without_listings() };
-        let may_list_templates = self.caller.authenticated.require_scopes(&[Operation::Templates]).is_ok();
-        let audit = if may_list_templates { audit } else { audit.without_templates() };
-        Ok(InFlightRequest { claim, trace, audit })
-    }
-
-    /// Begins the trace of a request.
-    fn trace(
-        &self,
-        id: &RequestId,
-        method: Option<&'static Method>,
-        request: Option<&Request>,
-        revision: Revision,
-        traceparent: Option<TraceParent>,
-    ) -> RequestTrace {
-        let Caller { peer, config, .. } = self.caller;
-        let (session, transport) = (self.session.as_ref().map(SessionGuard::hash), Transport::Http);
-        let (address, http) = (peer.account.client().address(), traceparent_of(self.headers));
-        let (id, revision) = (Some(id), Some(revision));
-        let traced = TracedRequest { id, method, request, revision, session, transport, address };
-        RequestTrace::begin(config, ClientContext { message: traceparent, http }, &traced)
-    }
-}
-
-/// The context of a trace that the headers have.
-fn traceparent_of(headers: &HeaderMap) -> Option<TraceParent> {
-    headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
-}
-
-impl PendingCall {
-    /// Answers with a response. A cancelled request has no answer, which is an event stream without events.
-    async fn respond(self) -> Response {
-        let is_of_session = self.session.is_some() && self.call.revision.has_sessions();
-        let is_event = is_of_session && self.call.method.is_some_and(|method| method.is_protocol);
-        let Some(Reply { json, charge, outcome, .. }) = self.execute().await else {
-            return sse_response(Body::empty());
-        };
-        let status =
-            if outcome == Outcome::MethodNotFound && !is_of_session { StatusCode::NOT_FOUND } else { StatusCode::OK };
-        let mut response = if is_event { event_response(json) } else { document_response(status, json) };
-        if let Some(charge) = charge {
-            ResponseCharge::attach(&mut response, charge);
-        }
-        response
-    }
-
-    /// Executes the request and returns the answer; none if the request is cancelled.
-    async fn execute(self) -> Option<Reply> {
-        let Self { id, call, context, session, claim, timer } = self;
-        let subscribes = matches!(call.request, Ok(Request::Subscribe(_)));
-        let responding = respond(&context, id, call);
-        let reply = match &claim {
-            Some(claim) => tokio::select! {
-                reply = responding => reply,
-                () = claim.cancelled() => return None,
-            },
-            None => responding.await,
-        };
-        timer.end(reply.outcome);
-        if let Some(session) = &session {
-            session.session().log().warn_missing(&reply.missing);
-            if subscribes {
-                session.end_stream_without_updates();
-            }
-        }
-        Some(reply)
-    }
-}
-
-impl SseEvent {
-    fn into_chunks(self) -> BoxStream<'static, Result<Bytes, axum::Error>> {
-        match self {
-            Self::Encoded(ready) => stream::iter([ready]).boxed(),
-            Self::Reply(Reply { json, charge, .. }) => chunks(json.wrap("data: ", "\n\n"), charge, 0).map(Ok).boxed(),
-        }
-    }
 }

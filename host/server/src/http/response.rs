@@ -121,7 +121,7 @@ pub(super) fn event(message: &impl Serialize) -> Bytes {
 }
 
 /// Encodes a message as an event with an id, from which a client can resume.
-pub(super) fn numbered_event(id: u64, message: &impl Serialize) -> Bytes {
+pub(super) fn numbered_event(id: &str, message: &impl Serialize) -> Bytes {
     let json = serde_json::to_string(message).unwrap_or_default();
     format!("id: {id}\ndata: {json}\n\n").into()
 }

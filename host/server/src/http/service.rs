@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::authentication::resource_metadata::{self, WELL_KNOWN_PATH};
-use super::endpoint::{Endpoint, Peer};
+use super::endpoint::Endpoint;
+use super::request_source::Peer;
 use super::response::{GuardedBody, ResponseCharge, unavailable};
 use super::{ENDPOINT_PATH, HttpOptions, head, layers, unread_body};
 use crate::budget::Budget;

@@ -17,6 +17,9 @@
 //! Changes of the listing are delivered only if that token has the scopes of `list`, too. A log message names a plugin only while
 //! the principal may see something of it.
 //!
+//! If replicas [share](super::sessions) the session, an id is known to one copy of it only. At another replica, and after a stream of another
+//! replica, everything that is subscribed to is told once.
+//!
 //! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
 //! its credentials end, and with the server.
 
@@ -29,12 +32,12 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use futures::stream::{self, Stream, StreamExt as _};
 use mcp_resource_host::host::Host;
-use mcp_resource_host::watch::Update;
+use mcp_resource_host::watch::{StreamGuard, Update};
 use tokio_util::sync::CancellationToken;
 
 use super::response::{event, numbered_event, sse_response, with_keep_alive};
 use super::sessions::SessionGuard;
-use crate::session::update_notification;
+use crate::notification::update_notification;
 
 /// The header by which a client resumes an event stream.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -51,30 +54,34 @@ struct Events {
     has_updates: bool,
     /// Whether changes of the listing are among them.
     has_listing: bool,
+    /// For administrators: the session is heard.
+    _open: StreamGuard,
 }
 
 /// Returns the response with the stream of a session.
 pub(super) fn respond(
     host: Arc<Host>,
     session: SessionGuard,
-    headers: &HeaderMap,
+    received: Option<u64>,
     may_subscribe: bool,
     may_list: bool,
     keep_alive: Duration,
 ) -> Response {
-    let (ended, last) = session.begin_stream(last_event_id(headers), may_subscribe);
+    let (ended, last) = session.begin_stream(received, may_subscribe);
     // Without updates there is nothing to resume: what an earlier stream may not have delivered stays so.
-    let id = if may_subscribe { format!("id: {last}\n") } else { String::new() };
+    let id = if may_subscribe { format!("id: {}\n", session.event_id(last)) } else { String::new() };
     let first = Bytes::from(format!("{id}retry: {}\ndata:\n\n", RETRY.as_millis()));
-    let events = Events { host, session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
+    let _open = session.session().subscriber().open_stream();
+    let events =
+        Events { _open, host, session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
     let all = stream::iter([first]).chain(events.into_stream()).take_until(ended.cancelled_owned());
     let all = with_keep_alive(all, keep_alive);
     sse_response(Body::from_stream(all.map(Ok::<_, Infallible>)))
 }
 
-/// Returns the number of the last event that the client has received; none if it names none, or no number.
-fn last_event_id(headers: &HeaderMap) -> Option<u64> {
-    headers.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok()
+/// The id of the last event that a client has received, if it names one.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(LAST_EVENT_ID)?.to_str().ok()
 }
 
 impl Events {
@@ -96,25 +103,12 @@ impl Events {
                     // Scopes are groups: a token that has them makes the change of the listing pending again.
                     let update = update.filter(|(_, update)| self.has_listing || *update != Update::Listing);
                     if let Some((number, update)) = update {
-                        return Some(numbered_event(number, &update_notification(update, None)));
+                        let id = self.session.event_id(number);
+                        return Some(numbered_event(&id, &update_notification(update, None)));
                     }
                 }
                 warning = session.log().next(may_know) => return Some(event(&warning)),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_id_that_this_server_does_not_give_is_none() {
-        for (id, expected) in [("7", Some(7)), ("0", Some(0)), ("0/1", None), ("", None), ("-1", None), ("x", None)] {
-            let headers = HeaderMap::from_iter([(LAST_EVENT_ID, id.parse().unwrap())]);
-            assert_eq!(last_event_id(&headers), expected, "{id}");
-        }
-        assert_eq!(last_event_id(&HeaderMap::new()), None);
     }
 }

@@ -6,8 +6,10 @@
 
 use allocation_counter::measure;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
+use crate::method::Method;
 
 /// About how long each value is.
 const VALUE_SIZE: usize = 64 << 10;
@@ -103,6 +105,7 @@ fn messages() -> Vec<Value> {
         ("resources/metadata", json!({ "uri": "a:b" })),
         ("resources/directory/read", json!({ "uri": "a:b", "cursor": "c" })),
         ("skills/list", json!({ "cursor": "c" })),
+        ("skills/get", json!({ "uri": "a:b" })),
         ("resources/subscribe", json!({ "uri": "a:b" })),
         ("resources/unsubscribe", json!({ "uri": "a:b" })),
         (
@@ -127,6 +130,8 @@ fn messages() -> Vec<Value> {
         ("tasks/get", json!({ "taskId": "t" })),
         ("no/such", json!({ "uri": "a:b" })),
     ];
+    let missing = Method::names().find(|name| params.iter().all(|(method, _)| method != name));
+    assert_eq!(missing, None, "a method has no message here");
     let requests = params.into_iter().map(|(method, mut params)| {
         params["_meta"] = meta.clone();
         params["more"] = json!(1);

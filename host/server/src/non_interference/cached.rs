@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
+use mcp_resource_host::watch::Update;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::world::{Contents, Providers, Rules, is_allowed};
+use super::notifications::{BARRIER, Compared, ROUNDS, TIMEOUT, worlds};
+use super::world::{COLLECTION, Contents, Providers, ROOT, Rules, is_allowed};
 use super::{InProcess, walk};
 use crate::revision::Revision;
 
@@ -69,6 +73,66 @@ async fn how_long_an_answer_holds_does_not_depend_on_what_is_hidden() {
             // A page of a listing is filled up by as many calls as its hidden entries take.
             let calls = |answer: &(String, Vec<Value>, usize)| (!request.contains("list")).then_some(answer.2);
             assert_eq!((&one.1, calls(one)), (&other.1, calls(other)), "{rules:?} {request}");
+        }
+    }
+}
+
+/// The times to live of an answer, in milliseconds.
+fn ttls(value: &Value) -> Vec<u64> {
+    match value {
+        Value::Object(members) => {
+            let own = members.get("ttlMs").and_then(Value::as_u64);
+            own.into_iter().chain(members.values().flat_map(ttls)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(ttls).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hidden_changes_that_another_is_notified_of_drop_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&super::principal());
+    let worlds = worlds(&|uri: &str| is_allowed(&policy, uri));
+    providers.cache();
+    providers.set(worlds[0].clone());
+    // Another principal watches everything, but for what is read here.
+    let root = host.subscriber(&Principal::new(ROOT));
+    root.watch_listing();
+    timeout(TIMEOUT, root.listing_ready()).await.unwrap();
+    for uri in ["part://h/secret/1.md", "part://h/secret/", &format!("part://h/{COLLECTION}")] {
+        timeout(TIMEOUT, host.subscribe(&root, uri)).await.unwrap().unwrap();
+    }
+    let client = InProcess { extensions: &[], ..InProcess::new(&host, Revision::LATEST) };
+    let requests = [
+        ("resources/list", json!({})),
+        ("resources/read", json!({ "uri": BARRIER })),
+        ("resources/read", json!({ "uri": format!("part://h/{COLLECTION}") })),
+    ];
+    let mut before = Vec::new();
+    // The first answer with a time to live is not cached.
+    for _ in 0..3 {
+        before.clear();
+        for (method, params) in &requests {
+            before.push(ttls(&json!(walk(&client, method, params).await)));
+        }
+    }
+    assert!(before.iter().all(|ttls| ttls.iter().any(|ttl| *ttl > 0)), "{before:?}");
+    for round in 1..=ROUNDS {
+        let compared = Compared::now(&providers);
+        providers.set(worlds[round % 2].clone().with_edit("secret/1.md"));
+        while timeout(TIMEOUT, root.next()).await.unwrap() != Update::Listing {}
+        compared.wait_for_more(&providers, 1, 0).await;
+        // Times to live count down by milliseconds: what is new has a larger one.
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        for ((method, params), before) in requests.iter().zip(&mut before) {
+            let now = ttls(&json!(walk(&client, method, params).await));
+            // 0 is of a page with an item that has none.
+            let is_older = now.iter().zip(&*before).all(|(now, before)| now < before || (*now, *before) == (0, 0));
+            assert!(is_older && now.len() == before.len(), "{method} {params}: {before:?} {now:?}");
+            *before = now;
         }
     }
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::ListRequest;
 use mcp_resource_host::watch::Update;
 use tokio::time::{sleep, timeout};
 
 use super::principal;
-use super::world::{Contents, HIDDEN, Providers, ROOT, Rules, is_allowed};
+use super::world::{COLLECTION, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed};
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than an update of a resource is deferred after one before.
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Hidden files: more than a walk of the listing has pages for, were it not that the principal may see a part only.
 const HIDDEN_FILES: usize = 400;
 pub(super) const ROUNDS: usize = 3;
-pub(super) const BARRIER: &str = "part://h/pub/c.md";
+pub(in crate::non_interference) const BARRIER: &str = "part://h/pub/c.md";
 /// Directories: that of the barrier, and one above, which the principal may read by some rules only.
 pub(super) const FOLDER: &str = "part://h/pub/";
 pub(super) const ROOT_FOLDER: &str = "part://h/";
@@ -112,6 +113,75 @@ async fn changes_of_what_a_principal_may_not_see_are_not_told() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hidden_changes_while_a_subscription_begins_are_not_told() {
+    // By the other rules it sees all of a plugin, of which it may be told once more than there are changes.
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Arc::new(Providers::new());
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&principal());
+    let hidden = worlds(&|uri: &str| is_allowed(&policy, uri));
+    providers.set(hidden[0].clone());
+    // It is polled, and its listing has not been walked.
+    let local = host.subscriber(&Principal::LOCAL);
+    timeout(TIMEOUT, host.subscribe(&local, BARRIER)).await.unwrap().unwrap();
+    let subscriber = host.subscriber(&principal());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let changing = std::thread::spawn({
+        let (providers, is_over, worlds) = (providers.clone(), is_over.clone(), hidden.clone());
+        move || {
+            for world in worlds.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                providers.set(world.clone());
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    subscriber.watch_listing();
+    let is_ready = timeout(TIMEOUT, subscriber.listing_ready()).await;
+    is_over.store(true, Ordering::Relaxed);
+    changing.join().unwrap();
+    is_ready.unwrap();
+    // Walks are one after the other: when there are two more, all of the first is told.
+    for world in &hidden {
+        let compared = Compared::now(&providers);
+        providers.set(world.clone());
+        compared.wait_for_more(&providers, 1, 0).await;
+    }
+    assert_eq!(subscriber.try_next(), None);
+    providers.set(Contents::default());
+    assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Listing);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_principal_saw_of_a_directory_before_it_unsubscribed_is_not_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&principal());
+    let is_visible = |uri: &str| is_allowed(&policy, uri);
+    providers.set(worlds(&is_visible)[0].clone());
+    let (local, subscriber) = (host.subscriber(&Principal::LOCAL), host.subscriber(&principal()));
+    let next = async || timeout(TIMEOUT, local.next()).await.unwrap();
+    timeout(TIMEOUT, host.subscribe(&local, FOLDER)).await.unwrap().unwrap();
+    timeout(TIMEOUT, host.subscribe(&subscriber, FOLDER)).await.unwrap().unwrap();
+    host.unsubscribe(&subscriber, FOLDER).unwrap();
+    // A change that it may see, while only the other is subscribed.
+    let more = world_with_more(&is_visible);
+    providers.set(more.clone());
+    assert_eq!(next().await, Update::Resource(FOLDER.to_owned()));
+    for uri in [FOLDER, BARRIER] {
+        timeout(TIMEOUT, host.subscribe(&subscriber, uri)).await.unwrap().unwrap();
+    }
+    let compared = Compared::now(&providers);
+    providers.set(more.with_file("pub/.env"));
+    assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(BARRIER.to_owned()));
+    compared.wait_for_more(&providers, 0, 1).await;
+    assert_eq!(subscriber.try_next(), None);
+}
+
 #[tokio::test]
 async fn who_may_see_nothing_is_not_told_of_a_change_while_another_begins_to_watch() {
     let dir = tempfile::tempdir().unwrap();
@@ -202,4 +272,110 @@ async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
     let mut told = [next().await, next().await];
     told.sort_by_key(|update| format!("{update:?}"));
     assert_eq!(told, [update(BARRIER), update(CHANGING)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collection_that_is_no_directory_tells_of_no_hidden_member() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&principal());
+    let is_visible = |uri: &str| is_allowed(&policy, uri);
+    let worlds = worlds(&is_visible);
+    providers.set(worlds[0].clone());
+    let (subscriber, collection) = (host.subscriber(&principal()), format!("part://h/{COLLECTION}"));
+    for uri in [BARRIER, &collection] {
+        timeout(TIMEOUT, host.subscribe(&subscriber, uri)).await.unwrap().unwrap();
+    }
+    for round in 1..=ROUNDS {
+        let compared = Compared::now(&providers);
+        providers.set(worlds[round % 2].clone().with_edit("pub/.env"));
+        let told = timeout(TIMEOUT, subscriber.next()).await.unwrap();
+        assert_eq!(told, Update::Resource(BARRIER.to_owned()));
+        // Of one comparison all is told when the next one has been made.
+        compared.wait_for_more(&providers, 0, 1).await;
+        let compared = Compared::now(&providers);
+        providers.set(worlds[round % 2].clone().with_edit("pub/.env").with_edit("secret/1.md"));
+        compared.wait_for_more(&providers, 0, 1).await;
+        while let Some(told) = subscriber.try_next() {
+            assert_eq!(told, Update::Resource(BARRIER.to_owned()));
+        }
+    }
+    providers.set(world_with_more(&is_visible));
+    while timeout(TIMEOUT, subscriber.next()).await.unwrap() != Update::Resource(collection.clone()) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_what_a_principal_reads_beside_an_index_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&principal());
+    let contents = worlds(&|uri: &str| is_allowed(&policy, uri))[0].clone();
+    providers.set(contents.clone());
+    let subscriber = host.subscriber(&principal());
+    timeout(TIMEOUT, host.subscribe(&subscriber, FOLDER)).await.unwrap().unwrap();
+    // A read of the folder returns the texts of its files, too.
+    for hidden in ["pub/.env", "secret/1.md"] {
+        let compared = Compared::now(&providers);
+        providers.set(contents.clone().with_edit(hidden));
+        compared.wait_for_more(&providers, 0, 1).await;
+    }
+    providers.set(contents.clone().with_edit("pub/c.md"));
+    let compared = Compared::now(&providers);
+    assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(FOLDER.to_owned()));
+    // Again without a change that it may see.
+    providers.set(contents.with_edit("pub/c.md").with_edit("pub/.env"));
+    compared.wait_for_more(&providers, 0, 1).await;
+    assert_eq!(timeout(PAUSE, subscriber.next()).await.ok(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_walk_that_fails_is_no_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let policy = host.policy(&principal());
+    let is_visible = |uri: &str| is_allowed(&policy, uri);
+    providers.set(worlds(&is_visible)[0].clone());
+    providers.set_failing(PART, true);
+    let subscriber = host.subscriber(&principal());
+    subscriber.watch_listing();
+    timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
+    let compared = Compared::now(&providers);
+    providers.set_failing(PART, false);
+    compared.wait_for_more(&providers, 1, 0).await;
+    assert_eq!(timeout(PAUSE, subscriber.next()).await.ok(), None);
+    providers.set(world_with_more(&is_visible));
+    assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Listing);
+}
+
+/// Pages have three items.
+#[tokio::test]
+async fn hidden_changes_between_two_pages_repeat_and_drop_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let visible: Vec<String> = (0..8).map(|number| format!("pub/{number}.md")).collect();
+    let without = Contents::new(&visible, &visible, &[], &|_| true);
+    // They come before the others.
+    let with = without.clone().with_file(".env").with_file("pub/.env");
+    let reader = principal();
+    for (first, then) in [(&without, &with), (&with, &without)] {
+        providers.set(first.clone());
+        let (mut uris, mut cursor) = (Vec::new(), None);
+        loop {
+            let request = ListRequest { cursor: cursor.as_deref(), ..ListRequest::default() };
+            let page = host.list(&reader, request).await.unwrap();
+            uris.extend(page.items.iter().map(|entry| entry.uri.as_str().to_owned()));
+            providers.set(then.clone());
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        uris.retain(|uri| uri.starts_with("part://"));
+        let expected: Vec<String> = visible.iter().map(|path| format!("part://h/{path}")).collect();
+        assert_eq!(uris, expected);
+    }
 }

@@ -42,7 +42,7 @@ fn message(id: usize, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-async fn text(response: Response) -> String {
+pub(super) async fn text(response: Response) -> String {
     let body = timeout(TIMEOUT, response.into_body().collect()).await.unwrap().unwrap();
     String::from_utf8(body.to_bytes().to_vec()).unwrap()
 }
@@ -56,14 +56,19 @@ impl HttpClient {
 
     /// A client with a session of that revision.
     async fn open(host: &Arc<Host>, token: &str, revision: Revision) -> Self {
+        Self::initialize(host, token, revision).await.0
+    }
+
+    /// The same, with the answer to `initialize`.
+    pub(super) async fn initialize(host: &Arc<Host>, token: &str, revision: Revision) -> (Self, String) {
         let mut client = Self { revision, ..Self::stateless(host, token) };
         let params = json!({
             "protocolVersion": revision.name(), "capabilities": {}, "clientInfo": { "name": "test", "version": "1" }
         });
         let response = client.post(&message(0, "initialize", &params), "").await;
         client.session = Some(response.headers()[SESSION_ID_HEADER].to_str().unwrap().to_owned());
-        text(response).await;
-        client
+        let answer = text(response).await;
+        (client, answer)
     }
 
     /// Says that the handshake is complete. From then on the host walks the listing for the session, too.
@@ -102,7 +107,7 @@ impl HttpClient {
         self.call(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
-    async fn send_stateless(&self, method: &str, params: &Value) -> Response {
+    pub(super) async fn send_stateless(&self, method: &str, params: &Value) -> Response {
         let mut params = params.clone();
         params["_meta"] = json!({ VERSION: self.revision.name(), CAPABILITIES: {} });
         let name = params["uri"].as_str().or(params["name"].as_str()).unwrap_or_default().to_owned();
@@ -128,6 +133,12 @@ impl HttpClient {
     async fn send_in_session(&self, method: &str, params: &Value) -> Value {
         let body = text(self.post(&message(1, method, params), "").await).await;
         serde_json::from_str(body.strip_prefix("data: ").unwrap()).unwrap()
+    }
+
+    /// Sends a request in the session. Returns the status and the body of the answer.
+    pub(super) async fn ask_in_session(&self, method: &str, params: &Value) -> String {
+        let response = self.post(&message(1, method, params), "").await;
+        format!("{} {}", response.status(), text(response).await)
     }
 
     /// Opens the event stream of the session.

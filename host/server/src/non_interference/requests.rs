@@ -3,11 +3,12 @@
 use mcp_resource_host::host::Host;
 use serde_json::{Value, json};
 
+use super::principal;
 use super::world::TEMPLATES;
 use crate::method::supported_methods;
 use crate::revision::Revision;
 
-/// Methods whose parameters and results name no resource, and which are the same for every principal.
+/// Methods whose parameters and results name no resource. What they tell of plugins is compared by [`capabilities`](super::capabilities).
 const NAMELESS: [&str; 7] =
     ["initialize", "ping", "server/discover", "logging/setLevel", "prompts/list", "prompts/get", "tools/list"];
 /// Methods that lead to notifications, which have a test of their own.
@@ -20,7 +21,7 @@ const SUBSCRIPTIONS: [&str; 3] = ["resources/subscribe", "resources/unsubscribe"
 /// There is a method that this does not know. Add samples of it.
 pub(super) fn samples(host: &Host, revision: Revision, pool: &[String]) -> Vec<(&'static str, Value)> {
     let mut samples = Vec::new();
-    for method in supported_methods(host, &host.config(), revision) {
+    for method in supported_methods(host, &host.config(), &principal(), revision) {
         let uris = || pool.iter().map(|uri| json!({ "uri": uri }));
         match method {
             "resources/list" => samples.extend([json!({})].into_iter().chain(uris()).map(|params| (method, params))),

@@ -1,6 +1,6 @@
 //! Worlds, the providers that serve them, and the rules for the principal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,6 +35,8 @@ pub(super) const PART: &str = "part";
 pub(super) const HIDDEN: &str = "hidden";
 /// The plugin of which it may see everything, unless it may see nothing at all.
 const ALL: &str = "all";
+/// A listable resource that is no directory: its contents are those of all files.
+pub(super) const COLLECTION: &str = "pub/collection";
 const PLUGINS: [&str; 3] = [ALL, HIDDEN, PART];
 /// The items of a page of a provider.
 const PAGE_SIZE: usize = 3;
@@ -169,6 +171,8 @@ pub(super) struct Contents {
     folders: BTreeSet<String>,
     /// The files of the plugin of which nothing may be seen.
     hidden: BTreeSet<String>,
+    /// How often the text of a file of the first plugin was edited, which no entry shows.
+    edits: BTreeMap<String, u32>,
 }
 
 impl Contents {
@@ -199,6 +203,12 @@ impl Contents {
         self
     }
 
+    /// With another text of a file.
+    pub(super) fn with_edit(mut self, path: &str) -> Self {
+        *self.edits.entry(path.to_owned()).or_default() += 1;
+        self
+    }
+
     pub(super) fn with_folder(mut self, path: &str) -> Self {
         self.folders.insert(path.to_owned());
         self
@@ -222,7 +232,8 @@ impl Providers {
                 HIDDEN => (contents.hidden.clone(), BTreeSet::new()),
                 _ => (BTreeSet::from(["all.txt".to_owned(), "more.txt".to_owned()]), BTreeSet::new()),
             };
-            *model.tree.lock() = Tree { files, folders, is_cached: model.is_cached.load(Ordering::SeqCst) };
+            let (edits, is_cached) = (contents.edits.clone(), model.is_cached.load(Ordering::SeqCst));
+            *model.tree.lock() = Tree { files, folders, edits, is_cached };
             model.version.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -254,8 +265,13 @@ impl Providers {
 
     /// Has the plugin fail to list anything.
     pub(super) fn fail(&self, plugin: &str) {
+        self.set_failing(plugin, true);
+    }
+
+    /// Has the plugin fail to list anything, or not any more.
+    pub(super) fn set_failing(&self, plugin: &str, fails: bool) {
         for (_, model) in self.models.iter().filter(|(name, _)| *name == plugin) {
-            model.fails.store(true, Ordering::SeqCst);
+            model.fails.store(fails, Ordering::SeqCst);
         }
     }
 
@@ -318,6 +334,7 @@ struct Model {
 struct Tree {
     files: BTreeSet<String>,
     folders: BTreeSet<String>,
+    edits: BTreeMap<String, u32>,
     is_cached: bool,
 }
 
@@ -332,6 +349,9 @@ impl Tree {
         if path.is_empty() || self.folders.contains(path) {
             return Ok(Entry::directory(path, path).subscribable());
         }
+        if path == COLLECTION {
+            return Ok(Entry::new(path, path).listable().subscribable());
+        }
         let file = self.file(path).ok_or(Failure::NotFound)?;
         let entry = Entry::new(path, file.as_str()).mime_type("text/plain").subscribable();
         Ok(match file.rsplit('/').next() {
@@ -342,8 +362,16 @@ impl Tree {
         })
     }
 
-    /// What is directly in a folder.
+    fn text(&self, path: &str) -> String {
+        let edits = self.edits.get(path).map(|count| format!("Edited {count} times.\n")).unwrap_or_default();
+        format!("{}{edits}", text_of(path))
+    }
+
+    /// What is directly in a folder, or in the collection: all files.
     fn children(&self, folder: &str) -> Vec<String> {
+        if folder == COLLECTION {
+            return self.files.iter().cloned().collect();
+        }
         let below = |path: &&String| {
             path.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() && !rest.trim_end_matches('/').contains('/'))
         };
@@ -411,9 +439,11 @@ impl Provider for Model {
             Some((folder, _)) if tree.is_cached => tree.children(&format!("{folder}/")),
             _ => Vec::new(),
         };
-        let mut contents = vec![provider::Contents::text(entry, text_of(name))];
+        // A collection has no content of its own.
+        let own = (name != COLLECTION).then(|| provider::Contents::text(entry, tree.text(name)));
+        let mut contents: Vec<_> = own.into_iter().collect();
         for path in inner {
-            contents.push(provider::Contents::text(tree.entry(&path)?, text_of(&path)));
+            contents.push(provider::Contents::text(tree.entry(&path)?, tree.text(&path)));
         }
         Ok(contents)
     }

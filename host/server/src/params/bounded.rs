@@ -174,3 +174,8 @@ impl<'de> Deserialize<'de> for ObjectMap {
         read.map_err(|error| D::Error::custom(without_position(&error)))
     }
 }
+
+/// Returns whether a value is not `null`, which stands for an absent one.
+pub(super) fn is_given(raw: &&RawValue) -> bool {
+    raw.get() != "null"
+}

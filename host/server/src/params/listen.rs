@@ -10,7 +10,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::members::is_given;
+use super::bounded::is_given;
 use super::{BoundedString, MAX_VERSION_NAME, bounded, found, present, truncate, without_position};
 
 /// The maximum number of variables in a context; no template has more.

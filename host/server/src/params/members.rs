@@ -4,7 +4,7 @@ use mcp_host_model::uri::MAX_URI_LEN;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::bounded::{self, Bounded, BoundedString, TruncatedString, present};
+use super::bounded::{self, Bounded, BoundedString, TruncatedString, is_given, present};
 use super::listen::{ContextArguments, ListenParams};
 use super::meta::ClientCapabilities;
 use super::{CompleteParams, InitializeParams, MAX_VERSION_NAME, ToolParams};
@@ -24,7 +24,7 @@ const MAX_ARGUMENTS: usize = 64 << 10;
 #[derive(Default, Deserialize)]
 pub(crate) struct Members<'a> {
     #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
-    pub(super) meta: Option<&'a RawValue>,
+    pub(crate) meta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     uri: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -178,9 +178,4 @@ fn required_object<'a, T: Deserialize<'a>>(name: &str, raw: Option<&'a RawValue>
 /// A member that may be absent or `null`.
 fn optional<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>, String> {
     raw.filter(is_given).map(|raw| required(name, Some(raw))).transpose()
-}
-
-/// Returns whether a value is not `null`, which stands for an absent one.
-pub(super) fn is_given(raw: &&RawValue) -> bool {
-    raw.get() != "null"
 }

@@ -49,7 +49,7 @@ pub(super) struct ClientCapabilities {
 }
 
 impl RequestMeta {
-    pub(super) fn parse(raw: &RawValue) -> Result<Self, String> {
+    pub(crate) fn parse(raw: &RawValue) -> Result<Self, String> {
         let meta: RawMeta<'_> = bounded::object("_meta", raw)?;
         let version = meta.version.and_then(|version| bounded::required(version).ok());
         Ok(Self {

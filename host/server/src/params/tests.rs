@@ -2,10 +2,12 @@ use mcp_host_model::uri::MAX_URI_LEN;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::method::{Method, ParsedParams, parse_params};
+use crate::request::Request;
 
 fn parse_value(method: &str, params: Option<&Value>) -> ParsedParams {
     let text = params.map(|params| RawValue::from_string(params.to_string()).unwrap());
-    parse(method, Method::named(method, &[]), text.as_deref())
+    parse_params(method, Method::named(method, &[]), text.as_deref())
 }
 
 fn fault(method: &str, params: Value) -> String {
@@ -127,7 +129,7 @@ fn what_is_asked_for_is_kept_as_it_was_sent() {
 #[test]
 fn a_member_that_is_looked_at_comes_once() {
     let raw = RawValue::from_string("{\"uri\":\"a:b\",\"x\":1,\"x\":2,\"uri\":\"a:c\"}".to_owned()).unwrap();
-    let fault = parse("resources/read", Method::named("resources/read", &[]), Some(&raw)).request.unwrap_err().0;
+    let fault = parse_params("resources/read", Method::named("resources/read", &[]), Some(&raw)).request.unwrap_err().0;
     assert_eq!(fault, "resources/read: duplicate field `uri`");
 }
 

@@ -8,8 +8,8 @@ use futures::StreamExt;
 use mcp_host_base::log_target;
 use mcp_host_base::trace::ClientContext;
 use mcp_host_config::Config;
-use mcp_resource_host::access::Principal;
 use mcp_resource_host::access::rate::RateClient;
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
 use serde_json::Value;
@@ -33,14 +33,16 @@ use crate::json::Encoder;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Response};
 use crate::listen::{self, Listener};
 use crate::method::Method;
+use crate::notification::update_notification;
 use crate::params::{InitializeParams, ListenParams};
 use crate::rejected::{Arrival, Rejected};
-use crate::request::{Request, RequestContext};
+use crate::request::Request;
+use crate::request_context::RequestContext;
 use crate::respond::{Reply, respond};
 use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::{ServerMetrics, Transport};
-use crate::session::{Session, update_notification};
+use crate::session::Session;
 use crate::trace::{RequestTrace, TracedRequest};
 
 /// The maximum number of requests in flight.
@@ -205,7 +207,7 @@ impl Connection {
         let rejected = Rejected::of(message.as_ref().ok());
         let dispatched = message.and_then(|message| {
             self.take_request(&message, config)?;
-            let dispatched = dispatch(&self.host, config, message, self.session.as_deref(), &())?;
+            let dispatched = dispatch(&self.host, config, &self.principal, message, self.session.as_deref(), &())?;
             let claim = match &dispatched {
                 Dispatch::Request(id, _) | Dispatch::Listen(id, _) => {
                     Some(self.in_flight.claim(id).ok_or_else(|| Rejection::id_in_flight(id))?)
@@ -267,7 +269,7 @@ impl Connection {
         pending: Pending,
         config: &Config,
     ) {
-        let (agreement, result) = server_info::initialize(&self.host, config, &params.version);
+        let (agreement, result) = server_info::initialize(&self.host, config, &self.principal, &params.version);
         let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
         let _trace = trace(&id, method, None, agreement.revision);
         self.metrics.count_request(Transport::Stdio, method, revision, Outcome::Ok);
@@ -297,6 +299,7 @@ impl Connection {
             session: self.session.clone(),
             audit: audit::RequestContext::new(None, &id, trace.id()),
             trace,
+            scopes: CredentialScopes::default(),
             issued_token: None,
         };
         let answers = self.answers.clone();

@@ -9,8 +9,7 @@ use crate::error::RpcError;
 use crate::json::Encoder;
 use crate::method::TOOL_PARAMS;
 use crate::params::ToolParams;
-use crate::request::RequestContext;
-use crate::respond::Outcome;
+use crate::request_context::{Outcome, RequestContext};
 use crate::revision::Revision;
 use crate::{slash, wire};
 
@@ -31,12 +30,7 @@ pub(crate) async fn call(context: &RequestContext, params: ToolParams) -> Result
     let called = match tool {
         Tool::List => super::list::call(host, principal, arguments, forms).await,
         Tool::Read => super::read::call(host, principal, arguments, forms).await,
-        #[cfg(feature = "search")]
-        Tool::Search => super::search::call(host, principal, arguments, forms).await,
-        #[cfg(feature = "search")]
-        Tool::Context => super::context::call(host, principal, arguments, forms).await,
-        #[cfg(not(feature = "search"))]
-        Tool::Search | Tool::Context => Err(ToolError::Arguments("this build has no search".to_owned())),
+        Tool::Search | Tool::Context => super::search::call(tool, host, principal, arguments, forms).await,
     };
     let (mut output, is_error) = match called {
         Ok(output) => (output, false),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use mcp_host_config::{Operation, Server, Tool};
 use serde_json::{Map, Value, json};
 
+use super::description::Description;
 use super::output::Forms;
 use crate::json::Encoder;
 use crate::params::ToolParams;
@@ -72,12 +73,7 @@ fn definition(tool: Tool, revision: Revision, has_output_schema: bool) -> Option
     let Description { title, text, input, output } = match tool {
         Tool::List => super::list::describe(),
         Tool::Read => super::read::describe(),
-        #[cfg(feature = "search")]
-        Tool::Search => super::search::describe(),
-        #[cfg(feature = "search")]
-        Tool::Context => super::context::describe(),
-        #[cfg(not(feature = "search"))]
-        Tool::Search | Tool::Context => return None,
+        Tool::Search | Tool::Context => super::search::describe(tool)?,
     };
     let mut members = Map::new();
     members.insert("name".to_owned(), json!(tool_name(tool)));
@@ -97,40 +93,4 @@ fn definition(tool: Tool, revision: Revision, has_output_schema: bool) -> Option
         );
     }
     Some(Value::Object(members))
-}
-
-/// What a tool is, and takes, and returns.
-pub(super) struct Description {
-    pub(super) title: &'static str,
-    pub(super) text: &'static str,
-    pub(super) input: Value,
-    pub(super) output: Value,
-}
-
-/// The schema of an object without other members.
-pub(super) fn object(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
-}
-
-/// The schema of an object that may have other members.
-pub(super) fn result(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required })
-}
-
-/// The schemas of the members of a resource.
-pub(super) fn resource_properties() -> Value {
-    json!({
-        "uri": { "type": "string" },
-        "name": { "type": "string" },
-        "title": { "type": "string" },
-        "description": { "type": "string" },
-        "mimeType": { "type": "string" },
-        "size": { "type": "integer" },
-        "lastModified": { "type": "string" },
-        "notices": {
-            "type": "array",
-            "items": result(json!({ "kind": { "type": "string" }, "text": { "type": "string" } }), &["kind", "text"]),
-            "description": "What its text is not: of one that is cut, only a part is indexed.",
-        },
-    })
 }

@@ -2,15 +2,15 @@
 //!
 //! A page is smaller than one of `resources/list`, as a model reads all of it: `limit` resources, of at most [`PAGE_BYTES`].
 
+use mcp_host_config::Operation;
 use mcp_host_model::resource::{Footprint, MissingPlugin, Resource, ResourceTemplate};
-use mcp_resource_host::access::Principal;
-use mcp_resource_host::audit::RequestContext;
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::host::transport::PageBounds;
 use mcp_resource_host::host::{Host, ListRequest};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::definition::{Description, object, resource_properties, result};
+use super::description::{Description, object, resource_properties, result};
 use super::output::{
     Forms, MAX_TEMPLATE_DESCRIPTION, Output, Part, Structured, ToolError, one_line, resource_members, summary,
 };
@@ -87,7 +87,7 @@ pub(super) async fn call(
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
     let bounds = PageBounds { items: limit, bytes: PAGE_BYTES };
     let mut listing = host.list_bounded(principal, request, bounds).await?;
-    let (is_first_page, omits_templates) = (cursor.is_none(), !RequestContext::may_list_templates());
+    let (is_first_page, omits_templates) = (cursor.is_none(), !CredentialScopes::current_include(Operation::Templates));
     let (templates, has_more_templates) = match is_first_page && !omits_templates {
         true => templates(host, principal, uri.as_deref(), &mut listing.missing).await?,
         false => (Vec::new(), false),

@@ -11,7 +11,7 @@ use mcp_resource_host::host::Host;
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::definition::{Description, object, result};
+use super::description::{Description, object, result};
 use super::output::{Forms, Output, Part, Structured, ToolError};
 use crate::json::{Members, Writer};
 

@@ -302,7 +302,7 @@ async fn what_only_the_required_functions_answer_is_validated_as_for_a_component
     assert!(entry.annotations.is_empty() && entry.icons.is_empty());
     assert_eq!(fixture.faults(FaultKind::Contract), 3, "a path, a priority and an icon");
     assert!(fixture.host.templates(&Principal::LOCAL, None).await.unwrap().items.is_empty());
-    assert!(!fixture.host.supports_subscriptions());
+    assert!(!fixture.host.supports_subscriptions(&Principal::LOCAL));
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn the_circuit_breaker_opens_after_five_failures_and_a_failed_probe() {
 #[tokio::test]
 async fn a_change_is_delivered_to_subscribers() {
     let (fixture, notes) = Fixture::notes(3).await;
-    assert!(fixture.host.supports_subscriptions());
+    assert!(fixture.host.supports_subscriptions(&Principal::LOCAL));
     let subscriber = fixture.host.subscriber(&Principal::LOCAL);
     fixture.host.subscribe(&subscriber, "notes:///1").await.unwrap();
     let report = async {

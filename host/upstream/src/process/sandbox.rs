@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_child::{
-    Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Outcome, Sandbox, Spec,
+    Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Measured, Outcome, Sandbox, Spec,
 };
 use mcp_host_config::{Config, Plugin, SandboxMode, UpstreamCommand};
-use mcp_host_model::provider::async_trait;
+use mcp_host_model::provider::{ProgramEndReason, ProgramLimits, ProgramUsage, async_trait};
 use tokio::sync::oneshot;
 
-use super::{GRACE, Launched, Launcher};
+use super::{GRACE, Launched, Launcher, ProgramState};
 
 /// How often connections that the proxy refused are logged.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -82,17 +82,25 @@ fn spec(plugin: &Plugin, command: &UpstreamCommand) -> Result<Spec, GrantError> 
 #[async_trait]
 impl Launcher for SandboxLauncher {
     async fn launch(&self, plugin: &Plugin, command: &UpstreamCommand) -> io::Result<Launched> {
-        let program = self.0.program(spec(plugin, command).map_err(io::Error::other)?).map_err(io::Error::other)?;
+        let spec = spec(plugin, command).map_err(io::Error::other)?;
+        let limits = ProgramLimits {
+            memory: Some(spec.limits.memory),
+            cpu: spec.limits.cpu,
+            tasks: Some(spec.limits.processes.into()),
+        };
+        let program = self.0.program(spec).map_err(io::Error::other)?;
         let mut child = program.launch().await.map_err(io::Error::other)?;
         let missing = || io::Error::other("a pipe of the program is missing");
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(accompany(child, plugin.name.as_str().into(), stopped));
+        let state = Arc::new(ProgramState::new(u32::try_from(child.process()).ok(), limits));
+        tokio::spawn(accompany(child, plugin.name.as_str().into(), stopped, state.clone()));
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),
             stdout: Box::new(stdout.ok_or_else(missing)?),
             stderr: Box::new(stderr.ok_or_else(missing)?.into_pipe()),
             running: Box::new(stop),
+            state,
         })
     }
 
@@ -102,11 +110,23 @@ impl Launcher for SandboxLauncher {
             _ => SandboxLauncher::lacks(self).collect(),
         }
     }
+
+    fn unusable_grants(&self, plugin: &Plugin, command: &UpstreamCommand) -> Vec<String> {
+        let Ok(spec) = spec(plugin, command) else { return Vec::new() };
+        let unwritable = spec.unwritable_directories().into_iter().map(|(directory, user)| {
+            format!(
+                "`grants.dirs` has `mode = \"rw\"` for {dir}, and the program runs as {user}, who may not write there: run `chown {user} {dir}`, or \
+                 write a `user` in the `[[upstream]]` who may",
+                dir = directory.display()
+            )
+        });
+        unwritable.collect()
+    }
 }
 
 /// Logs what happens to a program, until it ends. Once it is no longer wanted, it has a moment to end by itself; if the runtime ends
 /// before, it is killed at once.
-async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Receiver<()>) {
+async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Receiver<()>, state: Arc<ProgramState>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         let outcome = tokio::select! {
@@ -114,27 +134,48 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             outcome = child.wait() => Some(outcome),
             _ = interval.tick() => None,
         };
+        let Measured { memory, cpu, tasks, .. } = child.measured();
+        if tasks > 0 {
+            state.set_usage(ProgramUsage { memory, cpu, tasks });
+        }
         for reason in child.take_refused_connections() {
             tracing::warn!(target: log_target::PLUGIN, plugin = &*name, "a connection of the program was refused: {reason}");
         }
         if let Some(outcome) = outcome {
-            log_end(&name, &outcome);
-            return;
+            return end(&state, &name, &outcome);
         }
     }
     // Its standard input is closed, which asks it to end. Dropping the child kills what is left. The connection may also be closed because
     // it was killed, before that is known here.
-    if let Ok(outcome) = tokio::time::timeout(GRACE, child.wait()).await {
-        log_end(&name, &outcome);
-    }
+    let outcome = match tokio::time::timeout(GRACE, child.wait()).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            drop(child);
+            return state.set_ended(ProgramEndReason::Stopped, EndReason::Killed.to_string());
+        }
+    };
+    end(&state, &name, &outcome);
 }
 
-fn log_end(name: &str, outcome: &Outcome) {
+/// Says how a program has ended, and logs it.
+fn end(state: &ProgramState, name: &str, outcome: &Outcome) {
     let reason = outcome.reason.to_string();
+    state.set_ended(reason_of(&outcome.reason), reason.clone());
     match outcome.reason {
         EndReason::Exit(0) => {
             tracing::debug!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}");
         }
         _ => tracing::warn!(target: log_target::PLUGIN, plugin = name, "the program has ended: {reason}"),
+    }
+}
+
+fn reason_of(reason: &EndReason) -> ProgramEndReason {
+    match reason {
+        EndReason::Exit(_) => ProgramEndReason::Exit,
+        EndReason::Signal(_) => ProgramEndReason::Signal,
+        EndReason::Memory => ProgramEndReason::Memory,
+        EndReason::Cpu => ProgramEndReason::Cpu,
+        EndReason::Killed => ProgramEndReason::Stopped,
+        _ => ProgramEndReason::Unknown,
     }
 }

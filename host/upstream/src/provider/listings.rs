@@ -19,6 +19,7 @@ use crate::listed::Verdict;
 const MAX_EMPTY_PAGES: usize = 16;
 /// The pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 1000;
+
 impl Shared {
     pub(super) async fn list(&self, cursor: Option<&str>) -> Result<Page> {
         let mut at = match cursor {
@@ -46,11 +47,14 @@ impl Shared {
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
             let page = answer::list::<answer::Resource<'_>>(&text, self.max_items).map_err(unexpected)?;
+            self.tell_invalid("resource", page.invalid);
             at = next_cursor(at.as_ref(), traversal, page.next_cursor)?;
             let mut listed = self.listed.lock();
             let entries = page.items.unwrap_or_default().into_iter().filter_map(|resource| {
                 let spelling = resource.uri.clone();
-                let path = self.path("listed", &spelling)?;
+                let path = self.path("listed", &spelling);
+                self.survey.lock().record(&spelling, path.is_some());
+                let path = path?;
                 let entry = convert::entry(resource, path, page.ttl, self.polls || link.can_subscribe());
                 match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
                     Verdict::Keep => Some(entry),
@@ -98,6 +102,7 @@ impl Shared {
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
             let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
+            self.tell_invalid("template", page.invalid);
             at = next_cursor(at.as_ref(), 0, page.next_cursor)?;
             for template in page.items.unwrap_or_default() {
                 match self.mapping.template(&template.uri_template) {

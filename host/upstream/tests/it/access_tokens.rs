@@ -77,7 +77,8 @@ async fn start(server: &Server, forward: &str) -> Arc<dyn Provider> {
     let environment = Environment::empty().variable("SECRET", "s");
     let config = Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &environment);
     let plugin = config.unwrap_or_else(|error| panic!("{error}")).plugins[0].clone();
-    let connected = mcp_host_upstream::connect_with(&plugin, Arc::new(Unconfined), Some(&token_client())).await;
+    let connected =
+        mcp_host_upstream::connect_with(&plugin, Arc::new(Unconfined), Arc::new(()), Some(&token_client())).await;
     connected.unwrap_or_else(|error| panic!("{error}"))
 }
 

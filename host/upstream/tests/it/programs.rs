@@ -1,12 +1,16 @@
 //! Real programs: their environment, their end.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use mcp_host_config::{Config, Environment, Plugin};
-use mcp_host_model::provider::{Body, Provider as _};
+use mcp_host_config::{Config, Environment, Plugin, Views};
+use mcp_host_model::caller::Caller;
+use mcp_host_model::provider::{Body, Failure, Provider as _};
+use serde_json::json;
 
 use super::hostile::wait_for;
+use super::scripted::{Reply, Scripted, with_session};
 
 /// An upstream in shell that answers any request with a resource whose text is its environment, and writes its number to a file.
 const SERVER: &str = r#"
@@ -64,8 +68,62 @@ async fn a_program_that_is_no_server_is_said_to_be_none() {
     let mut plugin = plugin(&folder.path().join("pids"));
     let upstream = plugin.upstream.as_mut().unwrap();
     if let mcp_host_config::UpstreamSource::Command(command) = &mut upstream.source {
-        command.arguments = vec!["-c".to_owned(), "exit 3".to_owned()];
+        command.arguments =
+            vec!["-c".to_owned(), "echo no such token >&2; printf 'try \\033[1manother\\n\\n' >&2; exit 3".to_owned()];
     }
     let Err(error) = mcp_host_upstream::connect(&plugin).await else { panic!("it has ended") };
-    assert!(!error.to_string().is_empty());
+    assert_eq!(error.reason, "the program has ended: it exited with code 3");
+    assert_eq!(error.last_errors, ["no such token", "try \\u{1b}[1manother"]);
+}
+
+#[tokio::test]
+async fn with_views_each_principal_has_a_program_of_its_own_and_the_host_sees_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plugin = plugin(&folder.path().join("pids"));
+    let upstream = plugin.upstream.as_mut().unwrap();
+    upstream.views = Views::Principal;
+    if let mcp_host_config::UpstreamSource::Command(command) = &mut upstream.source {
+        // Its text is its process.
+        command.arguments = vec!["-c".to_owned(), SERVER.replace(r"$(env | cut -d= -f1 | sort | tr '\n' ' ')", "$$")];
+    }
+    let up = mcp_host_upstream::connect(&plugin).await.unwrap();
+    assert_eq!((up.describe().watches, up.outage()), (false, None));
+    let read = async |name: &'static str| {
+        Caller::scope(Some(Caller::new(Some(name), [])), async {
+            let contents = up.read("x:env").await.unwrap().remove(0);
+            let Body::Text(process) = contents.body else { panic!("it is a text") };
+            assert_eq!((contents.entry.ttl, contents.entry.subscribable), (None, false));
+            process
+        })
+        .await
+    };
+    let (ada, eve) = (read("ada").await, read("eve").await);
+    assert_ne!(ada, eve);
+    assert_eq!((read("ada").await, read("eve").await), (ada.clone(), eve.clone()));
+    assert_eq!(up.read("x:env").await, Err(Failure::NotFound));
+    assert_eq!(Caller::scope(Some(Caller::new(None, [])), up.read("x:env")).await, Err(Failure::NotFound));
+    drop(up);
+    let ended = wait_for(async || [&ada, &eve].iter().all(|pid| !is_running(pid)));
+    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+}
+
+/// The time is that of a connection, and so it takes half a minute.
+#[tokio::test]
+async fn a_program_that_never_answers_has_one_time_out_which_says_what_was_waited_for() {
+    let silent = Scripted::new(|_| Reply::Silence);
+    let began = Instant::now();
+    let Err(error) = silent.try_connect("").await else { panic!("it is silent") };
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert!(error.contains("does not answer over its standard output to `server/discover` or `initialize`"), "{error}");
+    assert_eq!(silent.starts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_program_that_ends_is_unreachable_until_it_is_started_again() {
+    let up = with_session(|_, _| Reply::Result(json!({})));
+    let provider = up.connect("").await;
+    assert_eq!(provider.outage(), None);
+    up.end();
+    let back = wait_for(async || up.starts.load(Ordering::SeqCst) == 2 && provider.outage().is_none());
+    tokio::time::timeout(Duration::from_secs(20), back).await.unwrap();
 }

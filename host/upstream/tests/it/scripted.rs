@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mcp_host_config::{Config, Environment, Plugin, UpstreamCommand};
-use mcp_host_model::provider::{Provider, async_trait};
-use mcp_host_upstream::process::{Launched, Launcher};
+use mcp_host_model::provider::{ProgramEndReason, Provider, async_trait};
+use mcp_host_upstream::process::{Launched, Launcher, ProgramState};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -63,7 +63,9 @@ impl Scripted {
 
     pub(crate) async fn try_connect(&self, keys: &str) -> Result<Arc<dyn Provider>, String> {
         let plugin = plugin(keys);
-        mcp_host_upstream::connect_with(&plugin, Arc::new(self.clone()), None).await.map_err(|error| error.to_string())
+        let launcher = Arc::new(self.clone());
+        let connected = mcp_host_upstream::connect_with(&plugin, launcher, Arc::new(()), None).await;
+        connected.map_err(|error| error.to_string())
     }
 
     /// Sends a notification.
@@ -93,6 +95,15 @@ pub(crate) fn plugin(keys: &str) -> Plugin {
     config.unwrap_or_else(|error| panic!("{error}")).plugins[0].clone()
 }
 
+/// Says that the program has ended, when it is dropped.
+struct Ended(Arc<ProgramState>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set_ended(ProgramEndReason::Exit, "it exited with code 0".to_owned());
+    }
+}
+
 #[async_trait]
 impl Launcher for Scripted {
     async fn launch(&self, _: &Plugin, _: &UpstreamCommand) -> io::Result<Launched> {
@@ -101,8 +112,10 @@ impl Launcher for Scripted {
         let (mut output, stdout) = tokio::io::duplex(1 << 16);
         let (push, mut pushed) = mpsc::unbounded_channel::<String>();
         *self.push.lock() = Some(push);
-        let server = self.clone();
+        let (server, state) = (self.clone(), Arc::<ProgramState>::default());
+        let ended = state.clone();
         tokio::spawn(async move {
+            let _ended = Ended(ended);
             let mut lines = BufReader::new(input).lines();
             loop {
                 let line = tokio::select! {
@@ -148,6 +161,7 @@ impl Launcher for Scripted {
             stdout: Box::new(stdout),
             stderr: Box::new(tokio::io::empty()),
             running: Box::new(()),
+            state,
         })
     }
 }

@@ -32,12 +32,14 @@ from ._functions import FunctionProvider
 from ._needs import Needs
 from ._paging import paginate
 from ._paths import decode_segment, encode_query, encode_segment, split_query
+from ._prepare import BeingPrepared, Progress
 from ._provider import Provider, ReadResult, export, template
 from ._resource import Item, Listed, ResourceFunction
 from ._templates import PathTemplate
 from ._types import Completion, Contents, Entry, Icon, Info, Page, Role, Template, Theme
 
 __all__ = [
+    "BeingPrepared",
     "Changes",
     "Completion",
     "Config",
@@ -57,6 +59,7 @@ __all__ = [
     "NotFound",
     "Page",
     "PathTemplate",
+    "Progress",
     "Provider",
     "ReadResult",
     "ResourceFunction",

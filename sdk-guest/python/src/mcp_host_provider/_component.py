@@ -9,7 +9,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from componentize_py_types import Err
-from wit_world.exports import mcp_host_provider_resource_provider_0_1_0 as wit
+from wit_world.exports import mcp_host_provider_resource_provider_0_1_1 as wit
 from wit_world.imports import wasi_config_store_0_2_0_rc_1 as config_store
 
 from . import _convert as convert
@@ -40,30 +40,34 @@ def _guarded(function: Callable[A, R]) -> Callable[A, R]:
     def call(*arguments: A.args, **more: A.kwargs) -> R:
         try:
             return function(*arguments, **more)
-        except Failure as error:
-            failure = convert.failure(error)
-        except convert.InvalidResult as error:
-            failure = wit.Failure_Internal(f"`{function.__name__}` returned a value of a wrong type: {error}")
-        except ConfigError as error:
-            failure = wit.Failure_Internal(str(error))
         except BaseException as error:  # Nothing may end as a trap without a word.
-            traceback = error.__traceback__ and error.__traceback__.tb_next
-            if isinstance(error, ModuleNotFoundError):
-                error.add_note(_IMPORTS)
-            _log.error("%s failed", function.__name__, exc_info=error.with_traceback(traceback))
-            failure = wit.Failure_Internal(f"{type(error).__name__}: {error}")
+            failure = failure_of(function.__name__, error)
         raise Err(failure)
 
     return call
 
 
-class ResourceProvider:
-    """The interface `resource-provider` of the contract."""
+def failure_of(function: str, error: BaseException) -> wit.Failure:
+    """Returns the failure of a call that raised that."""
+    if isinstance(error, Failure):
+        return convert.failure(error)
+    if isinstance(error, convert.InvalidResult):
+        return wit.Failure_Internal(f"`{function}` returned a value of a wrong type: {error}")
+    if isinstance(error, ConfigError):
+        return wit.Failure_Internal(str(error))
+    traceback = error.__traceback__ and error.__traceback__.tb_next
+    if isinstance(error, ModuleNotFoundError):
+        error.add_note(_IMPORTS)
+    _log.error("%s failed", function, exc_info=error.with_traceback(traceback))
+    return wit.Failure_Internal(f"{type(error).__name__}: {error}")
+
+
+class Instance:
+    """The provider of this instance, which is opened by the first call that needs it."""
 
     def __init__(self) -> None:
         # At build time, so that a missing or doubled `export` is an error of the build.
         self._class = exported()
-        self._info = convert.info(self._class.info)
         self._opened: Provider | None = None
 
     def _provider(self) -> Provider:
@@ -72,6 +76,14 @@ class ResourceProvider:
             _start()
             self._opened = self._class(Config(_read_config()))
         return self._opened
+
+
+class ResourceProvider(Instance):
+    """The interface `resource-provider` of the contract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._info = convert.info(self._class.info)
 
     def describe(self) -> wit.ProviderInfo:
         return self._info

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from wit_world.exports import mcp_host_provider_resource_provider_0_1_0 as wit
+from wit_world.exports import mcp_host_provider_resource_provider_0_1_1 as wit
 
 from . import _types as sdk
 from ._changes import Changes

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar, Union
 from ._changes import Changes
 from ._config import Config
 from ._failures import Internal, InvalidRequest, NotFound
+from ._prepare import Progress
 from ._templates import PathTemplate
 from ._types import Completion, Contents, Entry, Icon, Info, Page, Role, Template
 
@@ -140,6 +141,16 @@ class Provider:
         Without a token nothing has changed yet. By default nothing ever changes.
         """
         return Changes("")
+
+    def prepare(self, token: str | None) -> Progress:
+        """Prepares a part of the work that takes longer than a call, such as an index: a few hundred milliseconds of it.
+
+        The host calls it in the background where the config has `limits.prepare`, after it has loaded the provider and after
+        changes that `changes` reports; `token` is the `next_token` of the call before, without one the preparation begins. Results
+        are kept in a granted directory or in a bucket. A call that fails is repeated with the same token. A component has this
+        function only if its module imports `Progress`.
+        """
+        raise NotImplementedError
 
     @classmethod
     def _template_methods(cls) -> list[TemplateMethod]:

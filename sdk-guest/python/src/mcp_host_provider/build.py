@@ -28,14 +28,20 @@ _WORLD_OF = {
     "wit_world.imports.wasi_cli": "provider-env",
 }
 
-# Named as the bindings name the exported interface.
+# What a module imports that exports `prepare`, too.
+_PREPARES = "mcp_host_provider.Progress"
+
+# Named as the bindings name the exported interfaces.
 _ENTRY = """\
 import {module}
-from mcp_host_provider._component import ResourceProvider as McpHostProviderResourceProvider010
+from mcp_host_provider._component import ResourceProvider as McpHostProviderResourceProvider011
+{prepare}
 from mcp_host_provider._embedded import store
 
 store({module}.__file__)
 """
+
+_PREPARE_ENTRY = "from mcp_host_provider._prepare_component import Prepare as McpHostProviderPrepare011"
 
 _NEEDS_SECTION = b"mcp-host:needs/v1"
 _MAX_NEEDS = 65_536
@@ -55,13 +61,16 @@ def build(source: Path, output: Path, world: str | None = None, paths: tuple[Pat
     package = Path(__file__).parent
     needs = declared_needs(source)
     with tempfile.TemporaryDirectory(prefix="mcp-host-provider-") as entry:
-        Path(entry, "mcp_host_entry.py").write_text(_ENTRY.format(module=source.stem))
+        names = used_names(source, (source.parent, *paths))
+        prepares = _PREPARES in names
+        _write_entry(Path(entry, "mcp_host_entry.py"), source.stem, prepares)
         search = [entry, str(source.parent.resolve()), *(str(path) for path in paths), str(package.parent)]
         made = Path(entry, "component.wasm")
         # WASI is not stubbed: that would stub `wasi:config`, files and the clock, too.
-        needed = [world] if world else needed_worlds(source, (source.parent, *paths))
-        wit = package / "wit" if len(needed) == 1 else _write_world(Path(entry, "wit"), package / "wit", needed)
-        command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(wit), "-w", needed[0] if len(needed) == 1 else "app"]
+        needed = [world] if world else needed_worlds(names)
+        is_own = len(needed) > 1 or prepares
+        wit = _write_world(Path(entry, "wit"), package / "wit", needed, prepares) if is_own else package / "wit"
+        command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(wit), "-w", "app" if is_own else needed[0]]
         command += ["--full-names", "componentize", "mcp_host_entry", "-o", str(made)]
         command += [argument for path in search for argument in ("-p", path)]
         run = subprocess.run(command, capture_output=True, text=True, env=_environment())
@@ -86,20 +95,30 @@ def _environment() -> dict[str, str]:
     return variables
 
 
-def needed_worlds(source: Path, directories: tuple[Path, ...]) -> list[str]:
-    """Returns the worlds with the interfaces that a module imports, itself or by other modules of these directories."""
-    needed: set[str] = set()
+def _write_entry(file: Path, module: str, prepares: bool) -> None:
+    file.write_text(_ENTRY.format(module=module, prepare=_PREPARE_ENTRY if prepares else ""))
+
+
+def needed_worlds(names: set[str]) -> list[str]:
+    """Returns the worlds with the interfaces that modules with those names need."""
+    needed = {world for start, world in _WORLD_OF.items() if any(name.startswith(start) for name in names)}
+    return sorted(needed) or ["provider"]
+
+
+def used_names(source: Path, directories: tuple[Path, ...]) -> set[str]:
+    """Returns the names that a module imports, itself or by other modules of these directories."""
+    used: set[str] = set()
     seen, files = {source.resolve()}, [source]
     while files:
         file = files.pop()
         for name in _imported_names(file):
-            needed.update(world for start, world in _WORLD_OF.items() if name.startswith(start))
+            used.add(name)
             path = name.replace(".", "/")
             for candidate in (Path(d, path + end) for d in (*directories, file.parent) for end in (".py", "/__init__.py")):
                 if candidate.is_file() and candidate.resolve() not in seen:
                     seen.add(candidate.resolve())
                     files.append(candidate)
-    return sorted(needed) or ["provider"]
+    return used
 
 
 def _imported_names(source: Path) -> set[str]:
@@ -118,14 +137,15 @@ def _imported_names(source: Path) -> set[str]:
     return names - {""}
 
 
-def _write_world(folder: Path, contract: Path, worlds: list[str]) -> Path:
-    """Writes a package with a world that includes those."""
+def _write_world(folder: Path, contract: Path, worlds: list[str], prepares: bool) -> Path:
+    """Writes a package with a world that includes those, and exports `prepare` if it is to."""
     for wit in contract.rglob("*.wit"):
         within = wit.relative_to(contract)
         copy = folder / "deps" / ("mcp-host-provider" if len(within.parts) == 1 else "") / within.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(wit.read_bytes())
-    includes = "".join(f"  include mcp-host:provider/{world}@0.1.0;\n" for world in worlds)
+    includes = "".join(f"  include mcp-host:provider/{world}@0.1.1;\n" for world in worlds)
+    includes += "  export mcp-host:provider/prepare@0.1.1;\n" if prepares else ""
     Path(folder, "app.wit").write_text(f"package local:app;\n\nworld app {{\n{includes}}}\n")
     return folder
 

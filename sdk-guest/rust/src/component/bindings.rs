@@ -7,9 +7,9 @@ wit_bindgen::generate!({
     inline: "
         package mcp-host:sdk;
         world sdk {
-            include mcp-host:provider/provider-http@0.1.0;
-            include mcp-host:provider/provider-keyvalue@0.1.0;
-            include mcp-host:provider/provider-sql@0.1.0;
+            include mcp-host:provider/provider-http@0.1.1;
+            include mcp-host:provider/provider-keyvalue@0.1.1;
+            include mcp-host:provider/provider-sql@0.1.1;
         }
     ",
     world: "mcp-host:sdk/sdk",

@@ -1,8 +1,10 @@
 //! Conversions from the SDK's types to the contract's.
 
 use super::bindings::exports::mcp_host::provider::resource_provider as wit;
+use super::prepare_bindings::exports::mcp_host::provider::prepare;
 use crate::{
-    Argument, Body, Changes, Completion, Contents, Entry, Failure, Icon, Info, Page, Retry, Role, Template, Theme,
+    Argument, Body, Changes, Completion, Contents, Entry, Failure, Icon, Info, Page, Progress, Retry, Role, Template,
+    Theme,
 };
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -122,6 +124,26 @@ impl From<Changes> for wit::ChangeSet {
             changed: changes.changed,
             listing_changed: changes.listing_changed,
             poll_after_ms: changes.poll_after.map(milliseconds),
+        }
+    }
+}
+
+impl From<Progress> for prepare::Progress {
+    fn from(progress: Progress) -> Self {
+        Self {
+            next_token: progress.next_token,
+            percent: progress.percent,
+            message: progress.message,
+            again_after_ms: progress.again_after.map(milliseconds),
+        }
+    }
+}
+
+impl From<Failure> for prepare::Failure {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unavailable(Retry { reason, after }) => Self { reason, retry_after_ms: after.map(milliseconds) },
+            failure => Self { reason: failure.to_string(), retry_after_ms: None },
         }
     }
 }

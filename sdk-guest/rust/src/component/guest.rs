@@ -1,7 +1,8 @@
 //! The contract's exports, implemented for any provider.
 
 use super::bindings::exports::mcp_host::provider::resource_provider as wit;
-use crate::{Argument, Config, Failure, PathTemplate, Provider, Result, Template};
+use super::prepare_bindings::exports::mcp_host::provider::prepare;
+use crate::{Argument, Config, Failure, PathTemplate, Prepare, Provider, Result, Template};
 use std::cell::OnceCell;
 
 /// The number of templates per page.
@@ -83,6 +84,16 @@ impl<I: Instance> wit::Guest for I {
 
     fn changes(watched: Vec<String>, since: Option<String>) -> std::result::Result<wit::ChangeSet, wit::Failure> {
         lower_result(I::with(|provider| provider.changes(&watched, since.as_deref())))
+    }
+}
+
+impl<I: Instance> prepare::Guest for I
+where
+    I::Provider: Prepare,
+{
+    fn prepare(token: Option<String>) -> std::result::Result<prepare::Progress, prepare::Failure> {
+        let progress = I::with(|provider| provider.prepare(token.as_deref()));
+        progress.map(prepare::Progress::from).map_err(prepare::Failure::from)
     }
 }
 

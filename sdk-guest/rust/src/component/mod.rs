@@ -5,6 +5,7 @@ pub mod bindings;
 mod config;
 mod convert;
 mod guest;
+pub mod prepare_bindings;
 
 #[cfg(target_family = "wasm")]
 pub use config::{config, reserved};

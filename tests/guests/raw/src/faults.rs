@@ -1,5 +1,12 @@
 //! A provider that keeps the contract but for one fault: the config key `fault` has the name of the check of
-//! `mcp-host test` that it must fail, or `template-spelling`, a second fault of templates. With `none` it passes all.
+//! `mcp-host test` that it must fail, or one of these, each a second fault of some check. With `none` it passes all.
+//!
+//! | fault | |
+//! |---|---|
+//! | `template-spelling`, `template-stat`, `template-twice` | `stat` of an expansion has another path, or fails; a template is listed twice |
+//! | `contents-of-another`, `contents-twice` | reading `a` returns the contents of `b`, or its own twice |
+//! | `empty-name` | `a` has an empty name |
+//! | `completion-twice` | a value is completed twice |
 //!
 //! It lists six resources, `a` to `f`, in pages, and the listable `dir`, whose child is `dir/x`. The template `item/{name}` is
 //! completed by `one` and `two`. Its data are the file `/data/version`, if that directory is granted; otherwise they never
@@ -51,7 +58,8 @@ impl Guest for Faults {
         if cursor.is_some() {
             return Err(invalid("expected no cursor"));
         }
-        Ok(TemplatePage { templates: vec![template("item/{name}".to_owned())], next_cursor: None })
+        let templates = vec![template("item/{name}".to_owned()); if has("template-twice") { 2 } else { 1 }];
+        Ok(TemplatePage { templates, next_cursor: None })
     }
 
     fn read(path: String) -> Result<Vec<Contents>, Failure> {
@@ -70,7 +78,9 @@ impl Guest for Faults {
             "f" => Body::Blob(vec![0xff]),
             _ => text(&path),
         };
-        Ok(vec![Contents { entry: entry(&path), body }])
+        let described = if path == "a" && has("contents-of-another") { "b" } else { path.as_str() };
+        let contents = Contents { entry: entry(described), body };
+        Ok(vec![contents; if path == "a" && has("contents-twice") { 2 } else { 1 }])
     }
 
     fn stat(path: String) -> Result<Entry, Failure> {
@@ -84,6 +94,9 @@ impl Guest for Faults {
         if path.starts_with("item/") && has("template-spelling") {
             entry.path = path.replace("item/", "item/%25");
         }
+        if path.starts_with("item/") && has("template-stat") {
+            return Err(Failure::NotFound);
+        }
         Ok(entry)
     }
 
@@ -91,7 +104,11 @@ impl Guest for Faults {
         if (template.as_str(), argument.name.as_str()) != ("item/{name}", "name") {
             return Err(invalid("expected `name` of `item/{name}`"));
         }
-        let repeated = if has("completion") { 100 } else { 1 };
+        let repeated = match () {
+            () if has("completion") => 100,
+            () if has("completion-twice") => 2,
+            () => 1,
+        };
         let values = NAMES.repeat(repeated).into_iter().filter(|name| name.starts_with(&argument.value));
         Ok(Completion { values: values.map(str::to_owned).collect(), total: None, has_more: false })
     }
@@ -172,6 +189,7 @@ fn entry(path: &str) -> Entry {
         annotations: Some(Annotations { audience: Vec::new(), priority: Some(priority), last_modified: None }),
         listable: path == "dir",
         subscribable: true,
+        name: if path == "a" && has("empty-name") { " ".to_owned() } else { path.to_owned() },
         ..crate::entry(path)
     }
 }

@@ -10,6 +10,8 @@
 //! | `missing/…` | returns not found |
 //! | `plain/…` | is not subscribable |
 //!
+//! While a file `/data/bad` exists, each `changes` about a path `bad/…` traps.
+//!
 //! While a file `/data/CALL.FAULT` exists, every CALL (`stat`, `changes`, `list`) ends with the FAULT: `trap`, `hang`,
 //! `fail`; with `wait`, it returns once the file is deleted. Each `stat` logs `stat PATH`, each `changes` `changes
 //! COUNT`, and each `list` `listed`; a directory `/count`, if it is granted, contains a file with the call's name that
@@ -80,6 +82,9 @@ impl Provider for Watched {
         log::info!("changes {}", watched.len());
         record_call("changes")?;
         inject_fault("changes")?;
+        if watched.iter().any(|path| path.starts_with("bad/")) && Path::new("/data/bad").exists() {
+            std::process::abort();
+        }
         let now = state();
         let times = if since.is_some_and(|since| since != now) { 1 } else { 0 }.max(self.repeat);
         let repeated = watched.iter().flat_map(|path| std::iter::repeat_n(path, times));

@@ -1,6 +1,6 @@
 //! Limits of HTTP clients, and the rejections beyond them.
 
-use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision};
+use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision, TIMEOUT};
 use reqwest::{RequestBuilder, StatusCode, Version};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +38,76 @@ async fn http2_is_spoken_to_those_who_begin_with_it() {
     }
     server.end().await;
     connection.wait_closed().await;
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, high, middle, low] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[high, middle, low, kind, flags], &stream.to_be_bytes()[..], payload].concat()
+}
+
+/// Whether a server says GOAWAY among some frames.
+fn says_goaway(mut received: &[u8]) -> bool {
+    while let Some((header, rest)) = received.split_at_checked(9) {
+        let len = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+        if header[3] == 7 {
+            return true;
+        }
+        received = rest.get(usize::try_from(len).unwrap()..).unwrap_or_default();
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_client_that_floods_a_connection_with_frames_without_a_request_is_disconnected_and_others_are_served() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat();
+    // A request without an end, for DATA of its stream: `:method: POST`, `:scheme: http`, `:path: /`.
+    let open = frame(1, 4, 1, &[0x83, 0x86, 0x84]);
+    let floods = [
+        ("PING", Vec::new(), frame(6, 0, 0, &[0; 8])),
+        ("acknowledged PING", Vec::new(), frame(6, 1, 0, &[0; 8])),
+        ("SETTINGS", Vec::new(), frame(4, 0, 0, &[])),
+        ("PRIORITY", Vec::new(), frame(2, 0, 1, &[0, 0, 0, 0, 1])),
+        ("WINDOW_UPDATE", Vec::new(), frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("an unknown frame", Vec::new(), frame(77, 0, 0, &[])),
+        ("empty DATA", open, frame(0, 0, 1, &[])),
+    ];
+    for (name, before, flood) in floods {
+        let mut other = Connection::plain(server.address(), Version::HTTP_2).await;
+        let (connection, preface) = (TcpStream::connect(server.address()).await.unwrap(), preface.clone());
+        let (mut reading, mut writing) = connection.into_split();
+        let sending = tokio::spawn(async move {
+            if writing.write_all(&[preface, before].concat()).await.is_err() {
+                return;
+            }
+            let many = flood.repeat(1000);
+            // Until the server closes the connection.
+            while writing.write_all(&many).await.is_ok() {}
+        });
+        let mut received = Vec::new();
+        // An error is an end, too: what was sent is not read any more.
+        let _ = tokio::time::timeout(TIMEOUT, reading.read_to_end(&mut received)).await.expect(name);
+        assert!(says_goaway(&received), "{name}: {} bytes", received.len());
+        drop(reading);
+        sending.await.unwrap();
+        let answer = other.send(list_request(&server)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{name}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn many_requests_over_one_connection_are_no_flood() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    let mut connection = Connection::plain(server.address(), Version::HTTP_2).await;
+    for _ in 0..2000 {
+        let request = reqwest::Client::new().get(format!("http://{}/healthz", server.address()));
+        assert_eq!(connection.send(request).await.status(), StatusCode::OK);
+    }
+    server.end().await;
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ const REQUESTS_PER_CONNECTION: usize = 31;
 const FIELDS_PER_HEAD: usize = 80;
 const FIELD_LENGTH: usize = 320;
 /// The tolerance between two servers: connection buffers, and memory that the allocator has not returned.
-const OVERHEAD: u64 = 8 << 20;
+const OVERHEAD: u64 = 12 << 20;
 
 type PendingBody = StreamBody<Pending<Result<Frame<Bytes>, Infallible>>>;
 

@@ -2,6 +2,7 @@
 
 mod api;
 mod console;
+mod insight;
 mod requests;
 
 use std::fs;

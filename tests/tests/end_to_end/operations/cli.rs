@@ -58,7 +58,7 @@ async fn inspect_needs_no_config_and_grants_nothing() {
     let file = component("git");
     let inspected = run(["inspect", file.to_str().unwrap()]).await.success().text();
     assert!(
-        inspected.contains("sha256:") && inspected.contains("mcp-host:provider/resource-provider@0.1.0"),
+        inspected.contains("sha256:") && inspected.contains("mcp-host:provider/resource-provider@0.1.1"),
         "{inspected}"
     );
     let report = run(["inspect", file.to_str().unwrap(), "--json"]).await.success().json();

@@ -63,7 +63,7 @@ async fn what_cannot_become_a_component_is_told_with_what_to_do() {
         (b"", "it is empty", "name the output of the compiler"),
         (b"#include <stdio.h>", "magic number", "name the output of the compiler"),
         (&component, "it is a component already", "mcp-host inspect"),
-        (b"\0asm\x01\0\0\0", "resource-provider@0.1.0#describe", "link the bindings"),
+        (b"\0asm\x01\0\0\0", "resource-provider@0.1.1#describe", "link the bindings"),
         (&module("(func (export \"_start\"))"), "is a command", "-mexec-model=reactor"),
         (&imports_env, "`env` `sqlite3_open`", "undefined at link time"),
     ];

@@ -73,6 +73,34 @@ async fn rules_and_globs_that_others_make_idle_are_told() {
 }
 
 #[tokio::test]
+async fn a_glob_that_matches_nothing_that_is_listed_is_noted_with_what_was_meant() {
+    let folder = Folder::with_files([("private/keys.txt", "a"), ("plan.md", "b"), ("prod.env.md", "c")]);
+    let notes = async |deny: &[&str]| {
+        let rule = Rule::for_principal("*").deny_globs(deny.iter().map(|glob| (*glob).to_owned()).collect());
+        let config = ConfigFile::new().plugin(Plugin::files("f", folder.path())).rule(rule).write();
+        let checked = run(["check", "--json", "--strict", "--config", config.path().to_str().unwrap()]).await;
+        let checked = checked.success().json();
+        let notes = checked["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap().to_owned());
+        notes.collect::<Vec<_>>()
+    };
+    let right = ["files://f/private/**", "**/plan.md", "files://f/*.md", "**", "**/.env", "**/*.pem"];
+    assert_eq!(notes(&right).await, Vec::<String>::new());
+    let wrong = notes(&["files://f/privte/**", "files://f/plan.nd", "files://f/*.pem", "**/paln.md"]).await;
+    assert_eq!(wrong.len(), 4, "{wrong:#?}");
+    assert!(wrong[0].starts_with("`deny` of rule 1 (line "), "{wrong:#?}");
+    assert!(
+        wrong[0].contains("has `files://f/privte/**`, which matches nothing that is known: none of the 2 resources"),
+        "{wrong:#?}"
+    );
+    for (note, meant) in wrong.iter().zip(["files://f/private", "files://f/plan.md", "", "files://f/plan.md"]) {
+        match meant {
+            "" => assert!(!note.contains("did you mean"), "{note}"),
+            meant => assert!(note.contains(&format!("did you mean `{meant}`?")), "{note}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_glob_with_a_slash_where_a_listed_resource_has_an_encoded_one_is_told() {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     repo.git(["branch", "feature/x"]);

@@ -83,6 +83,33 @@ async fn a_template_whose_expansion_has_the_entry_of_another_path_fails() {
 }
 
 #[tokio::test]
+async fn what_to_do_is_said_for_each_problem() {
+    let guest = fixture("raw");
+    for (fault, check, problem, advice) in [
+        ("template-stat", "templates", "`stat` of `item/one`", "answer `stat` for the paths that templates expand to"),
+        ("template-twice", "listing-unique", "is listed more than once", "return each path template once"),
+        (
+            "contents-of-another",
+            "readable",
+            "has the contents of `b`",
+            "return the contents with the path that was requested",
+        ),
+        ("contents-twice", "readable", "several contents of `a`", "return one content for each path and MIME type"),
+        ("empty-name", "hints", "the name of `a` is empty", "give each entry and template a name"),
+        ("completion-twice", "completion", "the completion `one` more than once", "return each value once"),
+        ("readable", "readable", "reading `a`: ", "find in `read` what `list-entries` lists"),
+        ("limits", "limits", "reading `e`: ", "read in parts instead of as a whole"),
+    ] {
+        let report = test(&guest, &["--json", "--set", &format!("fault={fault}")]).await.json();
+        assert_eq!(checks(&report, "failed"), [check], "{fault}: {report:#}");
+        let failed = report["checks"].as_array().unwrap().iter().find(|one| one["name"] == check).unwrap();
+        assert!(failed["problems"].to_string().contains(problem), "{fault}: {failed:#}");
+        let all = failed["advice"].as_str().unwrap();
+        assert!(all.starts_with(advice) && !all.contains('\n'), "{fault}: {failed:#}");
+    }
+}
+
+#[tokio::test]
 async fn a_panic_is_quoted_and_the_advice_is_to_fix_it() {
     let guest = fixture("misbehaving");
     let report = test(&guest, &["--json", "--set", "list=panic"]).await.json();

@@ -56,6 +56,28 @@ async fn a_project_is_built_and_served_and_what_a_save_changes_is_shown() {
 }
 
 #[tokio::test]
+async fn the_functions_of_a_component_are_kept_for_the_next_one_of_its_file() {
+    let (project, cache) = (DevProject::new(), tempfile::tempdir().unwrap());
+    let environment =
+        [("XDG_CACHE_HOME", cache.path().display().to_string()), ("PATH", std::env::var("PATH").unwrap())];
+    let dev = DevServer::start_in(project.folder().path().to_owned(), environment).await;
+    let kept = || {
+        let files = fs::read_dir(cache.path().join("mcp-host")).unwrap().map(|file| file.unwrap());
+        let functions = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "functions"));
+        functions.map(|file| (file.file_name(), file.metadata().unwrap().len())).collect::<Vec<_>>()
+    };
+    dev.line("  + x:///world").await;
+    let of_hello = kept();
+    assert!(matches!(of_hello[..], [(_, 1000..)]), "{of_hello:?}");
+    project.folder().write("choice", "sample");
+    dev.line("  + x:///plain").await;
+    let of_sample = kept();
+    assert!(matches!(of_sample[..], [(_, 1000..)]), "{of_sample:?}");
+    assert!(of_sample[0].0 == of_hello[0].0 && of_sample[0].1 != of_hello[0].1, "{of_hello:?} {of_sample:?}");
+    dev.end().await;
+}
+
+#[tokio::test]
 async fn a_build_that_fails_is_shown_and_the_last_component_is_served_until_one_succeeds() {
     let project = DevProject::new();
     let dev = DevServer::start(&project).await;

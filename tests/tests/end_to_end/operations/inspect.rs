@@ -257,7 +257,7 @@ async fn an_interface_that_is_here_with_less_in_it_is_named_with_what_differs() 
 async fn a_provider_of_another_version_of_the_contract_is_told_both_versions() {
     let other = r#"(component (instance $i) (export "mcp-host:provider/resource-provider@0.2.0" (instance $i)))"#;
     let command = r#"(component (instance $i) (export "wasi:cli/run@0.2.0" (instance $i)))"#;
-    let known = "`mcp-host:provider/resource-provider@0.1.0`";
+    let known = "`mcp-host:provider/resource-provider@0.1.1`";
     for (text, said) in [
         (other, format!("it exports `mcp-host:provider/resource-provider@0.2.0`, and this host knows {known}")),
         (command, format!("it exports `wasi:cli/run@0.2.0`, and not {known}")),

@@ -93,7 +93,8 @@ async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() 
     wire.log_line("conponent = \"b.wasm\"").await;
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     config.replace(ConfigFile::new().plugin(faulty().config("prefix", "mended ")));
-    wire.log_line("generation=2").await;
+    let line = wire.log_line("the config is valid again").await;
+    assert!(line.contains("INFO") && line.contains("generation=2"), "{line}");
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "mended text");
     wire.end().await;
 }

@@ -216,11 +216,22 @@ async fn who_may_not_list_gets_no_skill_and_the_provider_is_not_called_for_it() 
     // Its listing traps.
     let plugin = Plugin::misbehaving("m").config("list", "trap").set("skills", vec!["**"]);
     let rule = Rule::for_principal("local").allow(["misbehaving://m/**"]).operations(["read"]);
-    let config = ConfigFile::new().plugin(plugin).rule(rule).write();
+    let config = ConfigFile::new().plugin(plugin.clone()).rule(rule.clone()).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    // A server without skills for it has no such methods.
+    for method in ["skills/get", "skills/list"] {
+        let got = wire.request(method, json!({ "uri": "misbehaving://m/x/SKILL.md" })).await;
+        assert_eq!(got.error_code(), -32601, "{method}: {:?}", got.error());
+    }
+    wire.end().await;
+
+    let folder = Folder::with_files([("pdf/SKILL.md", "---\nname: pdf\ndescription: x\n---\n")]);
+    let both = ConfigFile::new().plugin(plugin).plugin(team(&folder)).rule(rule);
+    let config = both.rule(Rule::for_principal("local").allow(["skill://team/**"])).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let got = wire.request("skills/get", json!({ "uri": "misbehaving://m/x/SKILL.md" })).await;
     assert_eq!(got.error_code(), -32602, "{:?}", got.error());
-    assert_eq!(list(&mut wire).await.len(), 0);
+    assert_eq!(list(&mut wire).await.keys().collect::<Vec<_>>(), ["skill://team/pdf/SKILL.md"]);
     wire.end().await;
 }
 

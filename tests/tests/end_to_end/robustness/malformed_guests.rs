@@ -163,7 +163,7 @@ async fn memory_does_not_grow_beyond_its_limit() {
 
 #[tokio::test]
 async fn what_a_component_calls_its_functions_is_not_in_what_is_said_of_its_traps() {
-    let name = format!("\\n{FORGED} fuel allocated for hostcalls has been exhausted {}", "x".repeat(8 << 20));
+    let name = format!("\\n{FORGED} fuel allocated for hostcalls has been exhausted {}", "x".repeat(60 << 10));
     let function = format!("(func $\"{name}\" (unreachable))");
     let component = provider_with_read(&format!("(call $\"{name}\") (unreachable)")).module_fields(&function).build();
     let server = StdioServer::start(&config_with_good_plugin(plugin(&component).limit("memory", "16MiB"))).await;
@@ -173,7 +173,21 @@ async fn what_a_component_calls_its_functions_is_not_in_what_is_said_of_its_trap
     let resident = server.peak_rss();
     assert!(resident < MAX_RSS, "the host took up {} MiB", resident >> 20);
     let log = server.end().await.log;
-    assert!(log.contains("unreachable") && !log.contains(FORGED), "{log:.2000}");
+    assert!(log.contains("unreachable") && log.lines().all(|line| !line.starts_with(FORGED)), "{log:.2000}");
+    assert!(log.lines().all(|line| line.len() < 4 << 10), "the stack in the log is cut");
+}
+
+#[tokio::test]
+async fn a_component_with_a_function_of_too_long_a_name_is_refused() {
+    let name = "x".repeat(8 << 20);
+    let function = format!("(func $\"{name}\" (unreachable))");
+    let component = provider_with_read(&format!("(call $\"{name}\") (unreachable)")).module_fields(&function).build();
+    let server = StdioServer::start(&config_with_good_plugin(plugin(&component).limit("memory", "16MiB"))).await;
+    assert_eq!(server.client().text("good://good/good").await, "good");
+    let resident = server.peak_rss();
+    assert!(resident < MAX_RSS, "the host took up {} MiB", resident >> 20);
+    let log = server.end().await.log;
+    assert!(log.contains("bytes in the name of a function, more than 65536"), "{log:.2000}");
 }
 
 #[tokio::test]

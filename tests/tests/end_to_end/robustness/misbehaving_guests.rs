@@ -149,8 +149,10 @@ async fn why_a_guest_failed_is_in_the_log_under_its_plugins_name() {
     }
     let log = server.end().await.log;
     for said in ["failed: the secret is at /very/secret/place", "panicked at", "ran for longer than `limits.cpu`"] {
-        let line = log.lines().find(|line| line.contains(said));
-        assert!(line.is_some_and(|line| line.contains("bad")), "{said}:\n{log}");
+        // The lines of a record after its first begin with `  |`, and what it is of stands at its end.
+        let lines = log.lines().skip_while(|line| !line.contains(said));
+        let record = lines.enumerate().take_while(|(index, line)| *index == 0 || line.starts_with("  |"));
+        assert!(record.map(|(_, line)| line).any(|line| line.contains("bad")), "{said}:\n{log}");
     }
 }
 

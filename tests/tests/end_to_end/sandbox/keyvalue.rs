@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use mcp_host_tests::{
-    Client, ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, WrittenConfig, component, fixture,
+    Client, ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, WrittenConfig, component, fixture, run,
 };
 use rmcp::model::ErrorCode;
 use rustix::process::Signal;
@@ -289,6 +289,32 @@ async fn a_damaged_file_is_told_to_client_and_admin_left_as_it_is_and_harms_no_o
     let told: Vec<_> = log.lines().filter(|line| line.contains("key-value store of a plugin is damaged")).collect();
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("a.sqlite3") && told[0].contains("recover"), "{}", told[0]);
+}
+
+#[tokio::test]
+async fn a_plugin_whose_store_cannot_be_used_is_failing_until_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let config = ConfigFile::new().plugin(Plugin::keyvalue("a").bucket("pages")).append(&admin).write();
+    fs::create_dir_all(database_path(&config).parent().unwrap()).unwrap();
+    fs::write(database_path(&config), b"no database".repeat(500)).unwrap();
+    let server = StdioServer::start(&config).await;
+    let path = config.path().to_str().unwrap().to_owned();
+    let state =
+        async || run(["status", "a", "--json", "--config", &path]).await.success().json()["status"]["state"].clone();
+    // Before any call.
+    let failing = state().await;
+    assert_eq!((&failing["name"], &failing["cause"]), (&"failing".into(), &"grant".into()), "{failing}");
+    let reason = failing["reason"].as_str().unwrap();
+    assert!(reason.starts_with("its key-value store cannot be used: ") && reason.contains("a.sqlite3"), "{reason}");
+    let text = run(["status", "--config", &path]).await.success().text();
+    assert!(text.contains("a: failing since ") && text.contains("its key-value store cannot be used"), "{text}");
+    unavailable_reason(server.client(), "a/get/pages/key").await;
+    assert_eq!(state().await["since"], failing["since"]);
+    fs::remove_file(database_path(&config)).unwrap();
+    read_text(server.client(), "a/set/pages/key?value=1").await;
+    assert_eq!(state().await, serde_json::json!({ "name": "ready" }));
+    server.end().await;
 }
 
 #[tokio::test]

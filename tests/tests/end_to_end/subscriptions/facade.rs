@@ -58,7 +58,7 @@ async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed
 #[tokio::test]
 async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
     for fault in ["changes.trap", "changes.hang", "changes.fail"] {
-        let folder = Folder::with_files([("a", "a"), ("b", "b")]);
+        let folder = Folder::with_files([("a", "a"), ("b", "b"), ("c", "c")]);
         let host = start(&faulty_config(&folder).write()).await;
         let subscriber = host.subscriber(&Principal::LOCAL);
         for uri in ["faulty://m/a", "faulty://m/b"] {
@@ -66,8 +66,10 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
         }
         let broken = folder.write(format!(".faults/{fault}"), "");
         folder.write("a", "changed");
-        // While it fails no subscription succeeds either, and the attempt proves it.
-        host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap_err();
+        // While it fails no subscription to another resource succeeds, and the attempt proves it. What is polled is told when it is back,
+        // also to a further subscriber.
+        host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/c").await.unwrap_err();
+        host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap();
         folder.write("b", "changed");
         std::fs::remove_file(broken).unwrap();
         let mut told = [next_update(&subscriber).await, next_update(&subscriber).await];

@@ -1,6 +1,6 @@
 //! Replicas of a cluster on a real server of NATS: one polls for all, and every change is told by each replica, whoever dies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use mcp_host_tests::{ConfigFile, Folder, NatsServer, Plugin, RawStdio, Revision, TIMEOUT, WrittenConfig};
@@ -22,7 +22,13 @@ struct Replica {
 impl Replica {
     /// Starts a replica that serves a folder, with a subscriber to a file that all watch and to one of its own.
     async fn start(nats: &NatsServer, folder: &Folder, own: &str) -> Self {
-        let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
+        let plugin = Plugin::files("f", folder.path()).set("watch-interval", "500ms");
+        Self::serve(nats, plugin, &[SHARED, own]).await
+    }
+
+    /// Starts a replica that serves a plugin, with a subscriber to some resources.
+    async fn serve(nats: &NatsServer, plugin: Plugin, uris: &[&str]) -> Self {
+        let plugin = plugin.set("polling", "shared");
         let cluster = format!(
             "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
             nats.url()
@@ -31,7 +37,7 @@ impl Replica {
         fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
         fs::write(config.dir().join("token"), TOKEN).unwrap();
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-        for uri in [SHARED, own] {
+        for uri in uris {
             wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
         }
         Self::of(wire, config).await
@@ -65,6 +71,21 @@ impl Replica {
         request.send().await.unwrap().json().await.unwrap()
     }
 
+    /// Waits until it knows of a replica that polls for all: each says so once in a while.
+    async fn knows_a_holder(&self) -> Value {
+        let looking = async {
+            loop {
+                let cluster = self.cluster().await;
+                let known = cluster["replicas"]["items"].as_array().unwrap();
+                if known.iter().any(|known| known["leases"] == 1) {
+                    return cluster;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, looking).await.expect("a holder is known")
+    }
+
     /// Waits until it knows so many live replicas, so many of them with another config.
     async fn knows(&self, live: u64, differing: u64) -> Value {
         let looking = async {
@@ -77,6 +98,14 @@ impl Replica {
             }
         };
         tokio::time::timeout(TIMEOUT, looking).await.expect("the replicas are known")
+    }
+
+    /// Reads updates until there is one of each URI.
+    async fn told_of_all(&mut self, uris: &[&str]) {
+        let mut left = BTreeSet::from_iter(uris.iter().map(|uri| (*uri).to_owned()));
+        while !left.is_empty() {
+            left.remove(&next_updated(&mut self.wire).await);
+        }
     }
 
     /// Reads updates until there is one of the URI.
@@ -127,7 +156,8 @@ async fn one_replica_polls_for_all_and_every_change_is_told_though_replicas_and_
     let first = holder(&replicas).await;
     edit_and_check(&folder, &mut replicas, "xx").await;
     for (index, replica) in &replicas {
-        let cluster = replica.knows(3, 0).await;
+        replica.knows(3, 0).await;
+        let cluster = replica.knows_a_holder().await;
         assert_eq!((&cluster["name"], &cluster["hears"]), (&json!("test"), &json!(true)), "{cluster}");
         let known = cluster["replicas"]["items"].as_array().unwrap();
         let leases: Vec<_> = known.iter().map(|known| known["leased_plugins"].clone()).collect();
@@ -208,4 +238,72 @@ async fn a_replica_with_another_config_is_told_of_in_the_log_the_metrics_and_the
     other.wire.end().await;
     one.knows(1, 0).await;
     one.wire.end().await;
+}
+
+/// Waits until the replicas have these roles.
+async fn have_roles(replicas: &[Replica], expected: &[&str]) {
+    let settle = async {
+        loop {
+            let mut roles = Vec::new();
+            for replica in replicas {
+                roles.push(replica.role().await);
+            }
+            if roles == expected {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, settle).await.unwrap_or_else(|_| panic!("the roles are {expected:?}"));
+}
+
+/// Changes everything a few times, and reads the updates of what each replica watches that the provider does not fail for.
+async fn change_and_check(folder: &Folder, replicas: &mut [Replica], name: &str) {
+    for round in 0..5 {
+        folder.write("state", format!("{name} {round}"));
+        for (index, replica) in replicas.iter_mut().enumerate() {
+            replica.told_of_all(&["watched://f/shared", &format!("watched://f/{index}")]).await;
+        }
+    }
+}
+
+const GAPS: &str = "mcp_host_plugin_poll_gaps_total{plugin=\"f\"}";
+
+#[tokio::test]
+async fn a_path_that_fails_at_one_replica_ends_no_notifications_of_others_at_any() {
+    let nats = NatsServer::start().await;
+    let folder = Folder::with_files([("state", "0")]);
+    let mut replicas = Vec::new();
+    for index in 0..3 {
+        let uris = ["watched://f/shared", &format!("watched://f/{index}")];
+        replicas.push(Replica::serve(&nats, Plugin::watched("f", folder.path()), &uris).await);
+        have_roles(&replicas[..1], &["holding"]).await;
+    }
+    have_roles(&replicas, &["holding", "following", "following"]).await;
+
+    // A follower watches a path for which the provider fails from now on: that one polls for itself, and nothing else happens.
+    replicas[1].wire.request("resources/subscribe", json!({ "uri": "watched://f/bad/1" })).await.result();
+    have_roles(&replicas, &["holding", "following", "following"]).await;
+    folder.write("bad", "");
+    have_roles(&replicas, &["holding", "alone", "following"]).await;
+    change_and_check(&folder, &mut replicas, "follower").await;
+    assert_eq!((replicas[0].value(GAPS).await, replicas[2].value(GAPS).await), (0, 0));
+
+    // Another one subscribes to such a path again and again, and so does a client of the holder.
+    for number in 0..3 {
+        for index in [2, 0] {
+            let uri = format!("watched://f/bad/new-{number}");
+            replicas[index].wire.send_request("resources/subscribe", json!({ "uri": uri })).await;
+        }
+        change_and_check(&folder, &mut replicas, &format!("new {number}")).await;
+    }
+    assert_eq!((replicas[0].value(GAPS).await, replicas[2].value(GAPS).await), (0, 0));
+
+    // What was not told while the provider has failed is told when it does not any more.
+    fs::remove_file(folder.path().join("bad")).unwrap();
+    replicas[1].told_of("watched://f/bad/1").await;
+    change_and_check(&folder, &mut replicas, "good again").await;
+    for replica in replicas {
+        replica.wire.end().await;
+    }
 }

@@ -24,23 +24,23 @@ fn uri(file: &str) -> String {
 }
 
 /// A stream of a session, as its client reads it.
-struct EventStream {
+pub(super) struct EventStream {
     response: Response,
     buffer: String,
     /// The id of the last event that was read.
-    last_id: Option<String>,
+    pub(super) last_id: Option<String>,
 }
 
 impl EventStream {
     /// Opens the stream of the session, from that event on.
-    async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
+    pub(super) async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
         let response = wire.resumed_event_stream(last_id).await;
         Self { response, buffer: String::new(), last_id: None }
     }
 
     /// Returns the next message; none at the end of the stream. Comments, which keep the connection open, do not extend
     /// the time.
-    async fn next(&mut self) -> Option<Value> {
+    pub(super) async fn next(&mut self) -> Option<Value> {
         timeout(TIMEOUT, self.read_message()).await.expect("an event in time")
     }
 
@@ -63,7 +63,7 @@ impl EventStream {
     }
 
     /// Returns the file of the next update.
-    async fn next_file(&mut self) -> String {
+    pub(super) async fn next_file(&mut self) -> String {
         loop {
             let message = self.next().await.expect("the stream goes on");
             if message["method"] == UPDATED {
@@ -79,7 +79,7 @@ impl EventStream {
     }
 
     /// Returns the files of all updates up to that of `last`.
-    async fn files_until(&mut self, last: &str) -> Vec<String> {
+    pub(super) async fn files_until(&mut self, last: &str) -> Vec<String> {
         let mut files = Vec::new();
         while files.last().is_none_or(|file| file != last) {
             files.push(self.next_file().await);

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use async_nats::HeaderMap;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
+use super::bucket::MAX_AGE;
 use super::*;
 use crate::engine::conformance;
 use crate::member::{Found, Plan, RoleName};
+use crate::record::MAX_RECORD_BYTES;
 use crate::replica::ReplicaId;
 use crate::share::{ShardName, SharedPolls};
 
@@ -84,7 +87,9 @@ async fn nats_is_an_engine() {
         connected(engine).await;
     }
     let [one, other] = engines;
-    conformance::check(one, other).await;
+    conformance::check(one.clone(), other.clone()).await;
+    let sessions = |engine: Nats| engine.with_session_bucket("mcp-host-test-SESSIONS".to_owned());
+    conformance::check_expiry(sessions(one), sessions(other)).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 use zeroize::Zeroize;
 
 use crate::declare::written_as;
-use crate::error::{Diagnostic, Suggest, quote};
+use crate::diagnostic::{Diagnostic, Suggest, quote};
 use crate::reader::{FromNode, Node, Schema};
 use crate::secret::{Secret, SecretSource};
 

@@ -12,8 +12,8 @@
 mod service_account;
 
 use crate::declare::{named_enum, non_empty, table, written_as};
+use crate::diagnostic::Diagnostic;
 use crate::endpoint_url::EndpointUrl;
-use crate::error::Diagnostic;
 use crate::grants::CaBundle;
 use crate::issuer::{ClientId, Scope};
 use crate::reader::{FromNode, FromTable, Table};

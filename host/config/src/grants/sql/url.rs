@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 use toml::de::DeValue;
 use zeroize::Zeroizing;
 
-use crate::error::quote;
+use crate::diagnostic::quote;
 use crate::reader::{FromNode, Node, Schema};
 use crate::secret::{Secret, SecretSource};
 

@@ -47,18 +47,23 @@ impl Host {
         let digests = self.read_digests(declared.iter().map(|plugin| plugin.component.clone())).await;
         let changes: Vec<_> = declared.iter().map(|plugin| old.change_of(plugin, &digests)).collect();
         let with_change = |wanted: fn(&PluginChange) -> bool| {
-            declared.iter().zip(&changes).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
+            declared.iter().zip(&changes).filter(move |(_, change)| wanted(change)).map(|(plugin, _)| *plugin)
         };
         // Cancel compilations that this config does not need.
         let used = old.plugins().filter_map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
-        with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
+        let has_failed = |plugin: &config::Plugin| {
+            let digest = digests.get(&plugin.component).copied().flatten();
+            self.background_loader.has_failed(plugin, digest)
+        };
+        with_change(|change| matches!(change, PluginChange::LoadInBackground))
+            .filter(|plugin| !has_failed(plugin))
             .for_each(|plugin| self.background_loader.start(plugin));
 
         let files: BTreeSet<_> =
-            with_change(|fate| matches!(fate, PluginChange::Load)).map(|plugin| plugin.component.clone()).collect();
+            with_change(|change| matches!(change, PluginChange::Load)).map(|plugin| plugin.component.clone()).collect();
         let stable_digests = self.wait_until_stable(files, digests).await;
-        let loading = with_change(|fate| matches!(fate, PluginChange::Load)).map(|plugin| async {
+        let loading = with_change(|change| matches!(change, PluginChange::Load)).map(|plugin| async {
             let loaded = self.load(plugin, &stable_digests).await;
             (plugin.name.as_str(), loaded)
         });
@@ -77,7 +82,7 @@ impl Host {
         if !faults.is_empty() {
             return Err(ReloadError::Plugins(faults));
         }
-        for plugin in with_change(|fate| matches!(fate, PluginChange::Disabled)) {
+        for plugin in with_change(|change| matches!(change, PluginChange::Disabled)) {
             let name = plugin.name.as_str();
             match old.slot(name) {
                 Some(_) if old.config.plugins.contains(plugin) => {}
@@ -100,7 +105,7 @@ impl Host {
 
         let unchanged: Vec<_> = changes
             .iter()
-            .filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None })
+            .filter_map(|change| if let PluginChange::Unchanged(plugin) = change { Some(plugin) } else { None })
             .chain(old.native.iter())
             .collect();
         let snapshot = self.hub.snapshot(|plugin| !unchanged.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
@@ -119,13 +124,13 @@ impl Host {
         })?;
         drop(old);
         self.background_loader.retain(
-            &with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
+            &with_change(|change| matches!(change, PluginChange::LoadInBackground))
                 .map(|plugin| plugin.name.as_str())
                 .collect(),
         );
         // Those that were enabled meanwhile are loaded by the new config.
         let now = self.generation.load();
-        with_change(|fate| matches!(fate, PluginChange::Disabled))
+        with_change(|change| matches!(change, PluginChange::Disabled))
             .filter(|plugin| now.slot(plugin.name.as_str()).is_some_and(PluginSlot::is_loading))
             .for_each(|plugin| self.background_loader.start(plugin));
         let used = self.generation.load().plugins().filter_map(|plugin| plugin.digest()).collect::<Vec<_>>();
@@ -155,7 +160,7 @@ impl Host {
     }
 
     /// The digests of those files, each read once; none for a file that cannot be a component.
-    async fn read_digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
+    pub(super) async fn read_digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
         let files: BTreeSet<_> = files.collect();
         let digests = join_all(files.iter().map(|file| self.plugin_runtime.digest_of(file))).await;
         files.into_iter().zip(digests).collect()

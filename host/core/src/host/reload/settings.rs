@@ -8,16 +8,19 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use mcp_host_config::Config;
+use mcp_host_config::{self as config, Config};
+use mcp_host_engine::plugin::{FailingCause, LoadError};
 use tokio::sync::watch;
 
 use super::super::Host;
 use super::super::builder::FEATURES;
 use super::super::generation::{Generation, check_conflicts};
 use super::super::generation_store::GenerationStore;
+use super::super::status::PluginState;
 use super::{ReloadError, ReloadReport};
 use crate::access::Access;
 use crate::audit::AuditLog;
+use crate::catalog::PluginSlot;
 use crate::watch::ListingSnapshot;
 
 /// A reload whose rules and settings are applied.
@@ -62,22 +65,71 @@ impl Host {
 }
 
 impl Host {
-    /// Returns what a reload to a config would change, but for components whose file has changed, which are not read. The generation is
-    /// that which is served.
-    pub(in super::super) fn compare(&self, config: Config) -> ReloadReport {
-        let old = self.generation.load();
+    /// Returns what a reload to a config would change. Component files are read, and not compiled. The generation is that which is
+    /// served.
+    ///
+    /// # Errors
+    ///
+    /// The config cannot be used, whatever its components are.
+    pub(in super::super) async fn compare(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+        config.check_features(FEATURES)?;
+        let old = self.generation.load_full();
+        check_conflicts(&config, &old.native)?;
         let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
         let names =
             |config: &Config| config.plugins.iter().map(|plugin| plugin.name.to_string()).collect::<HashSet<_>>();
+        config.check_exposure()?;
         let (before, after) = (names(&old.config), names(&config));
         let mut report = ReloadReport { requires_restart, ..changed_settings(&config, &old) };
         for plugin in config.plugins.iter().filter(|plugin| !old.config.plugins.contains(plugin)) {
-            let list = if before.contains(plugin.name.as_str()) { &mut report.changed } else { &mut report.added };
-            list.push(plugin.name.to_string());
+            match old.config.plugins.iter().find(|before| before.name == plugin.name) {
+                Some(before) => {
+                    report.changed_keys.insert(plugin.name.to_string(), plugin.changed_keys(before));
+                    report.changed.push(plugin.name.to_string());
+                }
+                None => report.added.push(plugin.name.to_string()),
+            }
+        }
+        let as_before = || config.plugins.iter().filter(|plugin| old.config.plugins.contains(plugin));
+        let digests = self.read_digests(as_before().map(|plugin| plugin.component.clone())).await;
+        for plugin in as_before() {
+            let loaded = old.slot(plugin.name.as_str()).and_then(|slot| slot.plugin.as_ref().ok());
+            let digest = digests.get(&plugin.component).copied().flatten();
+            if loaded.is_some_and(|loaded| loaded.digest() != digest) {
+                report.changed_keys.insert(plugin.name.to_string(), vec!["component file"]);
+                report.changed.push(plugin.name.to_string());
+            }
         }
         report.removed = before.difference(&after).cloned().collect();
         report.removed.sort_unstable();
-        report
+        report.changed.sort_unstable();
+        for plugin in config.plugins.iter().filter(|plugin| !old.disabled.contains_key(plugin.name.as_str())) {
+            let name = plugin.name.to_string();
+            let stays = !report.changed.contains(&name) && !report.added.contains(&name);
+            if let Some(reason) = self.why_failing(plugin, old.slot(&name).filter(|_| stays)).await {
+                report.failing.insert(name, reason);
+            }
+        }
+        Ok(report)
+    }
+
+    /// Returns why a plugin would fail after a reload, as far as that is known; `slot` is the one that it keeps.
+    async fn why_failing(&self, plugin: &config::Plugin, slot: Option<&PluginSlot>) -> Option<String> {
+        let unloadable = match slot.map(|slot| &slot.plugin) {
+            // What was wrong with a file is looked at again.
+            None | Some(Err(_)) => self.plugin_runtime.known_failure(plugin).await,
+            Some(Ok(_)) => None,
+        };
+        if let Some(error) = unloadable {
+            return Some(error.summary());
+        }
+        match slot.map(PluginState::of)? {
+            PluginState::LoadFailed(error) if !matches!(*error, LoadError::Component(_)) => Some(error.summary()),
+            PluginState::Unreachable(outage) => Some(outage.reason),
+            PluginState::Failing(failing) if failing.cause == FailingCause::Grant => Some(failing.reason),
+            PluginState::Failing(failing) => Some(format!("most of its calls fail, last: {}", failing.reason)),
+            _ => None,
+        }
     }
 }
 
@@ -142,16 +194,43 @@ impl SettingsStep {
 
 /// Returns which settings of a config are not those of a generation.
 fn changed_settings(config: &Config, old: &Generation) -> ReloadReport {
+    // Each field is named, so that a new one is compared here or said to be no setting.
+    let Config {
+        server,
+        http,
+        admin,
+        log,
+        audit,
+        telemetry,
+        search,
+        principals,
+        issuers,
+        groups,
+        rules,
+        // Needs a restart.
+        cluster: _,
+        // Compared one by one, with their components and what these come from.
+        plugins: _,
+        registry: _,
+        trust: _,
+        store: _,
+        // Of the file, and of other commands.
+        dev: _,
+        files: _,
+        secret_files: _,
+        file: _,
+    } = config;
+    let served = &*old.config;
     ReloadReport {
-        rules: config.rules != old.config.rules || config.groups != old.config.groups,
-        principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
-        server: config.server != old.config.server
-            || config.search != old.config.search
-            || config.log != old.config.log
-            || config.telemetry != old.config.telemetry,
-        http: config.http != old.config.http,
-        admin: config.admin != old.config.admin,
-        audit: config.audit != old.config.audit,
+        rules: *rules != served.rules || *groups != served.groups,
+        principals: *principals != served.principals || *issuers != served.issuers,
+        server: *server != served.server
+            || *search != served.search
+            || *log != served.log
+            || *telemetry != served.telemetry,
+        http: *http != served.http,
+        admin: *admin != served.admin,
+        audit: *audit != served.audit,
         generation: old.number,
         ..ReloadReport::default()
     }

@@ -52,13 +52,13 @@ impl Reply {
                 let Ok(page) = block_on(checker.page(page, Some(&self.requested), Some)) else { return };
                 assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
                 assert_ne!(page.next_cursor, Some(self.requested), "a cursor leads on");
-                page.items.iter().for_each(|(_, entry)| entry_is_good(entry));
+                page.items.iter().for_each(entry_is_good);
             }
             ReplyKind::Templates(page) => {
                 let count = page.templates.len();
                 let Ok(page) = block_on(checker.template_page(page, Some(&self.requested), |_| true)) else { return };
                 assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
-                for (_, template) in &page.items {
+                for template in &page.items {
                     assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
                     assert_valid_hints(
                         template.mime_type.as_deref(),

@@ -191,7 +191,7 @@ mod tests {
     fn entries_of_a_listing_have_no_notices() {
         let page = provider::Page { entries: vec![with_notices("a", &["a?page=2"])], next_cursor: None };
         let page = block_on(validator(100, 1 << 20, false).page(page, None, Some)).unwrap();
-        assert!(page.items.iter().all(|(_, entry)| entry.meta.is_empty()));
+        assert!(page.items.iter().all(|entry| entry.meta.is_empty()));
     }
 
     #[test]

@@ -1,18 +1,27 @@
 // Config: what is served, and whether the file on disk is that.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Problem, usePoll, Waiting } from "../parts";
+import { said } from "../reasons";
 import type { ConfigView, LogView, Page, Reload, Status } from "../types";
 
 export function Config() {
   const config = usePoll<ConfigView>("config", 5000);
   const status = usePoll<Status>("status?limit=1", 2000);
   const changes = usePoll<Reload>("config/changes", 5000);
+  const warnings = usePoll<Page<string>>("config/warnings", 30_000);
   const [failure, setFailure] = useState<Error | null>(null);
   const [done, setDone] = useState<Reload | null>(null);
   const [isActing, setActing] = useState(false);
+  const generation = config.data?.generation;
+  useEffect(() => {
+    // Another generation has others.
+    if (generation !== undefined) {
+      warnings.refresh();
+    }
+  }, [generation]);
   if (!config.data || !status.data) {
     const error = config.error ?? status.error;
     return error ? <Problem error={error} /> : <Waiting />;
@@ -44,7 +53,7 @@ export function Config() {
           of={[
             [t("File", "ファイル"), config.data.file ?? "–"],
             [t("Generation", "世代"), number(config.data.generation)],
-            [t("The file is served", "ファイルの反映"), served(failed !== null, changes.data)],
+            [t("The file is served", "ファイルの反映"), served(failed !== null, changes.data, changes.error)],
           ]}
         />
         {failed ? (
@@ -59,12 +68,20 @@ export function Config() {
             <Difference reload={changes.data} />
           </div>
         ) : null}
+        {changes.data ? <Failing reload={changes.data} /> : null}
         {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem">{changes.error.message}</pre> : null}
         <div class="buttons">
           <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
           <span role="status">{done ? <Changes reload={done} /> : null}</span>
         </div>
         {failure ? <pre class="problem" role="alert">{failure.message}</pre> : null}
+      </section>
+      <section aria-label={t("Warnings", "警告")}>
+        <h2>{t("Warnings", "警告")}</h2>
+        <Problem error={warnings.error} />
+        {warnings.data?.total === 0 ? <p class="muted">{t("None", "なし")}</p> : null}
+        {warnings.data?.items.map((warning) => <pre class="warning" key={warning}>{warning}</pre>)}
+        {warnings.data ? <Cut page={warnings.data} /> : null}
       </section>
       <section aria-label={t("Server", "サーバー")}>
         <h2>{t("Server", "サーバー")}</h2>
@@ -144,9 +161,12 @@ function Cut({ page }: { page: Page<unknown> }) {
 }
 
 /** Whether the file is what is served. */
-function served(hasFailed: boolean, changes: Reload | null): string {
+function served(hasFailed: boolean, changes: Reload | null, error: Error | null): string {
   if (hasFailed) {
     return t("no: the last reload failed", "いいえ（再読み込みに失敗）");
+  }
+  if (error) {
+    return t("not known", "不明");
   }
   if (changes?.changed) {
     return t("no: it has changed", "いいえ（変更あり）");
@@ -158,12 +178,37 @@ function served(hasFailed: boolean, changes: Reload | null): string {
 function differences(reload: Reload): [string, string[]][] {
   const parts: [string, string[]][] = [
     [t("added", "追加"), reload.plugins_added],
-    [t("changed", "変更"), reload.plugins_changed],
+    [t("changed", "変更"), reload.plugins_changed.map((name) => {
+      const keys = reload.changed_keys[name];
+      return keys ? `${name} (${keys.join(", ")})` : name;
+    })],
     [t("removed", "削除"), reload.plugins_removed],
     [t("settings", "設定"), reload.settings_changed],
     [t("after a restart", "再起動後"), reload.requires_restart],
   ];
   return parts.filter(([, names]) => names.length > 0);
+}
+
+/** The plugins that fail, before a reload and after it. */
+function Failing({ reload }: { reload: Reload }) {
+  const failing = Object.entries(reload.plugins_failing);
+  if (failing.length === 0) {
+    return null;
+  }
+  return (
+    <div class="problem">
+      <strong>
+        {reload.would_fail
+          ? t("A reload would fail:", "再読み込みは失敗します:")
+          : t("These fail, and a reload would not change that:", "次のプラグインは失敗しており、再読み込みでは変わりません:")}
+      </strong>
+      <ul class="plain">
+        {failing.map(([name, reason]) => (
+          <li key={name}><a href={link("plugins", name)}>{name}</a>: {said(reason)}</li>
+        ))}
+      </ul>
+    </div>
+  );
 }
 
 function Difference({ reload }: { reload: Reload }) {

@@ -4,7 +4,8 @@ import { useState } from "preact/hooks";
 import { post } from "../api";
 import { number, t } from "../language";
 import { link, Meter, Problem } from "../parts";
-import { as, type ContextView, type Viewer } from "../types";
+import { saidEach } from "../reasons";
+import { as, type ContextView, type Passage, type Viewer } from "../types";
 import { LOCAL, ViewerChoice } from "../viewer";
 
 export function Context({ isUser }: { isUser: boolean }) {
@@ -54,27 +55,43 @@ function Selection({ view, budget }: { view: ContextView; budget: number }) {
     <>
       <Meter label={t("Tokens", "トークン")} used={view.tokens} limit={budget} show={(value) => number(value)} />
       <p class="muted" role="status">
-        {t(`${number(view.passages.length)} passages.`, `${number(view.passages.length)} 件の抜粋。`)}{" "}
+        {t(view.passages.length === 1 ? "1 passage." : `${number(view.passages.length)} passages.`, `${number(view.passages.length)} 件の抜粋。`)}{" "}
         {view.over_budget > 0 ? t(`${number(view.over_budget)} more do not fit the budget.`, `${number(view.over_budget)} 件は上限に収まりません。`) : ""}{" "}
         {view.near_copies > 0 ? t(`${number(view.near_copies)} repeat chosen ones.`, `${number(view.near_copies)} 件は重複です。`) : ""}{" "}
         {view.partial ? t("There may be better ones.", "より良いものがある可能性があります。") : ""}{" "}
         {view.incomplete.length > 0 ? t(`Not completely indexed: ${view.incomplete.join(", ")}.`, `索引が未完: ${view.incomplete.join(", ")}。`) : ""}
       </p>
-      <ol class="hits">
-        {view.passages.map(({ resource, text, lines, tokens, reason }, at) => (
-          <li key={at}>
-            <a href={link("resources", resource.uri)}>{resource.title ?? resource.name}</a>
-            <span class="muted block uri">{resource.uri} ({lines[0]}–{lines[1]})</span>
-            <span class="muted block">
-              {reason}; {t(`${number(tokens)} tokens`, `${number(tokens)} トークン`)}
-              {resource.priority === null ? "" : `; ${t("priority", "優先度")} ${number(resource.priority, 2)}`}
-              {resource.audience.length === 0 ? "" : `; ${t("for", "対象")} ${resource.audience.join(", ")}`}
-            </span>
-            {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
-            <p class="snippet">{text}</p>
-          </li>
-        ))}
-      </ol>
+      <Passages of={view.passages} isWhole />
+      {view.left_out.length > 0 ? (
+        <section aria-label={t("What does not fit", "収まらないもの")}>
+          <h2>{t("What does not fit the budget, the best first", "上限に収まらないもの（関連度順）")}</h2>
+          <Passages of={view.left_out} isWhole={false} />
+          {view.left_out.length < view.over_budget ? (
+            <p class="muted">{t(`The first ${number(view.left_out.length)} of ${number(view.over_budget)}.`, `${number(view.over_budget)} 件のうち最初の ${number(view.left_out.length)} 件。`)}</p>
+          ) : null}
+        </section>
+      ) : null}
     </>
+  );
+}
+
+/** Passages, with their texts or without. */
+function Passages({ of, isWhole }: { of: Passage[]; isWhole: boolean }) {
+  return (
+    <ol class="hits">
+      {of.map(({ resource, text, lines, tokens, reason }, at) => (
+        <li key={at}>
+          <a href={link("resources", resource.uri)}>{resource.title ?? resource.name}</a>
+          <span class="muted block uri">{resource.uri} ({lines[0]}–{lines[1]})</span>
+          <span class="muted block">
+            {saidEach(reason)}; {t(`${number(tokens)} tokens`, `${number(tokens)} トークン`)}
+            {resource.priority === null || reason.includes("priority ") ? "" : `; ${t("priority", "優先度")} ${number(resource.priority, 2)}`}
+            {resource.audience.length === 0 ? "" : `; ${t("for", "対象")} ${resource.audience.join(", ")}`}
+          </span>
+          {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
+          {isWhole ? <p class="snippet">{text}</p> : null}
+        </li>
+      ))}
+    </ol>
   );
 }

@@ -1,16 +1,12 @@
-// Live: lines of the audit log as they are written, by filters of the server.
+// Live: lines of the audit log as they are written, by filters of the server; updates as they are sent; and who is subscribed.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, events } from "../api";
+import { Fragment, type VNode } from "preact";
+import { useState } from "preact/hooks";
+import { type Entry, useFollowed } from "../follow";
 import { duration, number, size, t, time } from "../language";
-import { Facts, Problem, usePoll } from "../parts";
+import { Facts, link, Problem, usePoll } from "../parts";
 import { SubscriptionTable } from "../subscriptions";
-import type { AuditLine, ConfigView, Subscriptions } from "../types";
-
-/** The number of lines that are kept. */
-const KEPT = 200;
-/** The pause before a stream that ended is opened again. */
-const PAUSE = 1000;
+import type { AuditLine, ConfigView, SentUpdate, Subscriptions } from "../types";
 
 interface Filters {
   principal: string;
@@ -24,88 +20,25 @@ interface Filters {
 const INTERVAL = 2000;
 const CONFIG_INTERVAL = 60_000;
 
-type Entry = { number: number; line: AuditLine } | { number: number; missed: number };
-
 export function Live() {
   const [filters, setFilters] = useState<Filters>({ principal: "", plugin: "", operation: "", decision: "", outcome: "" });
-  const [entries, setEntries] = useState<Entry[]>([]);
-  const [isOpen, setOpen] = useState(false);
   const [isPaused, setPaused] = useState(false);
-  const [error, setError] = useState<Error | null>(null);
   const values = usePoll<ConfigView>("config", CONFIG_INTERVAL).data?.audit_values;
-  const count = useRef(0);
-  useEffect(() => {
-    if (isPaused) {
-      return;
-    }
-    const ending = new AbortController();
-    const query = new URLSearchParams({ follow: "1" });
-    for (const [name, value] of Object.entries(filters)) {
-      if (value.trim()) {
-        query.set(name, value.trim());
-      }
-    }
-    // Many lines at once are shown at once.
-    let waiting: Entry[] = [];
-    let frame = 0;
-    const add = (entry: Entry) => {
-      waiting.push(entry);
-      if (frame === 0) {
-        frame = requestAnimationFrame(() => {
-          const added = waiting.reverse();
-          waiting = [];
-          frame = 0;
-          setEntries((now) => [...added, ...now].slice(0, KEPT));
-        });
-      }
-    };
-    const opened = () => {
-      setOpen(true);
-      setError(null);
-    };
-    const received = (event: string, data: string) => {
-      count.current += 1;
-      if (event === "audit") {
-        add({ number: count.current, line: JSON.parse(data) });
-      } else if (event === "missed") {
-        add({ number: count.current, missed: JSON.parse(data).lines });
-      }
-    };
-    const follow = async () => {
-      while (!ending.signal.aborted) {
-        try {
-          await events("GET", `audit?${query}`, undefined, opened, received, ending.signal);
-        } catch (problem) {
-          if (ending.signal.aborted) {
-            return;
-          }
-          setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem)));
-        }
-        setOpen(false);
-        await new Promise((resolve) => setTimeout(resolve, PAUSE));
-      }
-    };
-    // A filter is applied when its reader stops typing.
-    const timer = setTimeout(follow, 200);
-    return () => {
-      clearTimeout(timer);
-      cancelAnimationFrame(frame);
-      ending.abort();
-      setOpen(false);
-    };
-  }, [filters, isPaused]);
+  const chosen = Object.entries(filters).map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
+  const query = new URLSearchParams([["follow", "1"], ...chosen]);
+  const { entries, isOpen, error, clear } = useFollowed<AuditLine>(`audit?${query}`, "audit", isPaused);
   const field = (name: keyof Filters, label: string) => (
     <label>
       {label}
       <input type="search" value={filters[name]} onInput={(event) => setFilters({ ...filters, [name]: event.currentTarget.value })} />
     </label>
   );
-  const choice = (name: keyof Filters, label: string, values: string[]) => (
+  const choice = (name: keyof Filters, label: string, values: string[], shown: (value: string) => string) => (
     <label>
       {label}
       <select value={filters[name]} onChange={(event) => setFilters({ ...filters, [name]: event.currentTarget.value })}>
         <option value="">{t("any", "すべて")}</option>
-        {values.map((value) => <option key={value}>{value}</option>)}
+        {values.map((value) => <option key={value} value={value}>{shown(value)}</option>)}
       </select>
     </label>
   );
@@ -114,13 +47,13 @@ export function Live() {
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         {field("principal", t("Principal", "プリンシパル"))}
         {field("plugin", t("Plugin", "プラグイン"))}
-        {field("operation", t("Operation", "操作"))}
-        {choice("decision", t("Decision of the rules", "ルールの判定"), values?.decisions ?? [])}
-        {choice("outcome", t("Outcome", "結果"), values?.outcomes ?? [])}
+        {choice("operation", t("Operation", "操作"), values?.operations ?? [], (operation) => operation)}
+        {choice("decision", t("Decision of the rules", "ルールの判定"), values?.decisions ?? [], decisionName)}
+        {choice("outcome", t("Outcome", "結果"), values?.outcomes ?? [], outcomeName)}
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? t("Continue", "再開") : t("Pause", "一時停止")}
         </button>
-        <button type="button" onClick={() => setEntries([])}>{t("Clear", "消去")}</button>
+        <button type="button" onClick={clear}>{t("Clear", "消去")}</button>
       </form>
       <p class="muted" role="status">
         {isPaused
@@ -146,27 +79,110 @@ export function Live() {
             </tr>
           </thead>
           <tbody>
-            {entries.map((entry) =>
-              "missed" in entry ? (
-                <tr key={entry.number}>
-                  <td colSpan={9} class="missed">
-                    {t(`${number(entry.missed)} lines came faster than this page read them.`, `${number(entry.missed)} 行は表示が間に合いませんでした。`)}
-                  </td>
-                </tr>
-              ) : (
-                <AuditRow key={entry.number} line={entry.line} />
-              ),
-            )}
+            <Rows
+              entries={entries}
+              columns={9}
+              missed={(lines) => t(`${number(lines)} lines came faster than this page read them.`, `${number(lines)} 行は表示が間に合いませんでした。`)}
+              row={(line) => <AuditRow line={line} />}
+            />
           </tbody>
         </table>
       </div>
       {entries.length === 0 && isOpen ? <p class="muted">{t("No line yet.", "まだ行はありません。")}</p> : null}
+      <Updates principal={filters.principal.trim()} isPaused={isPaused} />
       <Subscribers />
     </>
   );
 }
 
-/** Who is subscribed, and the updates that were sent. */
+const DECISIONS: Record<string, string> = { allow: "許可", deny: "拒否" };
+const OUTCOMES: Record<string, string> = {
+  ok: "成功",
+  "not found": "見つからない",
+  "invalid request": "不正なリクエスト",
+  "invalid cursor": "不正なカーソル",
+  denied: "拒否",
+  unavailable: "利用不可",
+  internal: "内部エラー",
+  cancelled: "取り消し",
+  refused: "認証拒否",
+  failed: "失敗",
+};
+
+/** The words of the audit log, in the language of the reader. */
+function decisionName(decision: string): string {
+  return t(decision, DECISIONS[decision] ?? decision);
+}
+
+function outcomeName(outcome: string): string {
+  return t(outcome, OUTCOMES[outcome] ?? outcome);
+}
+
+interface RowsProps<T> {
+  entries: Entry<T>[];
+  /** The number of columns of the table. */
+  columns: number;
+  missed: (count: number) => string;
+  row: (event: T) => VNode;
+}
+
+/** The rows of events, and of those that were missed. */
+function Rows<T>({ entries, columns, missed, row }: RowsProps<T>) {
+  return (
+    <>
+      {entries.map((entry) => (
+        <Fragment key={entry.number}>
+          {"missed" in entry ? <tr><td colSpan={columns} class="missed">{missed(entry.missed)}</td></tr> : row(entry.event)}
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
+/** The updates as they are sent: to all, or to one principal. */
+function Updates({ principal, isPaused }: { principal: string; isPaused: boolean }) {
+  const query = new URLSearchParams([["follow", "1"], ...(principal ? [["principal", principal]] : [])]);
+  const { entries, error } = useFollowed<SentUpdate>(`updates?${query}`, "update", isPaused);
+  return (
+    <section aria-label={t("Updates", "更新")}>
+      <h2>{t("Updates as they are sent", "送信された更新")}</h2>
+      <Problem error={error} />
+      {entries.length === 0 ? (
+        <p class="muted">{t("None was sent since this page was opened.", "このページを開いてから送信はありません。")}</p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of updates", "更新の表")}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t("Time", "時刻")}</th>
+                <th scope="col">{t("Principal", "プリンシパル")}</th>
+                <th scope="col">URI</th>
+              </tr>
+            </thead>
+            <tbody>
+              <Rows
+                entries={entries}
+                columns={3}
+                missed={(count) => t(`${number(count)} updates came faster than this page read them.`, `${number(count)} 件は表示が間に合いませんでした。`)}
+                row={(update) => (
+                  <tr>
+                    <td title={time(update.time)}>{time(update.time, false)}</td>
+                    <td>{update.principal}</td>
+                    <td class="uri">
+                      {update.uri === null ? t("the listing", "一覧") : <a href={link("resources", update.uri)}>{update.uri}</a>}
+                    </td>
+                  </tr>
+                )}
+              />
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** Who is subscribed, and the number of updates that were sent. */
 function Subscribers() {
   const { data, error } = usePoll<Subscriptions>("subscriptions", INTERVAL);
   return (
@@ -199,8 +215,8 @@ function AuditRow({ line }: { line: AuditLine }) {
       <td>{line.operation}</td>
       <td class="uri">{line.uri}</td>
       <td>{line.plugin}</td>
-      <td title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decision}</td>
-      <td><span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcome}</span></td>
+      <td title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decisionName(decision ?? "")}</td>
+      <td><span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcomeName(outcome)}</span></td>
       <td class="figure">{duration_ms == null ? "" : duration(duration_ms)}</td>
       <td class="figure">{bytes == null ? "" : size(bytes)}</td>
     </tr>

@@ -1,12 +1,16 @@
 // Plugins: state, loads, failures, rates, limits, cache, circuit breaker; and what an administrator does about them.
 
+import { Fragment } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Meter, Problem, usePoll, Waiting } from "../parts";
+import { ProgramList } from "../programs";
+import { faultName, loadFailureName, said } from "../reasons";
 import { Sparkline } from "../sparkline";
 import { SubscriptionTable } from "../subscriptions";
-import type { Grants, PluginDetails, PluginState, PluginStatus, Status, Subscriptions } from "../types";
+import type { Grants, PluginDetails, PluginState, PluginStatus, Status, Subscriptions, Usage } from "../types";
+import { useVirtualRows } from "../virtual";
 
 const INTERVAL = 2000;
 /** The number of samples of a sparkline. */
@@ -40,11 +44,12 @@ export function Plugins({ selected }: { selected: string | null }) {
   const shown = data.plugins.items.filter(
     (plugin) => `${plugin.name} ${plugin.mount}`.toLowerCase().includes(wanted) && isIn(plugin, state),
   );
-  const failing = data.plugins.items.filter((plugin) => isIn(plugin, NOT_SERVED)).length;
+  const attention = data.plugins.items.filter((plugin) => isIn(plugin, ATTENTION));
+  const failing = attention.filter(({ state }) => state.name === "failing").length;
   return (
     <>
       <Problem error={error} />
-      <Overview status={data} failing={failing} />
+      <Overview status={data} failing={failing} missing={attention.length - failing} />
       <div class="split">
         <section aria-label={t("List of plugins", "プラグインの一覧")}>
           <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -56,31 +61,14 @@ export function Plugins({ selected }: { selected: string | null }) {
               {t("State", "状態")}
               <select value={state} onChange={(event) => setState(event.currentTarget.value)}>
                 <option value="">{t("any", "すべて")}</option>
-                <option value={NOT_SERVED}>{t("not served", "停止中")}</option>
+                <option value={ATTENTION}>{t("not served, or failing", "停止中または失敗中")}</option>
                 {STATES.map((name) => <option key={name} value={name}>{stateName(name)}</option>)}
               </select>
             </label>
           </form>
           <p class="muted" role="status">{t(`${number(shown.length)} of ${number(data.plugins.total)} plugins`, `${number(data.plugins.total)} 件中 ${number(shown.length)} 件`)}</p>
-          <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of plugins", "プラグインの表")}>
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{t("Name", "名前")}</th>
-                  <th scope="col">{t("State", "状態")}</th>
-                  <th scope="col" class="figure">{t("Calls/s", "呼び出し/秒")}</th>
-                  <th scope="col" class="figure">p99</th>
-                  <th scope="col" class="figure">{t("Faults", "失敗")}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {shown.map((plugin) => (
-                  <PluginRow key={plugin.name} plugin={plugin} isSelected={plugin.name === selected} />
-                ))}
-              </tbody>
-            </table>
-          </div>
-          {shown.length === 0 ? <p class="muted">{t("No plugin matches.", "該当するプラグインはありません。")}</p> : null}
+          <PluginTable plugins={shown} selected={selected} />
+         {shown.length === 0 ? <p class="muted">{t("No plugin matches.", "該当するプラグインはありません。")}</p> : null}
           {data.plugins.next ? (
             <p class="muted">
               {t(`The first ${data.plugins.items.length} of ${data.plugins.total}.`, `${data.plugins.total} 件のうち最初の ${data.plugins.items.length} 件。`)}
@@ -93,13 +81,18 @@ export function Plugins({ selected }: { selected: string | null }) {
   );
 }
 
-function Overview({ status, failing }: { status: Status; failing: number }) {
+function Overview({ status, failing, missing }: { status: Status; failing: number; missing: number }) {
+  const shown = [
+    number(status.plugins.total),
+    ...(missing > 0 ? [t(`${missing} not served`, `停止中 ${missing}`)] : []),
+    ...(failing > 0 ? [t(`${failing} failing`, `失敗中 ${failing}`)] : []),
+  ];
   return (
     <>
       <Facts
         of={[
           [t("Ready", "準備完了"), status.ready ? t("yes", "はい") : t("no", "いいえ")],
-          [t("Plugins", "プラグイン"), `${number(status.plugins.total)}${failing > 0 ? t(`, ${failing} not served`, `（停止中 ${failing}）`) : ""}`],
+          [t("Plugins", "プラグイン"), shown.join(t(", ", "、"))],
           [t("Sessions", "セッション"), number(status.sessions)],
           [t("Watched resources", "監視中のリソース"), number(status.watched.resources)],
           [t("Running for", "稼働時間"), duration(status.uptime_seconds * 1000)],
@@ -107,28 +100,32 @@ function Overview({ status, failing }: { status: Status; failing: number }) {
         ]}
       />
       {status.not_ready.map((reason) => (
-        <div class="problem" key={reason}>{reason}</div>
+        <div class="problem" key={reason}>{said(reason)}</div>
       ))}
     </>
   );
 }
 
-const STATES: PluginState["name"][] = ["ready", "loading", "failed", "suspended", "disabled"];
-/** The choice of all states in which a plugin is not served. */
-const NOT_SERVED = "not served";
+const STATES: PluginState["name"][] = ["ready", "failing", "loading", "failed", "unreachable", "suspended", "disabled"];
+/** The choice of all states in which a plugin is not served, or its calls fail. */
+const ATTENTION = "attention";
 
 function isIn({ state }: PluginStatus, chosen: string): boolean {
-  return chosen === "" || (chosen === NOT_SERVED ? state.name !== "ready" && state.name !== "loading" : state.name === chosen);
+  return chosen === "" || (chosen === ATTENTION ? state.name !== "ready" && state.name !== "loading" : state.name === chosen);
 }
 
 function stateName(state: PluginState["name"]): string {
   switch (state) {
     case "ready":
       return t("ready", "稼働中");
+    case "failing":
+      return t("failing", "失敗中");
     case "loading":
       return t("loading", "読み込み中");
     case "failed":
       return t("failed", "失敗");
+    case "unreachable":
+      return t("unreachable", "接続不可");
     case "suspended":
       return t("suspended", "一時停止");
     case "disabled":
@@ -136,14 +133,48 @@ function stateName(state: PluginState["name"]): string {
   }
 }
 
-function PluginRow({ plugin, isSelected }: { plugin: PluginStatus; isSelected: boolean }) {
+/** The height of a row of the table, in pixels, as `console.css` has it. */
+const ROW = 60;
+
+/** The table of plugins. Only the rows that are in view are elements. */
+function PluginTable({ plugins, selected }: { plugins: PluginStatus[]; selected: string | null }) {
+  const scroll = useRef<HTMLDivElement>(null);
+  const { items, height } = useVirtualRows(plugins.length, ROW, scroll);
+  const [first, last] = [items[0], items[items.length - 1]];
+  const space = (pixels: number) => (pixels > 0 ? <tr aria-hidden="true" style={{ height: `${pixels}px` }}><td colSpan={5} /></tr> : null);
+  return (
+    <div ref={scroll} class="scroll" tabIndex={0} role="region" aria-label={t("Table of plugins", "プラグインの表")}>
+      <table class="plugins" aria-rowcount={plugins.length + 1}>
+        <thead>
+          <tr aria-rowindex={1}>
+            <th scope="col">{t("Name", "名前")}</th>
+            <th scope="col">{t("State", "状態")}</th>
+            <th scope="col" class="figure">{t("Calls/s", "呼び出し/秒")}</th>
+            <th scope="col" class="figure">p99</th>
+            <th scope="col" class="figure">{t("Faults", "失敗")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {space(first?.start ?? 0)}
+          {items.map(({ index }) => {
+            const plugin = plugins[index];
+            return plugin ? <PluginRow key={plugin.name} at={index} plugin={plugin} isSelected={plugin.name === selected} /> : null;
+          })}
+          {space(last ? height - last.end : 0)}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function PluginRow({ at, plugin, isSelected }: { at: number; plugin: PluginStatus; isSelected: boolean }) {
   const { recent, state } = plugin;
   const faults = Object.values(plugin.faults).reduce((sum, count) => sum + count, 0);
   return (
-    <tr class={isSelected ? "selected" : ""}>
+    <tr aria-rowindex={at + 2} class={isSelected ? "selected" : ""}>
       <th scope="row">
         <a href={link("plugins", plugin.name)} aria-current={isSelected ? "true" : undefined}>{plugin.name}</a>
-        <span class="muted block">{plugin.mount}</span>
+        <span class="muted block" title={plugin.mount}>{plugin.mount}</span>
       </th>
       <td><span class={`state ${state.name}`}>{stateName(state.name)}</span></td>
       <td class="figure">{recent && recent.window_ms > 0 ? number((recent.calls * 1000) / recent.window_ms, 1) : "–"}</td>
@@ -167,8 +198,23 @@ function Countdown({ left }: { left: number }) {
 
 function Why({ state }: { state: PluginState }) {
   switch (state.name) {
+    case "failing": {
+      const reason = said(state.reason);
+      if (state.cause === "grant") {
+        return <pre class="problem">{t(`Since ${time(state.since)}: ${reason}`, `${time(state.since)} から: ${reason}`)}</pre>;
+      }
+      return (
+        <pre class="problem">
+          {state.calls === 0
+            ? t(`Failing since ${time(state.since)}, and not called for ten minutes. Last: ${reason}`, `${time(state.since)} から失敗しています。この 10 分間は呼び出しがありません。最後の理由: ${reason}`)
+            : t(`Failing since ${time(state.since)}: ${state.failed} of its last ${state.calls} calls failed. Last: ${reason}`, `${time(state.since)} から失敗しています（直近 ${state.calls} 回のうち ${state.failed} 回）。最後の理由: ${reason}`)}
+        </pre>
+      );
+    }
     case "failed":
-      return <pre class="problem">{state.reason}</pre>;
+      return <pre class="problem">{said(state.reason)}</pre>;
+    case "unreachable":
+      return <pre class="problem">{t(`Not reachable since ${time(state.since)}: ${state.reason}`, `${time(state.since)} から接続できません: ${said(state.reason)}`)}</pre>;
     case "suspended":
       return (
         <div class="problem">
@@ -192,6 +238,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
   const [failure, setFailure] = useState<Error | null>(null);
   const [done, setDone] = useState("");
   const [isActing, setActing] = useState(false);
+  const [isAsking, setAsking] = useState(false);
   const heading = useRef<HTMLHeadingElement>(null);
   const isLoaded = data !== null;
   useEffect(() => {
@@ -203,8 +250,8 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
   if (!data) {
     return <section aria-label={name}>{error ? <Problem error={error} /> : <Waiting />}</section>;
   }
-  const { status, config, search, requirements, log } = data;
-  const act = async (path: string, said: string) => {
+  const { status, usage, loads, config, search, programs, requirements, unmet, log } = data;
+  const act = async (path: string, said: (after: PluginDetails) => string) => {
     // A button that is disabled would lose the focus of the keyboard.
     if (isActing) {
       return;
@@ -213,8 +260,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
     setFailure(null);
     setDone("");
     try {
-      await post(path);
-      setDone(said);
+      setDone(said(await post<PluginDetails>(path)));
     } catch (error) {
       setFailure(error as Error);
     }
@@ -234,12 +280,28 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       {status.configured ? (
         <div class="buttons">
           {status.state.name === "disabled" ? (
-            <button type="button" aria-disabled={isActing} onClick={() => act(action("enable"), t("Enabled.", "有効にしました。"))}>{t("Enable", "有効にする")}</button>
+            <button type="button" aria-disabled={isActing} onClick={() => act(action("enable"), (after) => outcome(after, t("Enabled", "有効にしました")))}>{t("Enable", "有効にする")}</button>
           ) : (
-            <button type="button" aria-disabled={isActing} onClick={() => act(action("disable"), t("Disabled.", "無効にしました。"))}>{t("Disable", "無効にする")}</button>
+            // One element, which keeps the focus of the keyboard.
+            <button
+              type="button"
+              aria-disabled={isActing}
+              onClick={(event) => {
+                if (!isAsking) {
+                  setAsking(true);
+                } else if (event.detail < 2) {
+                  // The second click of a double click confirms nothing.
+                  setAsking(false);
+                  void act(action("disable"), () => t("Disabled.", "無効にしました。"));
+                }
+              }}
+            >
+              {isAsking ? t(`Disable ${name} for all clients`, `${name} を全クライアントに対して無効にする`) : t("Disable", "無効にする")}
+            </button>
           )}
-          <button type="button" aria-disabled={isActing} onClick={() => act(action("reset"), t("Reset.", "リセットしました。"))}>{t("Reset", "リセット")}</button>
-          <button type="button" aria-disabled={isActing} onClick={() => act("reload", t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
+          {isAsking ? <button type="button" onClick={() => setAsking(false)}>{t("Cancel", "取り消し")}</button> : null}
+          <button type="button" aria-disabled={isActing} onClick={() => act(action("reset"), (after) => outcome(after, t("Reset", "リセットしました")))}>{t("Reset", "リセット")}</button>
+          <button type="button" aria-disabled={isActing} onClick={() => act("reload", () => t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
           <span role="status">{done}</span>
         </div>
       ) : null}
@@ -250,13 +312,15 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       </div>
       <h3>{t("Used and allowed", "使用量と上限")}</h3>
       {status.memory ? <Meter label={t("Memory", "メモリ")} used={status.memory.used} limit={status.memory.limit} show={size} /> : null}
+      {usage ? <UsedLimits usage={usage} /> : null}
       <Meter label={t("Cache", "キャッシュ")} used={status.cache.bytes} limit={status.cache.capacity} show={size} />
       <Facts
         of={[
           [t("Cache hits", "キャッシュヒット"), lookups > 0 ? `${number((100 * status.cache.hits) / lookups, 1)} % (${number(lookups)})` : "–"],
           [t("Watched resources", "監視中のリソース"), number(status.watched)],
+          [t("Loads", "読み込み"), loaded(loads)],
           ...(search ? [[t("Indexed resources", "索引済みリソース"), `${number(search.documents)}${search.complete ? "" : t(", incomplete", "（未完）")}`] as [string, string]] : []),
-          ...Object.entries(status.faults).map(([kind, count]): [string, string] => [`${t("Faults", "失敗")}: ${kind}`, number(count)]),
+          ...Object.entries(status.faults).map(([kind, count]): [string, string] => [`${t("Faults", "失敗")}: ${faultName(kind)}`, number(count)]),
         ]}
       />
       {status.watched > 0 ? (
@@ -265,6 +329,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           <SubscriptionTable resources={watched} total={Math.max(watched.length, status.watched)} />
         </>
       ) : null}
+      {programs ? <ProgramList all={programs} /> : null}
       {search?.gaps.map((gap) => <p class="muted" key={gap}>{gap}</p>)}
       {config ? (
         <>
@@ -279,10 +344,26 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
               ["rate", config.limits.rate],
               ["response-size", size(config.limits.response_size)],
               ["response-items", number(config.limits.response_items)],
+              ["listing-items", number(config.limits.listing_items)],
+              ["log", config.limits.log],
+              ["handles", number(config.limits.handles)],
+              ["files", number(config.limits.files)],
+              ["random-bytes", size(config.limits.random_bytes)],
+              ["http.concurrency", number(config.limits.http.concurrency)],
+              ["http.rate", config.limits.http.rate],
+              ["http.headers", size(config.limits.http.headers)],
+              ["http.body", size(config.limits.http.body)],
+              ["http.timeout", duration(config.limits.http.timeout_ms)],
             ]}
           />
           <h3>{t("Grants", "許可")}</h3>
           <GrantList grants={config.grants} />
+          {unmet.length > 0 ? (
+            <>
+              <h3>{t("Asked for and not met", "要求されているが満たされていないもの")}</h3>
+              <ul class="unmet">{unmet.map((one) => <li key={one}>{one}</li>)}</ul>
+            </>
+          ) : null}
           {requirements.length > 0 ? (
             <>
               <h3>{t("Imports and grants", "インポートと許可")}</h3>
@@ -308,11 +389,41 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
         {[...log].reverse().map((line, index) => (
           <li key={`${line.time} ${log.length - index}`}>
             <span class="muted">{time(line.time)} {line.level}</span> {line.text}
+            {line.times > 1 ? <span class="muted"> {t(`(${number(line.times)} times)`, `（${number(line.times)} 回）`)}</span> : null}
           </li>
         ))}
       </ol>
     </section>
   );
+}
+
+/** Calls and stored data, each against its limit. */
+function UsedLimits({ usage }: { usage: Usage }) {
+  const { running, concurrency, waiting, queue, buckets } = usage;
+  const count = (value: number) => number(value);
+  return (
+    <>
+      <Meter label={t("Running calls", "実行中の呼び出し")} used={running} limit={concurrency} show={count} />
+      <Meter label={t("Waiting calls", "待機中の呼び出し")} used={waiting} limit={queue} show={count} />
+      {buckets.map(({ name, bytes, max_bytes, keys, max_keys }) => (
+        <Fragment key={name}>
+          <Meter label={t(`Bucket ${name}`, `バケット ${name}`)} used={bytes} limit={max_bytes} show={size} />
+          <Meter label={t(`Keys of ${name}`, `${name} のキー`)} used={keys} limit={max_keys} show={count} />
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
+/** What was done, and the state that the plugin is in after it, if that is not what was wanted. */
+function outcome({ status: { state } }: PluginDetails, done: string): string {
+  return state.name === "ready" ? t(`${done}.`, `${done}。`) : t(`${done}; it is ${stateName(state.name)}.`, `${done}が、状態は「${stateName(state.name)}」です。`);
+}
+
+/** How often a plugin was loaded, and failed to be, since the start of the server. */
+function loaded({ succeeded, failed }: PluginDetails["loads"]): string {
+  const failures = Object.entries(failed).map(([reason, count]) => t(`${number(count)} failed (${reason})`, `失敗 ${number(count)}（${loadFailureName(reason)}）`));
+  return [number(succeeded), ...failures].join(", ");
 }
 
 /** How what a component imports and what its plugin is granted relate. */

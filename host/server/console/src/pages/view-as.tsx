@@ -5,6 +5,7 @@ import { post } from "../api";
 import { Browser } from "../browser";
 import { t } from "../language";
 import { Facts, Problem } from "../parts";
+import { Who } from "../who";
 import { type Explanation, viewKey, type Viewer } from "../types";
 import { LOCAL, ViewerChoice } from "../viewer";
 
@@ -31,12 +32,27 @@ export function ViewAs() {
   );
 }
 
+/** That a URI of an upstream is a spelling that is not served, or perhaps not. */
+function Served({ found }: { found: Explanation }) {
+  switch (found.served) {
+    case "here":
+      return null;
+    case "only-if-listed":
+      return <p class="muted">{t("It is found only if the upstream lists it.", "アップストリームが一覧に含める場合にのみ見つかります。")}</p>;
+    case "elsewhere":
+      return <p class="muted">{t(`This spelling is not found; the resource is ${found.served_at}, which the rule is about.`, `この表記では見つかりません。リソースは ${found.served_at} で、規則はこれに対するものです。`)}</p>;
+    case "nowhere":
+      return <p class="muted">{t("It is not found: nothing outside of the prefix of the upstream is served.", "見つかりません。アップストリームの prefix の外は提供されません。")}</p>;
+  }
+}
+
 function Why({ uri: chosen }: { uri: string }) {
   const [written, setUri] = useState<string | null>(null);
   const [viewer, setViewer] = useState<Viewer>({ principal: "anonymous", groups: [] });
   const [operation, setOperation] = useState("read");
   const [found, setFound] = useState<Explanation | null>(null);
   const [error, setError] = useState<Error | null>(null);
+  const [asked, setAsked] = useState<{ uri: string; operation: string } | null>(null);
   const uri = written ?? chosen;
   const explain = async () => {
     setError(null);
@@ -69,14 +85,17 @@ function Why({ uri: chosen }: { uri: string }) {
           <input required value={uri} onInput={(event) => setUri(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary">{t("Explain", "説明")}</button>
+        <button type="button" aria-disabled={uri === ""} onClick={() => uri && setAsked({ uri, operation })}>{t("Who may?", "誰に許可されているか")}</button>
       </form>
       <Problem error={error} />
+      {asked ? <Who key={`${asked.operation} ${asked.uri}`} uri={asked.uri} operation={asked.operation} /> : null}
       {found ? (
         <div role="status">
           <p>
             <span class={`state ${found.allowed ? "ready" : "failed"}`}>{found.allowed ? t("allowed", "許可") : t("denied", "拒否")}</span>{" "}
             {t(`${found.decided} of ${found.uri} by ${found.principal}`, `${found.principal} による ${found.uri} の ${found.decided}`)}
           </p>
+          <Served found={found} />
           <Facts
             of={[
               [t("Rule", "規則"), found.rule ? `${found.rule.number}${found.rule.line === null ? "" : t(`, line ${found.rule.line}`, `（${found.rule.line} 行目）`)}` : t("none: the default", "なし（既定）")],

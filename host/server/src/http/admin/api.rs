@@ -2,26 +2,32 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
+//! | `GET audit?follow`, `updates?follow` | the lines of the audit log, and the updates that are sent, from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
 //! | `POST browse/…` | what a principal sees ([`browse`]), and what changes of it ([`watch`]) |
-//! | `GET config/changes` | what a reload would change |
+//! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
-//! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
+//! | `POST plugins/NAME/record`, `plugins/NAME/profile` | a recording of its calls as JSON Lines, and a profile of them ([`observe`]), each with a line of the audit log |
+//! | `POST reload`, `explain`, `explain/who`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
 //!
-//! Who is no administrator gets 401, whatever the path, but for [users](super::users) who browse. A body has at most [`MAX_BODY`] bytes, is `application/json`, which a form of a
-//! web page cannot send, and has arrived within [`BODY_TIMEOUT`].
+//! Everybody but administrators gets 401 for every path, except that [users](super::users) may browse. A body has at most [`MAX_BODY`]
+//! bytes, is `application/json`, which a form of a web page cannot send, and has arrived within [`BODY_TIMEOUT`].
 
 mod actions;
 mod browse;
-#[cfg(feature = "search")]
-mod browse_search;
 pub mod browse_types;
 pub(super) mod follow;
+pub(super) mod observe;
+#[cfg(feature = "search")]
+mod search;
+#[cfg(not(feature = "search"))]
+#[path = "api/search/absent.rs"]
+mod search;
 pub mod types;
+mod user_streams;
 mod views;
 mod watch;
 
@@ -31,29 +37,26 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Limited};
 use mcp_host_base::share_limiter::SharePermit;
 use mcp_host_config::Config;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::AdminError;
+use mcp_resource_host::host::Host;
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tokio::time::timeout;
 
 use self::browse::Asker;
-use self::types::{ConsoleSession, ErrorAnswer, MAX_PAGE, RequestBody, Status, SubscriptionsView};
+use self::types::{ConsoleSession, MAX_PAGE, Status, SubscriptionsView};
+pub(super) use self::user_streams::UserStreams;
 use self::views::PageRequest;
+pub(super) use self::views::time;
 use super::authority::StreamCredentials;
 use super::connections::ConnectionSlot;
+use super::json::{Refusal, body, join_quoted, json, ok, read_body, receive_body};
 use super::{AdminServer, Connection, users};
-use crate::http::head::check_json_body;
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
@@ -67,69 +70,12 @@ pub(super) fn is_for_users(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|path| path == "session" || path.starts_with("browse/"))
 }
 
-/// The maximum size of the body of a request.
-const MAX_BODY: usize = 64 << 10;
 /// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The names of plugins that a message has.
+const MAX_NAMES: usize = 20;
 /// What to do about a request without a token.
 const SEND_TOKEN: &str = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
-/// The time for a body to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why a request has no answer but an error.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    status: StatusCode,
-    answer: ErrorAnswer,
-    /// The methods of the path, where the request has another one.
-    allow: Option<&'static str>,
-}
-
-impl Refusal {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>, help: Option<&str>) -> Self {
-        let answer = ErrorAnswer { error: error.into(), help: help.map(str::to_owned) };
-        Self { status, answer, allow: None }
-    }
-
-    fn bad_request(error: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, error, None)
-    }
-
-    pub(super) fn method(allow: &'static str) -> Self {
-        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path has {allow}"), None);
-        Self { allow: Some(allow), ..refusal }
-    }
-
-    fn no_path() -> Self {
-        let help = "see docs/operations.md, or `mcp-host schema admin`";
-        Self::new(StatusCode::NOT_FOUND, "the API has no such path", Some(help))
-    }
-
-    pub(super) fn into_response(self) -> Response {
-        let mut response = json(self.status, &self.answer);
-        if let Some(allow) = self.allow {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer realm=\"mcp-host administration\"");
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        response
-    }
-}
-
-impl From<AdminError> for Refusal {
-    fn from(error: AdminError) -> Self {
-        match error {
-            AdminError::NoPlugin(_) => {
-                let help = "`mcp-host status` shows the plugins; those that the program brings have no such action";
-                Self::new(StatusCode::NOT_FOUND, error.to_string(), Some(help))
-            }
-            error => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None),
-        }
-    }
-}
-
 /// A body that holds the permit of its request until it is sent.
 struct HeldBody {
     body: Body,
@@ -210,15 +156,18 @@ impl AdminServer {
     ) -> Response {
         let answer = match administrator {
             None => self.answer_user(request, config, from, slot).await,
-            Some(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
+            Some(_) if matches!(request.uri().path().strip_prefix(PREFIX), Some("audit" | "updates")) => {
                 slot.extend(follow::STREAM_TIMEOUT);
+                let (query, credentials) = (request.uri().query(), StreamCredentials::of(&request, from));
                 match *request.method() {
-                    Method::GET => {
-                        let (query, credentials) = (request.uri().query(), StreamCredentials::of(&request, from));
-                        self.follow_audit(query, credentials)
-                    }
+                    Method::GET if request.uri().path().ends_with("/audit") => self.follow_audit(query, credentials),
+                    Method::GET => self.follow_updates(query, credentials),
                     _ => Err(Refusal::method("GET")),
                 }
+            }
+            Some(administrator) if observe::has_path(request.uri().path()) => {
+                slot.extend(follow::STREAM_TIMEOUT);
+                self.observe(request, &administrator, from).await
             }
             Some(administrator) => {
                 let is_stream = request.uri().path().strip_prefix(PREFIX) == Some("browse/watch");
@@ -240,7 +189,7 @@ impl AdminServer {
                 }
                 self.browse(what, request, from, &Asker::Administrator(administrator)).await
             }
-            ["reload" | "explain" | "log"] | ["plugins", _, "disable" | "enable" | "reset"] => {
+            ["reload" | "explain" | "log"] | ["explain", "who"] | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
                 }
@@ -255,7 +204,8 @@ impl AdminServer {
                         administrator: true,
                     }),
                     ["config", "changes"] => self.compare().await?,
-                    segments => self.view(segments, &page)?,
+                    ["config", "warnings"] => ok(&views::config_warnings(&self.host).await),
+                    segments => self.view(segments, &page).await?,
                 };
                 match method {
                     Method::GET | Method::HEAD => Ok(answer),
@@ -265,13 +215,13 @@ impl AdminServer {
         }
     }
 
-    fn view(&self, segments: &[&str], page: &PageRequest) -> Result<Response, Refusal> {
+    async fn view(&self, segments: &[&str], page: &PageRequest) -> Result<Response, Refusal> {
         let host = &*self.host;
         Ok(match *segments {
             ["status"] => ok(&self.status(page)),
             ["plugins"] => ok(&views::plugins(host, &self.traffic, page)),
             ["plugins", name] => {
-                ok(&views::plugin(host, &self.traffic, &decoded(name)?).ok_or_else(|| no_plugin(name))?)
+                ok(&views::plugin(host, &self.traffic, &decoded(name)?).await.ok_or_else(|| no_plugin(host, name))?)
             }
             ["config"] => ok(&views::config(&host.config(), host.generation())),
             ["cache"] => ok(&views::cache(host, page)),
@@ -305,6 +255,7 @@ impl AdminServer {
             plugins: views::plugins(&self.host, &self.traffic, page),
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
+            audit: self.host.audit_state().map(views::audit),
             log: views::log(self.log.as_ref()),
             cluster: views::cluster(&self.host, page),
         }
@@ -329,8 +280,18 @@ fn unauthorized(config: &Config, headers: &HeaderMap, from: Connection) -> Refus
     Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help))
 }
 
-fn no_plugin(name: &str) -> Refusal {
-    Refusal::from(AdminError::NoPlugin(name.to_owned()))
+/// There is no plugin of that name; says which there are.
+fn no_plugin(host: &Host, name: &str) -> Refusal {
+    let mut names: Vec<_> = host.plugins().into_iter().map(|plugin| plugin.name).collect();
+    let others = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    let help = match (names.is_empty(), others) {
+        (true, _) => "it has no plugin at all".to_owned(),
+        (false, 0) => format!("it has {}", join_quoted(&names)),
+        (false, others) => format!("it has {}, and {others} others", join_quoted(&names)),
+    };
+    let name = mcp_host_base::text::quote(name);
+    Refusal::new(StatusCode::NOT_FOUND, format!("the server has no plugin {name}"), Some(&help))
 }
 
 /// The parameters of a request for a list.
@@ -359,69 +320,4 @@ fn page_request(query: Option<&str>) -> Result<PageRequest, Refusal> {
 fn decoded(segment: &str) -> Result<String, Refusal> {
     let decoded = percent_decode_str(segment).decode_utf8();
     decoded.map(|text| text.into_owned()).map_err(|_| Refusal::bad_request("the path is not UTF-8"))
-}
-
-/// Reads the body of a request: an object with the keys of that type.
-async fn read_body<T: RequestBody>(request: Request) -> Result<T, Refusal> {
-    parse_object(&receive_body(request).await?, &format!("send a JSON object with {}", join_quoted(T::KEYS)))
-}
-
-/// Parses the body of a request, a JSON object. `help` says what to send.
-fn parse_object<T: DeserializeOwned>(body: &[u8], help: &str) -> Result<T, Refusal> {
-    let refuse = |error: String| Refusal::new(StatusCode::BAD_REQUEST, error, Some(help));
-    if body.is_empty() {
-        return Err(refuse("the request has no body".to_owned()));
-    }
-    // A list would be read as the values of the keys in their order.
-    match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Object(_)) => {}
-        Ok(_) => return Err(refuse("the body is not a JSON object".to_owned())),
-        Err(error) => return Err(refuse(format!("the body is not JSON: {error}"))),
-    }
-    serde_json::from_slice(body).map_err(|error| refuse(format!("the body is not what this path takes: {error}")))
-}
-
-/// The names in backticks, separated by commas.
-fn join_quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// Receives the body of a request.
-async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
-    let declared = check_json_body(request.headers());
-    let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), MAX_BODY).collect()).await;
-    let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", None))?;
-    let body = body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-        Some(_) => {
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_BODY} bytes"), None)
-        }
-        None => Refusal::bad_request("the body is not complete"),
-    })?;
-    let body = body.to_bytes();
-    match declared {
-        Err(rejection) if !body.is_empty() => {
-            Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, rejection.text(), None))
-        }
-        _ => Ok(body),
-    }
-}
-
-/// Reads the body of a request of the console.
-pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Refusal> {
-    parse_object(&receive_body(request).await?, "send a JSON object; `mcp-host schema admin` prints its schema")
-}
-
-fn ok(answer: &impl Serialize) -> Response {
-    json(StatusCode::OK, answer)
-}
-
-/// A response of JSON, which nothing on the way stores.
-pub(super) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
-    // The types of the API have text keys only, so that this does not fail.
-    let mut response = Response::new(Body::from(serde_json::to_vec(answer).unwrap_or_default()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -18,11 +18,8 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use tokio::time::sleep;
 
-use super::Connection;
 use super::console::Console;
-
-/// The name of an administrator with the token.
-pub(super) const TOKEN_HOLDER: &str = "admin/token";
+use super::{Connection, TOKEN_HOLDER};
 
 /// The interval in which the credentials of a stream are verified although nothing has changed: a session has a time.
 const RECHECK: Duration = Duration::from_secs(15);

@@ -228,6 +228,44 @@ impl AdminClient {
         Err(AdminClientError::Ended(self.address.clone()).into())
     }
 
+    /// Requests a recording of the calls of a plugin, `plugins/NAME/record?calls=10`. Calls `receive` with what arrives, until the recording ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of `receive`, or why there is no recording. One whose server ends before it is [`Ended`](AdminClientError::Ended).
+    pub async fn record<E: From<AdminClientError>>(
+        &self,
+        path: &str,
+        mut receive: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let path = format!("{}{path}", api::PREFIX);
+        let answered = timeout(ACTION_TIMEOUT, self.open(Method::POST, &path, Some(Vec::new()))).await;
+        let Answer { status, mut body, _connection } = answered.unwrap_or_else(|_| Err(self.failed(timed_out())))?;
+        if status != StatusCode::OK {
+            let body = timeout(TIMEOUT, collect(body)).await.unwrap_or_else(|_| Err(timed_out()));
+            return Err(self.refused(status, &body.map_err(|source| self.failed(source))?).into());
+        }
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| AdminClientError::Ended(self.address.clone()))?;
+            if let Some(data) = frame.data_ref() {
+                receive(data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests a profile of the calls of a plugin, `plugins/NAME/profile?seconds=10`, which takes that time.
+    pub async fn profile(&self, path: &str, time: Duration) -> Result<Bytes, AdminClientError> {
+        let path = format!("{}{path}", api::PREFIX);
+        let requested = async {
+            let Answer { status, body, _connection } = self.open(Method::POST, &path, Some(Vec::new())).await?;
+            Ok((status, collect(body).await.map_err(|source| self.failed(source))?))
+        };
+        let within = ACTION_TIMEOUT.saturating_add(time);
+        let (status, body) = timeout(within, requested).await.unwrap_or_else(|_| Err(self.failed(timed_out())))?;
+        if status == StatusCode::OK { Ok(body) } else { Err(self.refused(status, &body)) }
+    }
+
     async fn request<A: DeserializeOwned>(
         &self,
         method: Method,

@@ -32,9 +32,8 @@ use zeroize::Zeroizing;
 pub use self::sessions::LoginCodes;
 use self::sessions::{Identity, Login, Sessions};
 use super::api::types::ConsoleSession;
-use super::api::{self, Refusal};
-use super::authority::TOKEN_HOLDER;
-use super::{AdminServer, Connection};
+use super::json::{Refusal, body, json};
+use super::{AdminServer, Connection, TOKEN_HOLDER};
 
 /// The path that begins a session.
 const LOGIN: &str = "/console/login";
@@ -183,17 +182,17 @@ impl AdminServer {
             if let Some(cookie) = console.cookie(request.headers()) {
                 console.sessions.end(&cookie);
             }
-            let mut response = api::json(StatusCode::OK, &serde_json::json!({}));
+            let mut response = json(StatusCode::OK, &serde_json::json!({}));
             response.headers_mut().extend(console.set_cookie("", Duration::ZERO).map(|field| (SET_COOKIE, field)));
             return Ok(response);
         }
-        let credentials = api::body(request).await?;
+        let credentials = body(request).await?;
         let (identity, principal) = self.log_in(credentials, config, from).await?;
         let unavailable = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions", None);
         let Login { cookie, key } = console.sessions.begin(identity.clone()).ok_or_else(unavailable)?;
         let administrator = matches!(identity, Identity::Administrator(..));
         let session = ConsoleSession { key: Some(key), principal, administrator };
-        let mut response = api::json(StatusCode::OK, &session);
+        let mut response = json(StatusCode::OK, &session);
         response.headers_mut().extend(console.set_cookie(&cookie, SESSION_TIME).map(|field| (SET_COOKIE, field)));
         Ok(response)
     }

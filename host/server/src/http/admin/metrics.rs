@@ -89,7 +89,9 @@ struct Readiness {
 
 impl Collector for Readiness {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let is_ready = !self.draining.is_cancelled() && self.host.missing_plugins().is_empty();
+        let audit = self.host.audit_state();
+        let is_refusing = audit.is_some_and(|audit| audit.refuses && audit.failure.is_some());
+        let is_ready = !self.draining.is_cancelled() && self.host.missing_plugins().is_empty() && !is_refusing;
         READY.encode_one(&mut encoder, u64::from(is_ready))
     }
 }

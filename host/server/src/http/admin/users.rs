@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::super::rate_limiter::RateLimiter;
 use super::Connection;
-use super::api::Refusal;
+use super::json::Refusal;
 use crate::client_id::ClientId;
 
 /// The maximum number of requests of users at a time, of one principal and of all: fewer than there are connections, so that probes and

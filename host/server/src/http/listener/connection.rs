@@ -11,11 +11,13 @@
 //! [`budget`](crate::budget)), and over HTTP/2 at most [`MAX_SEND_BUFFER`] bytes of its own for each stream. A
 //! client that resets streams faster than they are answered ([`MAX_RESETS`]), or makes the server reset too many, is
 //! disconnected (CVE-2023-44487, rapid reset).
+//! So is one that sends too many frames that are no part of a request ([`control_frames`](super::control_frames)).
 //!
 //! A client that disconnects ends its requests in progress. One that has only ended its sending is still answered, within a bounded
 //! time ([`half_close`](super::half_close)).
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -47,15 +49,18 @@ use tower::ServiceExt as _;
 
 use super::super::McpService;
 use super::super::authentication::ClientCertificate;
-use super::super::endpoint::{Peer, is_event_stream};
+use super::super::endpoint::is_event_stream;
 use super::super::request_body::BodyLimiter;
+use super::super::request_source::Peer;
 use super::super::response::ResponseCharge;
 use super::super::service::serve;
 use super::activity::Activity;
-use super::delivery::{Delivery, TrackedBody};
+use super::control_frames::ControlFrames;
+use super::delivery::Delivery;
 use super::executor::{StreamExecutor, stream_abort};
 use super::half_close::HalfClose;
 use super::handshake_log::HandshakeLog;
+use super::tracked_body::TrackedBody;
 use super::version::{self, Protocol};
 use crate::budget::{Account, Budget};
 use crate::client_id::ClientId;
@@ -76,6 +81,8 @@ const NOTSENT_LOWAT: u32 = 256 << 10;
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time that a connection has to close once its shutdown has begun.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same, of a connection whose client floods it.
+const FLOODED_CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The time for the first request of a connection that is open at the shutdown: it may be on its way. A listener that outlives this
 /// process (socket activation) accepts connections until then, and their clients are not to see them closed.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(250);
@@ -300,6 +307,7 @@ impl ServerContext {
         let (requests, end, max_head) =
             (activity.clone(), CancellationToken::new(), config.http.limits.headers.bytes());
         let ended = end.clone();
+        let client = account.client().clone();
         let peer = Arc::new(Peer { account, certificate, bodies: Some(BodyLimiter::default()) });
         let metrics = self.metrics.clone();
         let service = service_fn(move |request: Request<Incoming>| {
@@ -334,12 +342,19 @@ impl ServerContext {
                 Ok((Protocol::Http1, stream)) => {
                     let io = TokioIo::new(HalfClose::new(stream, activity.clone()));
                     let connection = http1_builder(&config.http).serve_connection(io, service);
-                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity, opened)
+                    let connection = Box::pin(connection);
+                    self.drive(connection, |connection| connection.graceful_shutdown(), &activity, opened, pending())
                         .await
                 }
                 Ok((Protocol::Http2, stream)) => {
-                    let connection = http2_builder(&config.http).serve_connection(TokioIo::new(stream), service);
-                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity, opened)
+                    let flooded = CancellationToken::new();
+                    let io = TokioIo::new(ControlFrames::new(stream, flooded.clone()));
+                    let connection = Box::pin(http2_builder(&config.http).serve_connection(io, service));
+                    let flooded = async {
+                        flooded.cancelled().await;
+                        tracing::debug!(target: log_target::SERVER, %client, "a connection is closed: its client has sent too many frames of HTTP/2 that are no part of a request");
+                    };
+                    self.drive(connection, |connection| connection.graceful_shutdown(), &activity, opened, flooded)
                         .await
                 }
                 Err(error) => {
@@ -368,24 +383,29 @@ impl ServerContext {
     }
 
     /// Drives a connection, which was opened at that time, until it ends. `shut_down` begins its graceful shutdown, once it is idle for
-    /// too long or the server shuts down.
+    /// too long, `flooded`, or the server shuts down.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<Box<C>>,
         shut_down: impl FnOnce(Pin<&mut C>),
         activity: &Activity,
         opened: Instant,
+        flooded: impl Future<Output = ()>,
     ) -> hyper::Result<()> {
         let limits = &self.host.config().http.limits;
         let first_request = limits.read_timeout.duration().saturating_sub(opened.elapsed());
+        let mut is_flooded = false;
         tokio::select! {
             served = connection.as_mut() => return served,
+            () = flooded => is_flooded = true,
             () = activity.wait_idle(first_request, limits.idle_timeout.duration()) => {}
             () = self.connection_shutdown(activity) => {}
         }
         shut_down(connection.as_mut());
         tokio::select! {
             served = connection => served,
+            // What is in flight of it is not waited for.
+            () = sleep(FLOODED_CLOSE_TIMEOUT), if is_flooded => Ok(()),
             // A request may have arrived at the last moment; one that is only begun is not waited for.
             () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
         }

@@ -1,29 +1,14 @@
 //! The delivery of a response: the bytes that wait to be sent, and the time since when none of them has been.
 //!
-//! hyper polls for the next chunk of a body when there is room for it: over HTTP/2 one chunk ahead of the client's
-//! window, over HTTP/1.1 a few while the socket accepts no more. Each chunk is a [`TrackedChunk`], from which hyper
-//! takes the bytes that the client's window or the socket's send buffer has room for. So progress is tracked to the
-//! byte, over both versions and through TLS, and independently of the layers in between (compression, event streams).
-//! While hyper holds no chunk nothing is pending: an event stream without events does not stall.
-//!
-//! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
+//! While hyper holds no chunk of its [body](super::tracked_body) nothing is pending: an event stream without events does not stall.
 
-use std::pin::Pin;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use bytes::Buf;
-use http_body::{Frame, SizeHint};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-use super::activity::RequestGuard;
-use crate::budget::Charge;
-use crate::server_metrics::{ServerMetrics, Transport};
 
 /// A response that is being sent.
 #[derive(Debug)]
@@ -41,27 +26,6 @@ struct Progress {
     unsent: usize,
     /// The time when bytes were sent last, or when the first became pending.
     last_progress: Instant,
-}
-
-/// The guards of a response, until all of it has been dropped.
-struct DeliveryGuard {
-    delivery: Arc<Delivery>,
-    /// Counts its bytes.
-    metrics: Arc<ServerMetrics>,
-    _request_guard: RequestGuard,
-    _charge: Option<Charge>,
-}
-
-/// The body of a response.
-pub(super) struct TrackedBody {
-    body: Body,
-    guard: Arc<DeliveryGuard>,
-}
-
-/// A chunk of a response.
-pub(super) struct TrackedChunk {
-    bytes: Bytes,
-    guard: Arc<DeliveryGuard>,
 }
 
 impl Delivery {
@@ -105,7 +69,7 @@ impl Delivery {
         }
     }
 
-    fn add_unsent(&self, bytes: usize) {
+    pub(super) fn add_unsent(&self, bytes: usize) {
         let mut progress = self.progress();
         if progress.unsent == 0 {
             progress.last_progress = Instant::now();
@@ -113,7 +77,7 @@ impl Delivery {
         progress.unsent = progress.unsent.saturating_add(bytes);
     }
 
-    fn mark_sent(&self, bytes: usize) {
+    pub(super) fn mark_sent(&self, bytes: usize) {
         let mut progress = self.progress();
         progress.unsent = progress.unsent.saturating_sub(bytes);
         progress.last_progress = Instant::now();
@@ -121,108 +85,5 @@ impl Delivery {
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock()
-    }
-}
-
-impl TrackedBody {
-    /// Wraps a body, whose progress is tracked. The guards are dropped with the last part of it.
-    pub(super) fn new(
-        body: Body,
-        delivery: Arc<Delivery>,
-        busy: RequestGuard,
-        charge: Option<Charge>,
-        metrics: Arc<ServerMetrics>,
-    ) -> Self {
-        Self { body, guard: Arc::new(DeliveryGuard { delivery, metrics, _request_guard: busy, _charge: charge }) }
-    }
-}
-
-impl std::fmt::Debug for TrackedChunk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TrackedChunk").field("bytes", &self.bytes.len()).finish_non_exhaustive()
-    }
-}
-
-impl HttpBody for TrackedBody {
-    type Data = TrackedChunk;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let piece = |bytes: Bytes| {
-            self.guard.delivery.add_unsent(bytes.len());
-            TrackedChunk { bytes, guard: self.guard.clone() }
-        };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Buf for TrackedChunk {
-    fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        self.guard.delivery.mark_sent(count);
-        self.guard.metrics.record_sent(Transport::Http, count);
-    }
-}
-
-impl Drop for TrackedChunk {
-    fn drop(&mut self) {
-        // Discarded bytes are not pending any more.
-        if !self.bytes.is_empty() {
-            self.guard.delivery.mark_sent(self.bytes.len());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http_body_util::BodyExt;
-
-    use super::super::activity::Activity;
-    use super::*;
-
-    fn tracked(body: Body) -> (TrackedBody, Arc<Delivery>) {
-        let delivery = Arc::new(Delivery::new());
-        let busy = Activity::new().begin(delivery.clone());
-        (TrackedBody::new(body, delivery.clone(), busy, None, Arc::default()), delivery)
-    }
-
-    #[tokio::test]
-    async fn only_what_is_to_be_sent_and_is_not_stalls() {
-        let (mut body, delivery) = tracked(Body::from("four"));
-        assert!(!delivery.has_stalled(Duration::ZERO), "nothing is to be sent yet");
-        let mut piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert!(delivery.has_stalled(Duration::ZERO));
-        piece.advance(3);
-        assert!(delivery.has_stalled(Duration::ZERO));
-        assert!(!delivery.has_stalled(Duration::from_secs(3600)), "some of it has just been sent");
-        piece.advance(1);
-        assert!(!delivery.has_stalled(Duration::ZERO), "everything is sent");
-    }
-
-    #[tokio::test]
-    async fn what_is_given_up_does_not_wait() {
-        let (mut body, delivery) = tracked(Body::from("four"));
-        drop(body.frame().await);
-        assert!(!delivery.has_stalled(Duration::ZERO));
     }
 }

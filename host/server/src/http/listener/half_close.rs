@@ -116,7 +116,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::time::timeout;
 
-    use super::super::delivery::{Delivery, TrackedBody};
+    use super::super::delivery::Delivery;
+    use super::super::tracked_body::TrackedBody;
     use super::*;
 
     /// A connection whose client has sent one byte, and then ended its sending.

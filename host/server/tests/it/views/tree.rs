@@ -79,6 +79,11 @@ impl Tree {
         state.record(all);
     }
 
+    /// How often a path has changed.
+    fn version(&self, path: &str) -> usize {
+        self.0.lock().unwrap().changes.iter().filter(|(_, changed)| *changed == Some(path)).count()
+    }
+
     fn entry(&self, path: &str) -> Result<Entry> {
         if !self.paths().contains(&path) {
             return Err(Failure::NotFound);
@@ -116,7 +121,7 @@ impl Provider for Tree {
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        Ok(vec![Contents::text(self.entry(path)?, format!("{path} {EVERYWHERE}"))])
+        Ok(vec![Contents::text(self.entry(path)?, format!("{path} {EVERYWHERE} {}", self.version(path)))])
     }
 
     async fn stat(&self, path: &str) -> Result<Entry> {

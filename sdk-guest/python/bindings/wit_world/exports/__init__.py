@@ -8,12 +8,31 @@ from abc import abstractmethod
 import weakref
 
 from componentize_py_types import Result, Ok, Err, Some
-from ..exports import mcp_host_provider_resource_provider_0_1_0
+from ..exports import mcp_host_provider_prepare_0_1_1
+from ..exports import mcp_host_provider_resource_provider_0_1_1
 
-class McpHostProviderResourceProvider010(Protocol):
+class McpHostProviderPrepare011(Protocol):
 
     @abstractmethod
-    def describe(self) -> mcp_host_provider_resource_provider_0_1_0.ProviderInfo:
+    def prepare(self, token: Optional[str]) -> mcp_host_provider_prepare_0_1_1.Progress:
+        """
+        Prepares a part of the work: as much as fits well into one call, such as a few hundred milliseconds of it.
+        
+        `token` is the `next-token` of the previous call; without one the preparation begins. A provider whose results are
+        still those of its data returns at once that everything is prepared. For a token that it no longer understands, it
+        begins again.
+        
+        A call that fails or traps, or exceeds a limit, is repeated with the same token after a while.
+        
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_prepare_0_1_1.Failure)`
+        """
+        raise NotImplementedError
+
+
+class McpHostProviderResourceProvider011(Protocol):
+
+    @abstractmethod
+    def describe(self) -> mcp_host_provider_resource_provider_0_1_1.ProviderInfo:
         """
         Describes the provider. Called once when it is loaded, and occasionally by tools. It must work without any grant:
         it describes the provider, not the state of its data.
@@ -21,7 +40,7 @@ class McpHostProviderResourceProvider010(Protocol):
         raise NotImplementedError
 
     @abstractmethod
-    def list_entries(self, parent: Optional[str], cursor: Optional[str], limit: int) -> mcp_host_provider_resource_provider_0_1_0.Page:
+    def list_entries(self, parent: Optional[str], cursor: Optional[str], limit: int) -> mcp_host_provider_resource_provider_0_1_1.Page:
         """
         Lists resources, one page per call.
         
@@ -33,23 +52,23 @@ class McpHostProviderResourceProvider010(Protocol):
         Fails with `not-found` when there is no such parent, and with `invalid-request` when the parent is not listable or
         the cursor is not one of this provider's.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 
     @abstractmethod
-    def list_templates(self, cursor: Optional[str]) -> mcp_host_provider_resource_provider_0_1_0.TemplatePage:
+    def list_templates(self, cursor: Optional[str]) -> mcp_host_provider_resource_provider_0_1_1.TemplatePage:
         """
         Lists the resource templates: the families of resources whose paths can be built. One page per call.
         
         Fails with `invalid-request` when the cursor is not one of this provider's.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 
     @abstractmethod
-    def read(self, path: str) -> List[mcp_host_provider_resource_provider_0_1_0.Contents]:
+    def read(self, path: str) -> List[mcp_host_provider_resource_provider_0_1_1.Contents]:
         """
         Reads a resource.
         
@@ -64,21 +83,21 @@ class McpHostProviderResourceProvider010(Protocol):
         Fails with `not-found` when there is no such resource, and with `invalid-request` when the path has a form that
         this provider does not know.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 
     @abstractmethod
-    def stat(self, path: str) -> mcp_host_provider_resource_provider_0_1_0.Entry:
+    def stat(self, path: str) -> mcp_host_provider_resource_provider_0_1_1.Entry:
         """
         Returns the metadata of a resource without reading it. Fails like `read`.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 
     @abstractmethod
-    def complete(self, template: str, argument: mcp_host_provider_resource_provider_0_1_0.Argument, known: List[mcp_host_provider_resource_provider_0_1_0.Argument]) -> mcp_host_provider_resource_provider_0_1_0.Completion:
+    def complete(self, template: str, argument: mcp_host_provider_resource_provider_0_1_1.Argument, known: List[mcp_host_provider_resource_provider_0_1_1.Argument]) -> mcp_host_provider_resource_provider_0_1_1.Completion:
         """
         Completes a variable of a template.
         
@@ -88,12 +107,12 @@ class McpHostProviderResourceProvider010(Protocol):
         Fails with `invalid-request` when there is no such template or variable. If no value matches, the result is empty,
         not a failure.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 
     @abstractmethod
-    def changes(self, watched: List[str], since: Optional[str]) -> mcp_host_provider_resource_provider_0_1_0.ChangeSet:
+    def changes(self, watched: List[str], since: Optional[str]) -> mcp_host_provider_resource_provider_0_1_1.ChangeSet:
         """
         Reports changes.
         
@@ -102,7 +121,7 @@ class McpHostProviderResourceProvider010(Protocol):
         provider no longer understands, it reports all watched paths and the listing as changed: a false positive costs a
         read, a false negative is never noticed.
         
-        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_0.Failure)`
+        Raises: `componentize_py_types.Err(wit_world.imports.mcp_host_provider_resource_provider_0_1_1.Failure)`
         """
         raise NotImplementedError
 

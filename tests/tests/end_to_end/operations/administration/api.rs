@@ -9,7 +9,9 @@ use mcp_host_tests::{
     WrittenConfig, host_command, run, wait_until,
 };
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
 
@@ -24,7 +26,7 @@ impl Administered {
     }
 
     async fn raw(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
-        let stream = tokio::net::TcpStream::connect(&self.address).await.unwrap();
+        let stream = TcpStream::connect(&self.address).await.unwrap();
         let head = format!("{method} /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n{body}");
         let (status, answer) = request(stream, &head).await;
         (status, serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}")))
@@ -91,11 +93,12 @@ async fn answers_are_what_the_schema_says_and_what_the_server_does() {
     let watched = get("subscriptions").await;
     assert_eq!(
         watched["resources"]["items"],
-        json!([{ "uri": "notes://n/plan.md", "subscribers": 1, "views": 0, "principals": ["anonymous"] }])
+        json!([{ "uri": "notes://n/plan.md", "subscribers": 1, "unheard": 1, "views": 0, "principals": ["anonymous"] }])
     );
     assert!(get("cache").await["capacity"].as_u64().unwrap() > 0);
     assert_eq!(get("search").await["items"][0]["plugin"], "n");
     get("config").await;
+    get("config/warnings").await;
     for (path, status) in [("nothing", 404), ("plugins/absent", 404), ("plugins?limit=0", 400), ("plugins?x=1", 400)] {
         let (found, answer) = admin.api("GET", path, None).await;
         assert_eq!(found, status, "{path}: {answer}");
@@ -175,7 +178,7 @@ async fn bodies_are_json_of_a_bounded_size_from_no_page_of_another_site() {
     assert_eq!(post(json, &format!("{{\"filter\":\"{}\"}}", "x".repeat(65_530))).await, 413);
     assert_eq!(admin.api("GET", "log", None).await.0, 405);
     assert_eq!(admin.api("POST", "status", None).await.0, 405);
-    let tcp = tokio::net::TcpStream::connect(&admin.address).await.unwrap();
+    let tcp = TcpStream::connect(&admin.address).await.unwrap();
     let head = format!(
         "POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n\r\n"
     );
@@ -281,7 +284,7 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
     let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": "trace", "seconds": 1 }))).await;
     assert_eq!(answer["filter"], "trace");
     let back = async { while admin.api("GET", "status", None).await.1["log"]["filter"] == "trace" {} };
-    tokio::time::timeout(TIMEOUT, back).await.expect("the filter goes back");
+    timeout(TIMEOUT, back).await.expect("the filter goes back");
     // A reload changes what it goes back to, and not what is set.
     admin.api("POST", "log", Some(&request)).await;
     let text = std::fs::read_to_string(config.path()).unwrap();
@@ -329,15 +332,15 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert!(one.starts_with("plugin     a\nstate      ready\nmount      sample://a/\n"), "{one}");
     assert!(one.contains("\nlimits     memory ") && one.contains("\nfaults     none\n"), "{one}");
     assert_eq!(command(&["status", "a", "--json"]).await.success().json()["status"]["name"], "a");
-    assert!(command(&["status", "absent"]).await.stderr.contains("the config has no plugin `absent`"));
+    assert!(command(&["status", "absent"]).await.stderr.contains("the server has no plugin `absent`"));
     let sessions = command(&["admin", "sessions"]).await.success().text();
-    assert!(sessions.contains("  local  2025-11-25  "), "{sessions}");
+    assert!(sessions.starts_with("NUMBER  PRINCIPAL") && sessions.contains("  local      2025-11-25  "), "{sessions}");
     let listed = command(&["admin", "sessions", "--json"]).await.success().json();
     assert_eq!((&listed["total"], &listed["items"][0]["principal"]), (&json!(1), &json!("local")));
     let listed = command(&["admin", "subscriptions", "--json"]).await.success().json();
     assert_eq!(listed["resources"]["items"], json!([]));
     let cache = command(&["admin", "cache", "--limit", "1"]).await.success().text();
-    assert!(cache.starts_with("a  ") && cache.contains("\nall        "), "{cache}");
+    assert!(cache.starts_with("PLUGIN  HITS") && cache.contains("\na  ") && cache.contains("\nall        "), "{cache}");
     assert_eq!(command(&["admin", "reset", "a"]).await.success().text(), "a  ready\n");
     let absent = command(&["admin", "reset", "absent"]).await;
     assert!(absent.code() == 1 && absent.stderr.contains("the config has no plugin `absent`"), "{}", absent.stderr);
@@ -401,6 +404,67 @@ async fn a_config_without_a_listener_says_what_to_add() {
     assert!(failed.stderr.contains("[admin]\nlisten = "), "{}", failed.stderr);
 }
 
+/// The data of server-sent events of the API.
+struct EventData(Lines<BufReader<TcpStream>>);
+
+impl EventData {
+    /// Follows a path.
+    async fn open(admin: &Administered, path: &str) -> Self {
+        let mut stream = BufReader::new(TcpStream::connect(&admin.address).await.unwrap());
+        let head = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut lines = stream.lines();
+        let first = lines.next_line().await.unwrap().unwrap();
+        assert!(first.contains(" 200 "), "{first}");
+        while lines.next_line().await.unwrap().unwrap() != "" {}
+        Self(lines)
+    }
+
+    /// The data of the next event; none at the end.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            let line = timeout(TIMEOUT, self.0.next_line()).await.unwrap().ok()??;
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_updates_of_a_principal_are_followed_as_they_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Folder::with_files([("a.md", "# One\n")]);
+    let config = ConfigFile::new().plugin(Plugin::files("files", files.path())).allow_all();
+    let config = config.append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let schema = schema().await;
+    assert_eq!(admin.api("GET", "updates", None).await.0, 400);
+    assert_eq!(admin.api("GET", "updates?follow&plugin=files", None).await.0, 400);
+    assert_eq!(admin.api("POST", "updates?follow", None).await.0, 405);
+    assert_eq!(admin.raw("GET", "updates?follow", "", "").await.0, 401);
+    let mut of_client = EventData::open(&admin, "updates?follow&principal=anonymous").await;
+    let mut of_nobody = EventData::open(&admin, "updates?follow&principal=nobody").await;
+    let mut client = admin.server.raw_client(SESSIONS).await;
+    let uri = json!({ "uri": "files://files/a.md" });
+    client.request("resources/subscribe", uri.clone()).await.result();
+    // Without a stream its updates are pending.
+    let _events = client.event_stream().await;
+    files.write("a.md", "# Another\n");
+    loop {
+        let update = of_client.next().await.unwrap();
+        assert_valid(&schema, "GET /api/v1/updates?follow", &json!({ "update": update, "missed": { "lines": 1 } }));
+        assert_eq!(update["principal"], "anonymous", "{update}");
+        if update["uri"] == uri["uri"] {
+            break;
+        }
+        // The edit may have changed the listing, too.
+        assert_eq!(update["uri"], Value::Null, "{update}");
+    }
+    admin.server.end().await;
+    assert_eq!(of_nobody.next().await, None, "they are of another principal");
+}
+
 #[tokio::test]
 async fn the_audit_log_is_followed_by_administrators_while_they_are_such() {
     let folder = tempfile::tempdir().unwrap();
@@ -417,30 +481,19 @@ async fn the_audit_log_is_followed_by_administrators_while_they_are_such() {
     assert_eq!(admin.api("POST", "audit?follow", None).await.0, 405);
     assert_eq!(admin.raw("GET", "audit?follow", "", "").await.0, 401);
 
-    let stream = tokio::net::TcpStream::connect(&admin.address).await.unwrap();
-    let mut stream = tokio::io::BufReader::new(stream);
-    let head = "GET /api/v1/audit?follow&plugin=b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
-    stream.write_all(format!("{head} {TOKEN}\r\n\r\n").as_bytes()).await.unwrap();
-    let mut lines = stream.lines();
-    while lines.next_line().await.unwrap().unwrap() != "" {}
+    let mut audit = EventData::open(&admin, "audit?follow&plugin=b").await;
     let mut client = admin.server.raw_client(SESSIONS).await;
     for uri in ["sample://a/plain", "sample://b/plain"] {
         client.request("resources/read", json!({ "uri": uri })).await.result();
     }
-    let mut next_data = async || loop {
-        let Ok(Some(line)) = tokio::time::timeout(TIMEOUT, lines.next_line()).await.unwrap() else { break None };
-        if let Some(data) = line.strip_prefix("data: ") {
-            break Some(serde_json::from_str::<Value>(data).unwrap());
-        }
-    };
-    let line = next_data().await.unwrap();
+    let line = audit.next().await.unwrap();
     assert_eq!((&line["uri"], &line["outcome"]), (&json!("sample://b/plain"), &json!("ok")), "{line}");
     assert_valid(&schema, "GET /api/v1/audit?follow", &json!({ "audit": line, "missed": { "lines": 1 } }));
     // The next line is sent to nobody whose token is another one by then.
     std::fs::write(folder.path().join("admin.token"), "fedcba9876543210fedcba9876543210").unwrap();
     admin.server.log_line("generation=3").await;
     client.request("resources/read", json!({ "uri": "sample://b/plain" })).await.result();
-    assert_eq!(next_data().await, None);
+    assert_eq!(audit.next().await, None);
     admin.server.end().await;
 }
 
@@ -460,14 +513,14 @@ async fn the_command_prints_the_audit_log_as_it_is_written() {
         for uri in ["sample://a/absent", "sample://a/plain"] {
             wire.request("resources/read", json!({ "uri": uri })).await;
         }
-        if let Ok(line) = tokio::time::timeout(Duration::from_millis(100), lines.next_line()).await {
+        if let Ok(line) = timeout(Duration::from_millis(100), lines.next_line()).await {
             break line.unwrap().unwrap();
         }
     };
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&line["uri"], &line["principal"]), (&json!("sample://a/plain"), &json!("local")), "{line}");
     wire.end().await;
-    let ended = tokio::time::timeout(TIMEOUT, command.wait()).await.unwrap().unwrap();
+    let ended = timeout(TIMEOUT, command.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(1), "the server has ended");
 }
 

@@ -322,16 +322,24 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         ("data.json", "{\"a\": [1, 2]}\n"),
         ("load.csv", "time,load\n2026-01-01T00:00:00Z,1.5\n2026-01-01T00:01:00Z,2.5\n"),
         ("rows.json", "[{\"city\": \"Rome\", \"people\": 3}]\n"),
+        (
+            "query.json",
+            "{\"columns\": [{\"name\": \"town\", \"type\": \"text\"}], \"rows\": [[\"Rome\"]], \"hasMore\": false}\n",
+        ),
         ("main.rs", "fn main() {}\n"),
         ("secret.txt", "hidden words\n"),
     ]);
     std::fs::write(files.path().join("dot.gif"), DOT).unwrap();
+    let pdf = include_bytes!("../../../../../plugins/files/tests/files/hello.pdf");
+    std::fs::write(files.path().join("hello.pdf"), pdf).unwrap();
     let config = ConfigFile::new()
         .plugin(Plugin::sample("sample"))
         .plugin(Plugin::files("files", files.path()).searched())
         .plugin(broken(folder.path()))
         .rule(Rule::for_principal("local").allow(["**"]))
         .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
+        // A warning: no mount has it.
+        .rule(Rule::for_principal("anonymous").allow(["nothing://x/nothing.md"]))
         .audit("file", "audit.jsonl")
         .append(&with_token(folder.path()))
         .write();
@@ -339,7 +347,8 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
     while !admin.is_indexed().await {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let parts = "login,resources,context,view_as,plugins,live,config,cut,appearance,many,hostile";
+    let parts =
+        "login,resources,narrow,context,view_as,plugins,live,config,cut,appearance,many,folders,formats,hostile";
     browse(parts, &format!("http://{}", admin.address)).await;
     admin.server.end().await;
 }

@@ -31,10 +31,13 @@ impl Disk {
     }
 }
 
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
 async fn start(on_full: &str) -> (WrittenConfig, RawStdio) {
     let config = ConfigFile::new().audit("file", "disk/audit.jsonl").audit("on-full", on_full);
     let config = config.audit("max-size", "64MiB").plugin(Plugin::misbehaving("m"));
-    let config = config.append("\n[admin]\nlisten = \"127.0.0.1:0\"\n").write();
+    let config = config.append("\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = { file = \"admin.token\" }\n").write();
+    fs::write(config.dir().join("admin.token"), TOKEN).unwrap();
     let server = RawStdio::start_with_disk("32M", &config, REVISION).await;
     (config, server)
 }
@@ -59,7 +62,19 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
         let metrics = reqwest::get(url).await.unwrap().text().await.unwrap();
         metrics.lines().any(|sample| sample == "mcp_host_audit_failing{} 1")
     };
+    let ready = async || {
+        let url = format!("{}/readyz", line.split_whitespace().last().unwrap());
+        let request = reqwest::Client::new().get(url).bearer_auth(TOKEN);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let status = async || {
+        let url = format!("{}/api/v1/status", line.split_whitespace().last().unwrap());
+        let answer = reqwest::Client::new().get(url).bearer_auth(TOKEN).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()["audit"].clone()
+    };
     assert!(!is_failing().await);
+    assert_eq!(ready().await, (200, "ready\n".to_owned()));
     server.read("misbehaving://m/good").await.unwrap();
     wait_for_lines(&disk.audit, 1).await;
     disk.fill();
@@ -77,6 +92,12 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
     assert!(!["file", "disk", "space", "audit"].iter().any(|word| reason.contains(word)), "{reason}");
     server.log_line("the audit log cannot be written").await;
     assert!(is_failing().await);
+    let (code, reason) = ready().await;
+    assert!(code == 503 && reason.contains("disk/audit.jsonl has not been written since "), "{reason}");
+    assert!(reason.contains("No space left on device") && reason.contains("`audit.on-full`"), "{reason}");
+    let failing = status().await;
+    assert!(failing["failure"]["reason"].as_str().unwrap().contains("No space left"), "{failing}");
+    assert!(failing["file"].as_str().unwrap().ends_with("disk/audit.jsonl") && failing["refuses"] == true, "{failing}");
     let mut refusals = 1;
     for method in ["resources/list", "resources/templates/list"] {
         server.request(method, json!({})).await.error();
@@ -86,6 +107,9 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
     disk.free();
     server.log_line("the audit log is written again").await;
     server.read("misbehaving://m/good").await.unwrap();
+    assert_eq!(ready().await.0, 200);
+    let written = status().await;
+    assert_eq!((&written["failure"], &written["refused_requests"]), (&Value::Null, &json!(refusals)), "{written}");
     // A line for each that was answered, and one that counts those that were refused.
     let lines = wait_for_lines(&disk.audit, answered + 2).await;
     assert_eq!(sequences(&lines), (2..=answered as u64 + 3).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::EndpointUrl;
 use crate::declare::written_as;
-use crate::error::Suggest;
+use crate::diagnostic::Suggest;
 use crate::secret::{Secret, SecretSource};
 
 /// The key of a service account, with which the host signs requests for access tokens (RS256).

@@ -12,7 +12,7 @@ use mcp_resource_host::host::{AdminAction, AdminSubject};
 use tokio::time::timeout;
 
 use super::browse::named_principal;
-use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
+use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS, WhoRequest};
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
 /// The time after which the answer to a reload says that it goes on.
@@ -24,6 +24,25 @@ const PANICKED: &str = "internal error; the server's log says more";
 /// The time for which the answer to `enable` waits for the plugin.
 const ENABLE_WAIT: Duration = Duration::from_secs(5);
 
+/// The operation of that name.
+fn named_operation(name: &str) -> Result<Operation, Refusal> {
+    Operation::ALL.into_iter().find(|operation| operation.name() == name).ok_or_else(|| {
+        let names = Operation::ALL.map(Operation::name).join(", ");
+        Refusal::bad_request(format!("`{name}` is not an operation; write one of {names}"))
+    })
+}
+
+/// Why nothing is said about a URI.
+fn not_explained(error: &Error) -> Refusal {
+    match error {
+        Error::NotFound { .. } => {
+            let help = "no plugin has a mount that owns it; `mcp-host status` shows the mounts";
+            Refusal::new(StatusCode::NOT_FOUND, error.to_string(), Some(help))
+        }
+        error => Refusal::bad_request(error.to_string()),
+    }
+}
+
 impl AdminServer {
     /// Carries an action out.
     pub(super) async fn act(
@@ -34,10 +53,19 @@ impl AdminServer {
     ) -> Result<Response, Refusal> {
         match *segments {
             ["reload"] => {
+                let is_dry_run = match request.uri().query().unwrap_or_default() {
+                    "" => false,
+                    "dry-run" | "dry-run=" => true,
+                    other => {
+                        let error = format!("there is no parameter `{other}`; there is `dry-run`");
+                        return Err(Refusal::bad_request(error));
+                    }
+                };
                 receive_body(request).await?;
-                self.reload(administrator).await
+                if is_dry_run { self.compare().await } else { self.reload(administrator).await }
             }
             ["explain"] => self.explain(read_body(request).await?, administrator).await,
+            ["explain", "who"] => self.who_may(read_body(request).await?, administrator).await,
             ["log"] => self.set_log(read_body(request).await?, administrator).await,
             ["plugins", name, action] => {
                 // Whatever is there is ignored.
@@ -52,7 +80,9 @@ impl AdminServer {
                     }
                     _ => self.host.reset_plugin(administrator, &name)?,
                 }
-                Ok(ok(&views::plugin(&self.host, &self.traffic, &name).ok_or_else(|| no_plugin(&name))?))
+                Ok(ok(&views::plugin(&self.host, &self.traffic, &name)
+                    .await
+                    .ok_or_else(|| no_plugin(&self.host, &name))?))
             }
             _ => Err(Refusal::no_path()),
         }
@@ -104,9 +134,9 @@ impl AdminServer {
 
     /// Answers with what a reload would change.
     pub(super) async fn compare(&self) -> Result<Response, Refusal> {
-        let Some(trigger) = &self.reload else {
-            let help = "restart it without `--no-reload`";
-            return Err(Refusal::new(StatusCode::CONFLICT, "the server does not read its config again", Some(help)));
+        let Some(trigger) = &self.compare else {
+            let error = "the server was started without a config file, so there is nothing to compare";
+            return Err(Refusal::new(StatusCode::CONFLICT, error, None));
         };
         match timeout(COMPARE_WAIT, trigger.compare()).await {
             Ok(Some(Ok(report))) => Ok(ok(&views::reload(report))),
@@ -124,22 +154,30 @@ impl AdminServer {
 
     async fn explain(&self, request: ExplainRequest, administrator: &Principal) -> Result<Response, Refusal> {
         let ExplainRequest { uri, operation: name, principal, groups } = request;
-        let Some(operation) = Operation::ALL.into_iter().find(|operation| operation.name() == name) else {
-            let names = Operation::ALL.map(Operation::name).join(", ");
-            return Err(Refusal::bad_request(format!("`{name}` is not an operation; write one of {names}")));
-        };
+        let operation = named_operation(&name)?;
         let asked = named_principal(&self.host.config(), &principal, &groups)?;
         let explaining = async { self.host.explain(&asked, operation, &uri) };
         let about = AdminSubject::Decision { uri: &uri, principal: asked.name(), operation };
         let outcome = self.host.administer(administrator, AdminAction::Explain, about, explaining, Error::kind).await?;
         match outcome {
             Ok(found) => Ok(ok(&views::explanation(found, &principal, &name))),
-            Err(error @ Error::NotFound { .. }) => {
-                let help = "no plugin has a mount that owns it; `mcp-host status` shows the mounts";
-                Err(Refusal::new(StatusCode::NOT_FOUND, error.to_string(), Some(help)))
-            }
-            Err(error) => Err(Refusal::bad_request(error.to_string())),
+            Err(error) => Err(not_explained(&error)),
         }
+    }
+
+    /// Answers who may perform an operation on a resource. It is recorded as an explanation for all principals.
+    async fn who_may(&self, request: WhoRequest, administrator: &Principal) -> Result<Response, Refusal> {
+        let WhoRequest { uri, operation: name } = request;
+        let operation = named_operation(&name)?;
+        let (host, asked) = (self.host.clone(), uri.clone());
+        // Every principal of the config is judged.
+        let judging = async {
+            let judged = tokio::task::spawn_blocking(move || host.who_may(operation, &asked)).await;
+            judged.unwrap_or(Err(Error::ShuttingDown))
+        };
+        let about = AdminSubject::Decision { uri: &uri, principal: "*", operation };
+        let outcome = self.host.administer(administrator, AdminAction::Explain, about, judging, Error::kind).await?;
+        outcome.map(|found| ok(&views::who_may(found, &name))).map_err(|error| not_explained(&error))
     }
 
     async fn set_log(&self, request: LogRequest, administrator: &Principal) -> Result<Response, Refusal> {

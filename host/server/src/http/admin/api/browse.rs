@@ -77,10 +77,7 @@ impl AdminServer {
                 let credentials = StreamCredentials::of(&request, from);
                 self.browse_watch(body(request).await?, credentials, asker).await
             }
-            #[cfg(feature = "search")]
-            "search" => self.browse_search(body(request).await?, asker).await,
-            #[cfg(feature = "search")]
-            "context" => self.browse_context(body(request).await?, asker).await,
+            "search" | "context" => self.browse_index(what, request, asker).await,
             _ => Err(Refusal::no_path()),
         }
     }
@@ -161,7 +158,7 @@ impl AdminServer {
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Refusal> {
         let answer = match asker {
-            Asker::User(_) => request.await,
+            Asker::User(user) => user.scopes().scope(request).await,
             Asker::Administrator(administrator) => {
                 let context = RequestContext::of_administrator(administrator.name());
                 let viewing = context.scope(request);
@@ -207,6 +204,13 @@ pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) ->
     Ok(principal.with_groups(groups.iter().map(String::as_str)))
 }
 
+/// The title of the plugin of a resource, if that is in front of the title of the resource, as in a merged listing.
+fn title_prefix(config: &Config, uri: &str, title: &str) -> Option<String> {
+    let plugin = config.plugins.iter().find(|plugin| uri.starts_with(plugin.mount.as_str()))?;
+    let prefix = plugin.title.as_ref()?;
+    title.strip_prefix(prefix.as_str())?.starts_with(": ").then(|| prefix.clone())
+}
+
 /// A resource, as a principal sees it.
 pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> ResourceView {
     let can = host.capabilities(viewer, &resource);
@@ -221,6 +225,10 @@ pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> R
         priority: resource.annotations.priority.map(|priority| priority.value()),
         modified: resource.annotations.last_modified.map(|time| time.as_str().to_owned()),
         notices: Notice::all_in(&resource.meta).iter().map(|notice| short(notice.to_string())).collect(),
+        title_prefix: resource
+            .title
+            .as_deref()
+            .and_then(|title| title_prefix(&host.config(), resource.uri.as_str(), title)),
         uri: String::from(resource.uri),
         name: short(resource.name),
         title: resource.title.map(short),

@@ -139,6 +139,8 @@ answers! {
         pub name: String,
         /// Its title.
         pub title: Option<String>,
+        /// The title of its plugin, if that is in front of its title.
+        pub title_prefix: Option<String>,
         /// Its description.
         pub description: Option<String>,
         /// The MIME type of its content.
@@ -271,6 +273,8 @@ answers! {
         pub tokens: usize,
         /// The number of passages that do not fit the budget.
         pub over_budget: usize,
+        /// The best of these, 20 at most.
+        pub left_out: Vec<PassageView>,
         /// The number of passages that repeat chosen ones.
         pub near_copies: usize,
         /// Whether there may be better ones.

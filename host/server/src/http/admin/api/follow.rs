@@ -1,9 +1,11 @@
-//! `GET audit?follow`: the lines of the audit log as they are queued, as server-sent events.
+//! `GET audit?follow`: the lines of the audit log as they are queued, and `GET updates?follow`: the updates that are sent to subscribers; as
+//! server-sent events.
 //!
 //! | event | data |
 //! |---|---|
 //! | `audit` | a line of the audit log |
 //! | `missed` | `{"lines":3}`: that number of lines came faster than the client read |
+//! | `update` | an [update](SentUpdateView) that was sent to a subscriber |
 //!
 //! A comment every [`KEEP_ALIVE`] shows that the stream is open. It ends after [`STREAM_TIMEOUT`], and at once when a reload takes the token
 //! away from the administrator, or its session ends. [`MAX_STREAMS`] are open at a time.
@@ -17,12 +19,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt as _};
-use mcp_resource_host::audit::{AuditFollower, DECISIONS, FollowedAudit, OUTCOMES};
-use serde::Deserialize;
+use mcp_resource_host::audit::{DECISIONS, Followed, Follower, OPERATIONS, OUTCOMES};
+use mcp_resource_host::watch::{SentUpdate, Update};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::AdminServer;
 use super::super::authority::StreamCredentials;
 use super::Refusal;
+use super::types::{MissedLines, SentUpdateView};
+use super::views::time;
 use crate::http::response::{sse_response, with_keep_alive};
 
 /// The maximum number of streams at a time.
@@ -69,32 +75,101 @@ impl AdminServer {
             let help = "add `[audit]` with `file = \"audit.jsonl\"` to the config, and reload";
             Refusal::new(StatusCode::CONFLICT, "the config has no audit log", Some(help))
         })?;
-        let permit = self.streams.clone().try_acquire_owned().map_err(|_| {
-            let error = format!("{MAX_STREAMS} clients follow the audit log already");
+        let permit = self.begin_following()?;
+        let audited = move |line: &str| filter.matches(line).then(|| format!("event: audit\ndata: {line}\n\n").into());
+        Ok(self.following(follower, audited, permit, credentials))
+    }
+
+    /// Answers with the updates that are sent to subscribers from now on; with `principal` in the query only those of its subscribers.
+    pub(super) fn follow_updates(
+        &self,
+        query: Option<&str>,
+        credentials: StreamCredentials,
+    ) -> Result<Response, Refusal> {
+        let principal = parse_updates_query(query)?;
+        let permit = self.begin_following()?;
+        let sent = move |sent: &SentUpdate| {
+            let is_wanted = principal.as_ref().is_none_or(|wanted| *wanted == sent.principal);
+            is_wanted.then(|| format!("event: update\ndata: {}\n\n", encoded(&SentUpdateView::from(sent))).into())
+        };
+        Ok(self.following(self.host.follow_updates(), sent, permit, credentials))
+    }
+
+    /// Takes the place of a stream of one of [`MAX_STREAMS`].
+    fn begin_following(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            let error = format!("{MAX_STREAMS} clients follow the audit log or the updates already");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error, Some("end one of them"))
-        })?;
-        let events = stream::unfold((follower, filter, permit), async |(mut follower, filter, permit)| {
-            next_event(&mut follower, &filter).await.map(|event| (event, (follower, filter, permit)))
+        })
+    }
+
+    /// A response with the events that `show` makes of what a follower receives.
+    fn following<T: ?Sized + Send + Sync + 'static>(
+        &self,
+        follower: Follower<T>,
+        show: impl Fn(&T) -> Option<Bytes> + Send + 'static,
+        permit: OwnedSemaphorePermit,
+        credentials: StreamCredentials,
+    ) -> Response {
+        let events = stream::unfold((follower, show, permit), async |(mut follower, show, permit)| {
+            let event = loop {
+                match follower.next().await? {
+                    Followed::Event(event) => {
+                        if let Some(shown) = show(&event) {
+                            break shown;
+                        }
+                    }
+                    Followed::Missed(lines) => {
+                        break format!("event: missed\ndata: {}\n\n", encoded(&MissedLines { lines })).into();
+                    }
+                }
+            };
+            Some((event, (follower, show, permit)))
         });
         let (host, authority) = (self.host.clone(), self.authority.clone());
-        let revoked = async move { authority.until_not_administrator(&host, &credentials).await };
-        Ok(event_stream(events, revoked))
+        event_stream(events, async move { authority.until_not_administrator(&host, &credentials).await })
     }
 }
 
-/// Waits for the next event. None at the end of the stream.
-async fn next_event(follower: &mut AuditFollower, filter: &Filter) -> Option<Bytes> {
-    loop {
-        match follower.next().await? {
-            FollowedAudit::Line(line) if filter.matches(&line) => {
-                return Some(format!("event: audit\ndata: {line}\n\n").into());
-            }
-            FollowedAudit::Line(_) => {}
-            FollowedAudit::Missed(lines) => {
-                return Some(format!("event: missed\ndata: {{\"lines\":{lines}}}\n\n").into());
+/// Returns the principal of `updates?follow&principal=NAME`.
+fn parse_updates_query(query: Option<&str>) -> Result<Option<String>, Refusal> {
+    let (mut principal, mut follows) = (None, false);
+    for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*key {
+            "follow" => follows = true,
+            "principal" => principal = Some(value.into_owned()),
+            _ => {
+                return Err(Refusal::bad_request(format!(
+                    "there is no parameter `{key}`; there are `follow` and `principal`"
+                )));
             }
         }
     }
+    if follows {
+        return Ok(principal);
+    }
+    let help = "write `GET /api/v1/updates?follow`; `/api/v1/subscriptions` has their number";
+    Err(Refusal::new(
+        StatusCode::BAD_REQUEST,
+        "updates are only followed: the parameter `follow` is missing",
+        Some(help),
+    ))
+}
+
+impl From<&SentUpdate> for SentUpdateView {
+    fn from(sent: &SentUpdate) -> Self {
+        let uri = match &sent.update {
+            Update::Resource(uri) => Some(uri.clone()),
+            Update::Listing => None,
+        };
+        Self { time: time(sent.time), principal: sent.principal.clone(), uri }
+    }
+}
+
+/// The data of an event.
+pub(super) fn encoded(data: &impl Serialize) -> String {
+    // The types of the API have text keys only, so that this does not fail.
+    serde_json::to_string(data).unwrap_or_default()
 }
 
 /// A response with events, which ends when they end, or when their client may not receive them any more. Where there is nothing else to
@@ -119,7 +194,10 @@ impl Filter {
                 }
                 "principal" => &mut filter.principal,
                 "plugin" => &mut filter.plugin,
-                "operation" => &mut filter.operation,
+                "operation" => {
+                    check_value("operation", &value, &OPERATIONS)?;
+                    &mut filter.operation
+                }
                 "decision" => {
                     check_value("decision", &value, &DECISIONS)?;
                     &mut filter.decision

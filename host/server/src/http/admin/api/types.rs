@@ -15,16 +15,20 @@ use serde_json::Value;
 
 pub(crate) use self::actions::RequestBody;
 pub(super) use self::actions::local as local_principal;
-pub use self::actions::{ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload};
+pub use self::actions::{
+    ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload, WhoMay, WhoRequest, WhoView,
+};
 pub use self::config::{
-    AuditValues, ConfigView, DirView, GrantsView, GroupView, IssuerView, LimitsView, PluginConfig, RuleView, ServerView,
+    AuditValues, ConfigView, DirView, GrantsView, GroupView, HttpLimitsView, IssuerView, LimitsView, PluginConfig,
+    PrepareLimitsView, RuleView, ServerView,
 };
 pub use self::lists::{
-    CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
+    CacheStatus, CacheView, PluginCache, SearchView, SessionView, SubscriptionsView, WatchedCounts, WatchedResource,
 };
 pub use self::status::{
-    CacheStatus, ClusterView, FailedReload, Memory, PluginDetails, PluginLogLine, PluginState, PluginStatus,
-    RecentCalls, ReplicaView, RequirementView, Status,
+    AuditFailureView, AuditStatus, BucketView, ClusterView, FailedReload, Memory, PluginDetails, PluginLoads,
+    PluginLogLine, PluginState, PluginStatus, PreparationView, ProgramEndView, ProgramView, ProgramsView, RecentCalls,
+    ReplicaView, RequirementView, Status, UsageView,
 };
 pub use super::browse_types as browse;
 
@@ -57,6 +61,8 @@ struct Api {
     config: Option<ConfigView>,
     #[schemars(rename = "GET /api/v1/config/changes")]
     changes: Option<Reload>,
+    #[schemars(rename = "GET /api/v1/config/warnings")]
+    warnings: Option<Page<String>>,
     #[schemars(rename = "GET /api/v1/cache")]
     cache: Option<CacheView>,
     #[schemars(rename = "GET /api/v1/cluster")]
@@ -70,12 +76,19 @@ struct Api {
     /// Server-sent events: the name of an event, and its data.
     #[schemars(rename = "GET /api/v1/audit?follow")]
     audit: Option<AuditEvents>,
+    /// Server-sent events: the name of an event, and its data.
+    #[schemars(rename = "GET /api/v1/updates?follow")]
+    updates: Option<UpdateEvents>,
     #[schemars(rename = "GET /api/v1/session")]
     session: Option<ConsoleSession>,
     #[schemars(rename = "POST /api/v1/reload")]
     reload: Option<Reload>,
+    #[schemars(rename = "POST /api/v1/reload?dry-run")]
+    dry_run: Option<Reload>,
     #[schemars(rename = "POST /api/v1/explain")]
     explain: Option<Exchange<ExplainRequest, Explanation>>,
+    #[schemars(rename = "POST /api/v1/explain/who")]
+    explain_who: Option<Exchange<WhoRequest, WhoView>>,
     #[schemars(rename = "POST /api/v1/log")]
     log: Option<Exchange<LogRequest, LogView>>,
     #[schemars(rename = "POST /api/v1/plugins/NAME/disable")]
@@ -110,6 +123,15 @@ struct Api {
 struct AuditEvents {
     /// A line of the audit log.
     audit: serde_json::Map<String, Value>,
+    missed: MissedLines,
+}
+
+/// The events of updates that are sent.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct UpdateEvents {
+    update: SentUpdateView,
     missed: MissedLines,
 }
 
@@ -185,7 +207,18 @@ api_types! {
     /// The catalog has changed.
     struct ListingChanged {}
 
-    /// Lines of the audit log that came faster than the client read.
+    /// An update that was sent to a subscriber.
+    struct SentUpdateView {
+        /// When.
+        #[schemars(extend("format" = "date-time"))]
+        pub time: String,
+        /// The principal of the subscriber.
+        pub principal: String,
+        /// The URI of the resource that changed, as the subscriber wrote it; null if the listing changed.
+        pub uri: Option<String>,
+    }
+
+    /// Lines of the audit log, or updates, that came faster than the client read.
     struct MissedLines {
         /// Their number.
         pub lines: u64,

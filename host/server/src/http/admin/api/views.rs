@@ -9,18 +9,25 @@ use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Grants, Mode};
 use mcp_host_config::limits::Limits;
 use mcp_host_config::{Config, Plugin};
-use mcp_resource_host::audit::{DECISIONS, OUTCOMES};
+use mcp_host_model::provider::{Program, Programs};
+use mcp_host_sandbox::grant_usage::BucketUsage;
+use mcp_resource_host::access::Decision;
+use mcp_resource_host::audit::{AuditState, DECISIONS, OPERATIONS, OUTCOMES};
 use mcp_resource_host::host::{self, Explanation as HostExplanation, Host, ReloadReport};
 use mcp_resource_host::metrics::ReloadFailure;
+use mcp_resource_host::plugin::PluginUsage;
 use mcp_resource_host::watch::{WatchStats, Watched};
 
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
+use super::search::indexed;
 use super::types::{
-    AuditValues, CacheStatus, CacheView, ClusterView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload,
-    GrantsView, GroupView, IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails,
-    PluginLogLine, PluginState, PluginStatus, Reload, ReplicaView, RequirementView, RuleView, SearchView, ServerView,
-    SessionView, WatchedCounts, WatchedResource,
+    AuditFailureView, AuditStatus, AuditValues, BucketView, CacheStatus, CacheView, ClusterView, ConfigView, DirView,
+    ExplainedRule, Explanation, FailedReload, GrantsView, GroupView, HttpLimitsView, IssuerView, LimitsView, LogView,
+    MAX_PAGE, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginLoads, PluginLogLine, PluginState,
+    PluginStatus, PreparationView, PrepareLimitsView, ProgramEndView, ProgramView, ProgramsView, Reload, ReplicaView,
+    RequirementView, RuleView, SearchView, ServerView, SessionView, UsageView, WatchedCounts, WatchedResource, WhoMay,
+    WhoView,
 };
 
 /// The part of a list that a request is for.
@@ -33,7 +40,7 @@ pub(super) struct PageRequest {
 }
 
 /// A time, as RFC 3339 writes it.
-pub(super) fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     // A time beyond the years of a calendar is none of a clock.
     let time = Timestamp::try_from(time).unwrap_or_default();
     // As in the log, which has the milliseconds, too.
@@ -61,21 +68,56 @@ pub(super) fn plugins(host: &Host, traffic: &Traffic, request: &PageRequest) -> 
 }
 
 /// A plugin; none if there is no plugin of that name.
-pub(super) fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option<PluginDetails> {
+pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option<PluginDetails> {
     let status = host.plugins().into_iter().find(|plugin| plugin.name == name)?;
     let status = PluginStatus { recent: traffic.recent(host).remove(name), ..status.into() };
     let config = host.config();
     let config = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).map(PluginConfig::from);
+    let (succeeded, failed) = host.loads_of(name);
+    let failed = failed.into_iter().map(|(reason, count)| (reason.to_owned(), count)).collect();
+    let loads = PluginLoads { succeeded, failed };
     let search = indexed(host).into_iter().find(|indexed| indexed.plugin == name);
+    let usage = match host.usage(name) {
+        Some(usage) => Some(used(usage, host.bucket_usage(name).await)),
+        None => None,
+    };
+    let programs = host.programs(name).map(ProgramsView::from);
     let requirements = host.requirements(name).unwrap_or_default();
     let requirements = requirements.iter().map(|requirement| RequirementView {
         capability: requirement.capability.name().to_owned(),
         status: requirement.status.name().to_owned(),
         granted: requirement.granted.clone(),
     });
-    let log = host.recent_log(name).into_iter();
-    let log = log.map(|line| PluginLogLine { time: time(line.time), level: line.level.to_owned(), text: line.text });
-    Some(PluginDetails { status, config, search, requirements: requirements.collect(), log: log.collect() })
+    let requirements = requirements.collect();
+    let log = host.recent_log(name).into_iter().map(|line| PluginLogLine {
+        time: time(line.time),
+        level: line.level.to_owned(),
+        text: line.text,
+        times: line.times,
+    });
+    // What is not loaded has no log of its own.
+    let load_failure = match (&status.state, host.last_load_failure(name)) {
+        (PluginState::Failed { reason }, Some(at)) => {
+            let text = format!("could not be loaded: {reason}");
+            Some(PluginLogLine { time: time(at), level: "error".to_owned(), text, times: 1 })
+        }
+        _ => None,
+    };
+    let log = log.chain(load_failure).collect();
+    let unmet = host.unmet_needs(name).await;
+    Some(PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, log })
+}
+
+fn used(usage: PluginUsage, buckets: Vec<BucketUsage>) -> UsageView {
+    let PluginUsage { running, waiting, concurrency, queue, .. } = usage;
+    let buckets = buckets.into_iter().map(|BucketUsage { name, keys, bytes, max_keys, max_bytes }| BucketView {
+        name,
+        bytes,
+        max_bytes,
+        keys,
+        max_keys,
+    });
+    UsageView { running, concurrency, waiting, queue, buckets: buckets.collect() }
 }
 
 pub(super) fn sessions(host: &Host, request: &PageRequest) -> Result<Page<SessionView>, String> {
@@ -108,9 +150,10 @@ pub(super) fn watched_resources(host: &Host, request: &PageRequest) -> Page<Watc
     let has_more = found.len() > request.limit;
     found.truncate(request.limit);
     let next = found.last().filter(|_| has_more).map(|watched| watched.uri.to_string());
-    let items = found.into_iter().map(|Watched { uri, subscribers, views, principals, .. }| WatchedResource {
+    let items = found.into_iter().map(|Watched { uri, subscribers, unheard, views, principals, .. }| WatchedResource {
         uri: uri.as_str().to_owned(),
         subscribers,
+        unheard,
         views,
         principals,
     });
@@ -132,54 +175,49 @@ pub(super) fn cache(host: &Host, request: &PageRequest) -> CacheView {
 
 /// The cluster that the host is a replica of; none without one.
 pub(super) fn cluster(host: &Host, request: &PageRequest) -> Option<ClusterView> {
-    let host::ClusterView { name, hears, live, differing, replicas, stats, .. } = host.cluster()?;
-    let mine = replicas.iter().find(|replica| replica.is_me).map(|me| me.about.config.clone());
-    let replicas = replicas.into_iter().map(|host::ReplicaView { replica, is_me, silent, is_missing, about }| {
-        let host::About { config, version, machine, process, leases, named_leases } = about;
-        let differs = mine.as_ref() != Some(&config);
+    let host::ClusterView { name, hears, live, divisor, differing, differing_cursor_keys, replicas, stats, .. } =
+        host.cluster()?;
+    let replicas = replicas.into_iter().map(|replica| {
+        let host::ReplicaView { replica, is_me, silent, is_alive, has_other_config, has_other_cursor_key, about } =
+            replica;
+        let host::About { config, version, machine, process, leases, named_leases, cursor_keys: _ } = about;
         ReplicaView {
             id: replica.to_string(),
             this: is_me,
-            alive: !is_missing,
+            alive: is_alive,
             silent_ms: saturating_millis(silent),
             version,
             machine,
             pid: process,
             config,
-            differs,
+            differs: has_other_config,
+            cursor_key_differs: has_other_cursor_key,
             leases,
             leased_plugins: named_leases,
         }
     });
     let replicas = page(replicas, request, |replica| replica.id.as_str());
-    Some(ClusterView { name, hears, live: live.get(), differing, cache_drops: stats.dropped_all, replicas })
+    Some(ClusterView {
+        name,
+        hears,
+        live: live.get(),
+        rate_divisor: divisor.get(),
+        differing,
+        differing_cursor_keys,
+        cache_drops: stats.dropped_all,
+        replicas,
+    })
 }
 
 pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {
     page(indexed(host).into_iter(), request, |indexed| indexed.plugin.as_str())
 }
 
-#[cfg(feature = "search")]
-fn indexed(host: &Host) -> Vec<SearchView> {
-    let mut all: Vec<_> = host
-        .search_status()
-        .into_iter()
-        .map(|status| SearchView {
-            complete: status.has_everything(),
-            gaps: status.gaps(),
-            plugin: status.plugin,
-            documents: status.documents,
-            bytes: status.bytes,
-            embedded: status.embedded,
-        })
-        .collect();
-    all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
-    all
-}
-
-#[cfg(not(feature = "search"))]
-fn indexed(_: &Host) -> Vec<SearchView> {
-    Vec::new()
+/// The warnings about the config that is served: as many as a page has.
+pub(super) async fn config_warnings(host: &Host) -> Page<String> {
+    let (first, others) = host.config_warnings(MAX_PAGE).await;
+    let total = first.len().saturating_add(others);
+    Page { items: first.iter().map(ToString::to_string).collect(), total, next: None }
 }
 
 /// The config. What may be a secret is left out: values of variables and of the tables `config`, credentials, URLs of databases, digests
@@ -206,6 +244,7 @@ pub(super) fn config(config: &Config, generation: u64) -> ConfigView {
             AuditDestination::Stderr => "stderr".to_owned(),
         }),
         audit_values: AuditValues {
+            operations: OPERATIONS.map(str::to_owned).to_vec(),
             decisions: DECISIONS.map(str::to_owned).to_vec(),
             outcomes: OUTCOMES.map(str::to_owned).to_vec(),
         },
@@ -240,6 +279,17 @@ pub(super) fn log(filter: Option<&TemporaryFilter>) -> LogView {
     LogView { filter: Some(filter), until, by }
 }
 
+pub(super) fn audit(state: AuditState) -> AuditStatus {
+    let failure = state.failure.map(|failure| AuditFailureView { since: time(failure.since), reason: failure.reason });
+    AuditStatus {
+        file: state.file.map(|file| file.display().to_string()),
+        failure,
+        refuses: state.refuses,
+        dropped_lines: state.dropped_lines,
+        refused_requests: state.refused_requests,
+    }
+}
+
 pub(super) fn reload_failure(failure: ReloadFailure) -> FailedReload {
     FailedReload { time: time(failure.at), reason: failure.reason }
 }
@@ -249,6 +299,13 @@ pub(super) fn reload(report: ReloadReport) -> Reload {
         generation: report.generation,
         changed: !report.is_unchanged(),
         settings_changed: report.changed_settings().map(str::to_owned).collect(),
+        would_fail: report.would_fail(),
+        plugins_failing: report.failing,
+        changed_keys: report
+            .changed_keys
+            .into_iter()
+            .map(|(plugin, keys)| (plugin, keys.into_iter().map(str::to_owned).collect()))
+            .collect(),
         plugins_added: report.added,
         plugins_changed: report.changed,
         plugins_removed: report.removed,
@@ -257,16 +314,42 @@ pub(super) fn reload(report: ReloadReport) -> Reload {
     }
 }
 
-pub(super) fn explanation(found: HostExplanation, principal: &str, operation: &str) -> Explanation {
-    let is_allowed = found.decision.is_allowed();
-    let rule = found.decision.glob().map(|glob| ExplainedRule {
+fn explained_rule(decision: &Decision, line: Option<usize>) -> Option<ExplainedRule> {
+    decision.glob().map(|glob| ExplainedRule {
         number: glob.rule.saturating_add(1),
-        line: found.line,
-        key: if is_allowed { "allow" } else { "deny" }.to_owned(),
+        line,
+        key: if decision.is_allowed() { "allow" } else { "deny" }.to_owned(),
         glob: glob.glob.to_string(),
-    });
+    })
+}
+
+pub(super) fn who_may(found: host::WhoMay, operation: &str) -> WhoView {
+    let page = |judged: Vec<host::Judged>| {
+        Page::cut(judged.into_iter().map(|judged| WhoMay {
+            kind: judged.party.kind().to_owned(),
+            name: judged.party.name().map(str::to_owned),
+            decided: judged.decided.to_string(),
+            rule: explained_rule(&judged.decision, judged.line),
+        }))
+    };
+    WhoView {
+        uri: found.uri.as_str().to_owned(),
+        plugin: found.plugin,
+        operation: operation.to_owned(),
+        served: found.served.name().to_owned(),
+        served_at: found.served.at().map(|uri| uri.as_str().to_owned()),
+        allowed: page(found.allowed),
+        denied: page(found.denied),
+        cut: found.is_cut,
+    }
+}
+
+pub(super) fn explanation(found: HostExplanation, principal: &str, operation: &str) -> Explanation {
+    let rule = explained_rule(&found.decision, found.line);
     Explanation {
-        allowed: is_allowed,
+        allowed: found.is_allowed(),
+        served: found.served.name().to_owned(),
+        served_at: found.served.at().map(|uri| uri.as_str().to_owned()),
         principal: principal.to_owned(),
         groups: found.groups,
         operation: operation.to_owned(),
@@ -293,6 +376,15 @@ impl From<host::PluginStatus> for PluginStatus {
             faults,
             recent: None,
             watched: status.watched,
+            preparation: status.preparation.map(|preparation| PreparationView {
+                state: preparation.state.name().to_owned(),
+                percent: preparation.percent,
+                reason: preparation.state.reason().map(str::to_owned),
+                message: preparation.message,
+                calls: preparation.calls,
+                cpu_ms: saturating_millis(preparation.cpu),
+                cpu_limit_ms: preparation.cpu_limit.map(saturating_millis),
+            }),
             name: status.name,
         }
     }
@@ -302,12 +394,55 @@ impl From<&host::PluginState> for PluginState {
     fn from(state: &host::PluginState) -> Self {
         match state {
             host::PluginState::Ready => Self::Ready {},
+            host::PluginState::Failing(failing) => Self::Failing {
+                cause: failing.cause.name().to_owned(),
+                since: time(failing.since),
+                failed: failing.failed,
+                calls: failing.calls,
+                reason: failing.reason.clone(),
+            },
             host::PluginState::LoadFailed(error) => Self::Failed { reason: error.to_string() },
+            host::PluginState::Unreachable(outage) => {
+                Self::Unreachable { since: time(outage.since), reason: outage.reason.clone() }
+            }
             host::PluginState::Suspended(left) => Self::Suspended { retry_in_ms: saturating_millis(*left) },
             host::PluginState::Disabled(disabled) => {
                 Self::Disabled { since: time(disabled.since), by: disabled.by.clone() }
             }
             _ => Self::Loading {},
+        }
+    }
+}
+
+impl From<Programs> for ProgramsView {
+    fn from(all: Programs) -> Self {
+        Self {
+            programs: all.programs.iter().map(ProgramView::from).collect(),
+            starts: all.starts,
+            ends: all.ends.into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+            last_end: all.last_end.map(|end| ProgramEndView {
+                time: time(end.at),
+                reason: end.reason.name().to_owned(),
+                text: end.text,
+            }),
+        }
+    }
+}
+
+impl From<&Program> for ProgramView {
+    fn from(program: &Program) -> Self {
+        let Program { process, is_running, started, restarts, usage, limits, .. } = program;
+        Self {
+            process: *process,
+            state: if *is_running { "running" } else { "ended" }.to_owned(),
+            started: time(*started),
+            restarts: *restarts,
+            memory: usage.map(|usage| usage.memory),
+            memory_limit: limits.memory,
+            cpu_ms: usage.map(|usage| saturating_millis(usage.cpu)),
+            cpu_limit_ms: limits.cpu.map(saturating_millis),
+            processes: usage.map(|usage| usage.tasks),
+            processes_limit: limits.tasks,
         }
     }
 }
@@ -361,16 +496,50 @@ impl From<&Grants> for GrantsView {
 impl From<&Limits> for LimitsView {
     fn from(limits: &Limits) -> Self {
         let millis = |duration: Duration| saturating_millis(duration);
+        let Limits {
+            memory,
+            cpu,
+            deadline,
+            concurrency,
+            queue,
+            queue_timeout,
+            rate,
+            response_size,
+            response_items,
+            listing_items,
+            log,
+            handles,
+            files,
+            random_bytes,
+            http,
+            prepare,
+        } = limits;
         Self {
-            memory: limits.memory.bytes(),
-            cpu_ms: millis(limits.cpu.duration()),
-            deadline_ms: millis(limits.deadline.duration()),
-            concurrency: limits.concurrency.get(),
-            queue: limits.queue.get(),
-            queue_timeout_ms: millis(limits.queue_timeout.duration()),
-            rate: limits.rate.to_string(),
-            response_size: limits.response_size.bytes(),
-            response_items: limits.response_items.get(),
+            memory: memory.bytes(),
+            cpu_ms: millis(cpu.duration()),
+            deadline_ms: millis(deadline.duration()),
+            concurrency: concurrency.get(),
+            queue: queue.get(),
+            queue_timeout_ms: millis(queue_timeout.duration()),
+            rate: rate.to_string(),
+            response_size: response_size.bytes(),
+            response_items: response_items.get(),
+            listing_items: listing_items.get(),
+            log: log.to_string(),
+            handles: handles.get(),
+            files: files.get(),
+            random_bytes: random_bytes.bytes(),
+            http: HttpLimitsView {
+                concurrency: http.concurrency.get(),
+                rate: http.rate.to_string(),
+                headers: http.headers.bytes(),
+                body: http.body.bytes(),
+                timeout_ms: millis(http.timeout.duration()),
+            },
+            prepare: prepare.as_ref().map(|prepare| PrepareLimitsView {
+                cpu_ms: millis(prepare.cpu.duration()),
+                memory: prepare.memory.bytes(),
+            }),
         }
     }
 }

@@ -9,19 +9,17 @@
 //! principal. A stream without resources and without the listing has no events; it ends as any other.
 //!
 //! A stream ends after [`STREAM_TIMEOUT`], and at once when its credentials or its session end. [`MAX_VIEWS`] of administrators are open at
-//! a time, and [`MAX_USER_STREAMS`] of users: with the streams of the audit log and the requests of users there are fewer
+//! a time, and those of users have [shares](super::user_streams): with the streams of the audit log and the requests of users there are fewer
 //! than connections.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
-use futures::future::{Either, select};
 use futures::stream;
-use mcp_host_base::share_limiter::{LimitReached, ShareLimits};
+use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_config::{Config, Operation};
 use mcp_resource_host::audit::RequestContext;
 use mcp_resource_host::watch::Update;
-use serde::Serialize;
 
 use super::super::AdminServer;
 use super::super::authority::StreamCredentials;
@@ -29,15 +27,22 @@ use super::super::users::bearer_token;
 use super::Refusal;
 use super::browse::Asker;
 use super::browse_types::{BrowseWatch, MAX_WATCHED};
-use super::follow::event_stream;
+use super::follow::{encoded, event_stream};
 use super::types::{ListingChanged, UpdatedResource};
+use super::user_streams::{self, UserStream};
 use crate::http::authentication::Authenticated;
 use crate::listen::Subscriptions;
 
 /// The maximum number of streams at a time, of one administrator and of all.
 const MAX_VIEWS: ShareLimits = ShareLimits { client: 8, overall: 8 };
-/// The maximum number of streams of users at a time, of one and of all.
-const MAX_USER_STREAMS: ShareLimits = ShareLimits { client: 4, overall: 16 };
+/// The same of users.
+const MAX_USER_STREAMS: ShareLimits = ShareLimits { client: user_streams::MAX_OF_USER, overall: user_streams::MAX };
+
+/// An open stream, counted until this is dropped.
+enum Permit {
+    View(#[expect(dead_code, reason = "it is held")] SharePermit<String>),
+    User(UserStream),
+}
 
 impl AdminServer {
     /// Answers with what changes from now on.
@@ -60,12 +65,20 @@ impl AdminServer {
         let required: &[Operation] = if watches_nothing { &[] } else { &[Operation::Subscribe] };
         asker.require_scopes(required)?;
         let listing = listing && asker.require_scopes(&[Operation::List]).is_ok();
-        let (client, limits) = match asker {
-            Asker::Administrator(administrator) => (administrator.name(), MAX_VIEWS),
-            Asker::User(user) => (user.principal.name(), MAX_USER_STREAMS),
+        let permit = match asker {
+            Asker::Administrator(administrator) => {
+                let view = self.views.acquire(&administrator.name().to_owned(), MAX_VIEWS);
+                Permit::View(view.map_err(|reached| too_many(reached, MAX_VIEWS))?)
+            }
+            Asker::User(user) => {
+                let stream = self.user_streams.open(user.principal.name());
+                Permit::User(stream.map_err(|reached| too_many(reached, MAX_USER_STREAMS))?)
+            }
         };
-        let streams = if limits == MAX_VIEWS { &self.views } else { &self.user_streams };
-        let permit = streams.acquire(&client.to_owned(), limits).map_err(|reached| too_many(reached, limits))?;
+        let replaced = match &permit {
+            Permit::View(_) => None,
+            Permit::User(stream) => Some(stream.replaced()),
+        };
         let subscriptions = if watches_nothing {
             None
         } else {
@@ -88,7 +101,18 @@ impl AdminServer {
                 let (host, authority) = (self.host.clone(), self.authority.clone());
                 event_stream(events, async move { authority.until_not_administrator(&host, &credentials).await })
             }
-            Asker::User(user) => event_stream(events, self.until_user_ends((*user).clone(), credentials, required)),
+            Asker::User(user) => {
+                let ended = self.until_user_ends((*user).clone(), credentials, required);
+                event_stream(events, async move {
+                    match replaced {
+                        None => ended.await,
+                        Some(replaced) => tokio::select! {
+                            () = ended => {}
+                            () = replaced => {}
+                        },
+                    }
+                })
+            }
         })
     }
 
@@ -110,8 +134,9 @@ impl AdminServer {
             authority.until(&host, |config| has_users(config) && has_session()).await;
         });
         async move {
-            match select(revoked, session_ended).await {
-                Either::Left(_) | Either::Right(_) => {}
+            tokio::select! {
+                _ = revoked => {}
+                () = session_ended => {}
             }
         }
     }
@@ -123,11 +148,6 @@ fn event(update: Update) -> Bytes {
         Update::Listing => ("listing", encoded(&ListingChanged {})),
     };
     format!("event: {name}\ndata: {data}\n\n").into()
-}
-
-fn encoded(data: &impl Serialize) -> String {
-    // The types of the API have text keys only, so that this does not fail.
-    serde_json::to_string(data).unwrap_or_default()
 }
 
 fn too_many(reached: LimitReached, limits: ShareLimits) -> Refusal {

@@ -10,7 +10,7 @@
 //     wasi:http@0.2.6
 //     wasi:keyvalue@0.2.0-draft2
 //     mcp-host:sql@0.1.0
-//     mcp-host:provider@0.1.0
+//     mcp-host:provider@0.1.1
 //     mcp-host:sdk
 
 package wit_exports
@@ -29,7 +29,7 @@ var exportReturnArea = uintptr(witRuntime.Allocate(&staticPinner, (96+20*4), 8))
 var syncExportPinner = runtime.Pinner{}
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#describe
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#describe
 func wasm_export_mcp_host_provider_resource_provider_describe() uintptr {
         
         pinner := &syncExportPinner
@@ -90,13 +90,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#describe
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#describe
 func wasm_export_post_return_mcp_host_provider_resource_provider_describe(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#list-entries
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#list-entries
 func wasm_export_mcp_host_provider_resource_provider_list_entries(arg0 int32, arg1 uintptr, arg2 uint32, arg3 int32, arg4 uintptr, arg5 uint32, arg6 int32) uintptr {
         
         pinner := &syncExportPinner
@@ -483,13 +483,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#list-entries
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#list-entries
 func wasm_export_post_return_mcp_host_provider_resource_provider_list_entries(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#list-templates
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#list-templates
 func wasm_export_mcp_host_provider_resource_provider_list_templates(arg0 int32, arg1 uintptr, arg2 uint32) uintptr {
         
         pinner := &syncExportPinner
@@ -820,13 +820,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#list-templates
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#list-templates
 func wasm_export_post_return_mcp_host_provider_resource_provider_list_templates(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#read
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#read
 func wasm_export_mcp_host_provider_resource_provider_read(arg0 uintptr, arg1 uint32) uintptr {
         
         pinner := &syncExportPinner
@@ -1207,13 +1207,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#read
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#read
 func wasm_export_post_return_mcp_host_provider_resource_provider_read(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#stat
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#stat
 func wasm_export_mcp_host_provider_resource_provider_stat(arg0 uintptr, arg1 uint32) uintptr {
         
         pinner := &syncExportPinner
@@ -1549,13 +1549,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#stat
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#stat
 func wasm_export_post_return_mcp_host_provider_resource_provider_stat(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#complete
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#complete
 func wasm_export_mcp_host_provider_resource_provider_complete(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 uintptr, arg5 uint32, arg6 uintptr, arg7 uint32) uintptr {
         
         pinner := &syncExportPinner
@@ -1695,13 +1695,13 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#complete
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#complete
 func wasm_export_post_return_mcp_host_provider_resource_provider_complete(result uintptr) {
         syncExportPinner.Unpin()
 }
 
 
-//go:wasmexport mcp-host:provider/resource-provider@0.1.0#changes
+//go:wasmexport mcp-host:provider/resource-provider@0.1.1#changes
 func wasm_export_mcp_host_provider_resource_provider_changes(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32) uintptr {
         
         pinner := &syncExportPinner
@@ -1853,7 +1853,7 @@ return exportReturnArea
         
 }
 
-//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.0#changes
+//go:wasmexport cabi_post_mcp-host:provider/resource-provider@0.1.1#changes
 func wasm_export_post_return_mcp_host_provider_resource_provider_changes(result uintptr) {
         syncExportPinner.Unpin()
 }

@@ -10,7 +10,7 @@
 //     wasi:http@0.2.6
 //     wasi:keyvalue@0.2.0-draft2
 //     mcp-host:sql@0.1.0
-//     mcp-host:provider@0.1.0
+//     mcp-host:provider@0.1.1
 //     mcp-host:sdk
 
 package mcp_host_provider_resource_provider

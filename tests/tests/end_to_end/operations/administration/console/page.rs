@@ -63,7 +63,8 @@ async fn a_page_follows_the_files_the_subscribers_and_the_end_of_its_session() {
             let mut subscriber = admin.server.raw_client(mcp_host_tests::Revision::V_2025_11_25).await;
             let uri = json!({ "uri": "files://files/plan.md" });
             subscriber.request("resources/subscribe", uri).await.result();
-            client = Some(subscriber);
+            let events = subscriber.event_stream().await;
+            client = Some((subscriber, events));
         }
         "replace the token" => {
             std::fs::write(folder.path().join("admin.token"), TOKEN.replace('0', "9")).unwrap();

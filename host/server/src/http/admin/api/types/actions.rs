@@ -1,12 +1,14 @@
 //! Actions: their requests, and what they answer.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LOG_SECONDS, api_types};
+use super::{MAX_LOG_SECONDS, Page, api_types};
 
 api_types! {
-    /// What a reload changed.
+    /// What a reload changed, or would change.
     struct Reload {
         /// The number of the generation that is served now.
         pub generation: u64,
@@ -16,6 +18,14 @@ api_types! {
         pub plugins_added: Vec<String>,
         /// The plugins with another config or component.
         pub plugins_changed: Vec<String>,
+        /// Of a comparison, by plugin the keys that differ; `component file` if the file has another component.
+        pub changed_keys: BTreeMap<String, Vec<String>>,
+        /// Of a comparison, by plugin why it fails, as far as that is known without compiling: of one that is added or changed why it cannot
+        /// be loaded, so that the reload would fail; of one that stays as it is why it was not loaded, cannot reach its data, or fails its
+        /// calls.
+        pub plugins_failing: BTreeMap<String, String>,
+        /// Of a comparison, whether the reload would fail, as far as that is known.
+        pub would_fail: bool,
         /// The plugins that were removed.
         pub plugins_removed: Vec<String>,
         /// The keys whose new values apply only after a restart.
@@ -39,8 +49,13 @@ api_types! {
 
     /// A decision of the access rules.
     struct Explanation {
-        /// Whether the operation is allowed.
+        /// Whether the operation is allowed, and the resource is served at that URI.
         pub allowed: bool,
+        /// Whether a resource is served at that spelling of its URI: `here`; `only-if-listed` by its upstream; `elsewhere`, at `served_at`,
+        /// which the rule is about; or `nowhere`.
+        pub served: String,
+        /// The URI of the resource, if it is served at another spelling.
+        pub served_at: Option<String>,
         /// The principal.
         pub principal: String,
         /// Its groups.
@@ -58,6 +73,39 @@ api_types! {
         /// The provider's name of the resource.
         pub path: String,
         /// The rule that decided; null for a default.
+        pub rule: Option<ExplainedRule>,
+    }
+
+    /// Who may perform an operation on a resource.
+    struct WhoView {
+        /// The URI in normal form.
+        pub uri: String,
+        /// The plugin whose mount owns it.
+        pub plugin: String,
+        /// The operation.
+        pub operation: String,
+        /// As in an explanation.
+        pub served: String,
+        /// The URI of the resource, if it is served at another spelling.
+        pub served_at: Option<String>,
+        /// Those whom the rules allow it.
+        pub allowed: Page<WhoMay>,
+        /// Those whom a `deny` glob denies it. Whoever is in neither list is denied it, as no rule allows it.
+        pub denied: Page<WhoMay>,
+        /// Whether the config names more principals and groups than were judged.
+        pub cut: bool,
+    }
+
+    /// What the rules decide for a principal or a group.
+    struct WhoMay {
+        /// `principal`; `group`: whoever is in it, unless a rule about the member denies it; or `others`: all whom the config does not
+        /// name.
+        pub kind: String,
+        /// The name; null for others.
+        pub name: Option<String>,
+        /// The operation that the decision is about: reading, if that is why a subscription is denied.
+        pub decided: String,
+        /// The rule that decided; null for the default of `local`.
         pub rule: Option<ExplainedRule>,
     }
 
@@ -91,6 +139,17 @@ pub struct ExplainRequest {
     pub groups: Vec<String>,
 }
 
+/// The question who may perform an operation on a resource.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhoRequest {
+    /// The resource.
+    pub uri: String,
+    /// The operation.
+    #[serde(default = "read")]
+    pub operation: String,
+}
+
 /// A change of the filter of the log: either `filter`, or `restore`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +174,10 @@ pub(crate) trait RequestBody: serde::de::DeserializeOwned {
 
 impl RequestBody for ExplainRequest {
     const KEYS: &'static [&'static str] = &["uri", "operation", "principal", "groups"];
+}
+
+impl RequestBody for WhoRequest {
+    const KEYS: &'static [&'static str] = &["uri", "operation"];
 }
 
 impl RequestBody for LogRequest {

@@ -74,6 +74,42 @@ api_types! {
         pub response_size: u64,
         /// `response-items`.
         pub response_items: usize,
+        /// `listing-items`.
+        pub listing_items: usize,
+        /// `log`, as the config writes it.
+        pub log: String,
+        /// `handles`.
+        pub handles: usize,
+        /// `files`.
+        pub files: usize,
+        /// `random-bytes`.
+        pub random_bytes: u64,
+        /// `http`.
+        pub http: HttpLimitsView,
+        /// `prepare`; null if its provider may not prepare.
+        pub prepare: Option<PrepareLimitsView>,
+    }
+
+    /// The limits of preparations.
+    struct PrepareLimitsView {
+        /// `cpu`.
+        pub cpu_ms: u64,
+        /// `memory`.
+        pub memory: u64,
+    }
+
+    /// The limits of outbound HTTP.
+    struct HttpLimitsView {
+        /// `concurrency`.
+        pub concurrency: usize,
+        /// `rate`, as the config writes it.
+        pub rate: String,
+        /// `headers`.
+        pub headers: u64,
+        /// `body`.
+        pub body: u64,
+        /// `timeout`.
+        pub timeout_ms: u64,
     }
 
     /// The config that is served. It has no secrets, and no values that may be some.
@@ -104,6 +140,8 @@ api_types! {
 
     /// The values of members of the lines of the audit log.
     struct AuditValues {
+        /// Those of `operation`.
+        pub operations: Vec<String>,
         /// Those of `decision`.
         pub decisions: Vec<String>,
         /// Those of `outcome`.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CacheStatus, Page, api_types};
+use super::{Page, api_types};
 
 api_types! {
     /// The response cache.
@@ -22,6 +22,20 @@ api_types! {
         pub plugin: String,
         /// Its part.
         pub cache: CacheStatus,
+    }
+
+    /// The part of a plugin of the response cache.
+    struct CacheStatus {
+        /// The lookups that found a response, since the plugin was loaded.
+        pub hits: u64,
+        /// Those that did not.
+        pub misses: u64,
+        /// The number of responses that are cached now.
+        pub responses: usize,
+        /// Their approximate size.
+        pub bytes: u64,
+        /// The maximum size.
+        pub capacity: u64,
     }
 
     /// A session.
@@ -67,6 +81,8 @@ api_types! {
         pub uri: String,
         /// The number of its subscribers, without views.
         pub subscribers: usize,
+        /// Of these the sessions without an open event stream, which are told when they open one; of 64 subscribers at most.
+        pub unheard: usize,
         /// The number of views that show its changes (`browse/watch`).
         pub views: usize,
         /// The principals of its subscribers, without views, by name; of 64 subscribers at most.

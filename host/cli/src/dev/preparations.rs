@@ -1,0 +1,60 @@
+//! How far the preparations of the plugins are, and what of that is new.
+
+use std::collections::BTreeMap;
+use std::mem::discriminant;
+
+use clap::builder::styling::AnsiColor;
+use mcp_host_engine::plugin::{PreparationState, PreparationStatus};
+use mcp_resource_host::host::PluginStatus;
+
+use super::{BAD, GOOD, NEUTRAL, format_elapsed};
+
+/// The preparations of the plugins, as they were seen last.
+#[derive(Default)]
+pub(super) struct Preparations {
+    seen: BTreeMap<String, PreparationStatus>,
+}
+
+impl Preparations {
+    /// Looks at the plugins. Returns what is new, a line with its color each, and whether something has been prepared.
+    pub(super) fn look_at(&mut self, plugins: Vec<PluginStatus>) -> (Vec<(AnsiColor, String)>, bool) {
+        let now: BTreeMap<_, _> =
+            plugins.into_iter().filter_map(|plugin| Some((plugin.name, plugin.preparation?))).collect();
+        let changed: Vec<_> = now.iter().filter(|(name, status)| is_news(self.seen.get(*name), status)).collect();
+        let is_prepared = changed.iter().any(|(_, status)| status.state == PreparationState::Done);
+        let lines = changed.into_iter().map(|(_, status)| line(status)).collect();
+        self.seen = now;
+        (lines, is_prepared)
+    }
+
+    /// Whether something is being prepared, and how much of it is done, in per cent.
+    pub(super) fn running(&self) -> Option<Option<u8>> {
+        self.seen.values().find(|status| status.state == PreparationState::Running).map(|status| status.percent)
+    }
+}
+
+/// Whether that is another state than before. That one waits is none: the next one is in a moment.
+fn is_news(before: Option<&PreparationStatus>, now: &PreparationStatus) -> bool {
+    let is_other = |before: &PreparationStatus| {
+        discriminant(&before.state) != discriminant(&now.state) || before.state.reason() != now.state.reason()
+    };
+    now.state != PreparationState::Waiting && before.is_none_or(is_other)
+}
+
+fn line(status: &PreparationStatus) -> (AnsiColor, String) {
+    let PreparationStatus { state, message, calls, cpu, .. } = status;
+    let message = message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+    match state {
+        PreparationState::Off => {
+            let add = "add `limits.prepare = { cpu = \"1m\", memory = \"64MiB\" }` to the plugin";
+            (BAD, format!("the provider exports `prepare`, and is not called for it: {add}"))
+        }
+        PreparationState::Waiting | PreparationState::Running => (NEUTRAL, format!("running{message}")),
+        PreparationState::Done => {
+            let calls = if *calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+            (GOOD, format!("done in {calls} and {} of CPU time{message}", format_elapsed(*cpu)))
+        }
+        PreparationState::Failing(reason) => (BAD, format!("it fails, and is retried: {reason}")),
+        PreparationState::Stopped(reason) => (BAD, format!("it has ended without being done: {reason}")),
+    }
+}

@@ -1,0 +1,455 @@
+//! `replay`: repeats recorded calls without any grant, and compares.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mcp_host_config::limits::Limits;
+use mcp_host_config::{self as config, Config};
+use mcp_host_engine::plugin::{Plugin, PluginRuntime};
+use mcp_host_engine::recording::{Difference, Line, Outcome, RecordedCall, RecordedPlugin, Replayed, VERSION};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::context::Context;
+use super::error::{CliError, CommandError};
+use super::escape;
+use super::output::Output;
+
+const EXAMPLES: &str = "\
+The component gets nothing but what the record has: no directory, no network, no clock. What it calls and answers is compared with \
+the record.
+
+Exit codes: 0 all calls are as recorded, 1 one is not, 2 the command line is invalid.
+
+Examples:
+  mcp-host read notes:///a.md --record a.jsonl      record what a command does
+  mcp-host replay a.jsonl                           does it do the same again?
+  mcp-host replay a.jsonl --component new.wasm      does a new version?
+  mcp-host test new.wasm --replay recordings/       all recordings of a directory";
+
+/// The characters of a value that a difference shows.
+const MAX_SHOWN: usize = 300;
+
+/// Repeat recorded calls of a provider without grants, and compare what it does
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Replay with this component instead of the recorded one
+    #[arg(long, value_name = "FILE.wasm")]
+    component: Option<PathBuf>,
+
+    /// Replay the calls of this plugin only
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
+
+    /// Replay each call that number of times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+
+    /// Print a JSON object for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a recording cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReplayFileError {
+    /// The file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// A directory has none.
+    #[error("{} has no recordings: no file ends in `.jsonl`", dir.display())]
+    NoRecordings {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// It is no recording of this version.
+    #[error("{} is no recording that this version reads: line {line}: {reason}", file.display())]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// The line.
+        line: usize,
+        /// The reason.
+        reason: String,
+    },
+    /// Its component is not there any more.
+    #[error("the component of plugin `{plugin}`, {component}, is not the recorded one (`{digest}`)")]
+    OtherComponent {
+        /// The plugin.
+        plugin: String,
+        /// Its file.
+        component: String,
+        /// The digest that was recorded.
+        digest: String,
+    },
+    /// It has several plugins.
+    #[error("the recording has calls of {}", plugins.join(", "))]
+    SeveralPlugins {
+        /// Their names.
+        plugins: Vec<String>,
+    },
+    /// A call cannot be made.
+    #[error("call {call} of {}: {reason}", file.display())]
+    Call {
+        /// The file.
+        file: PathBuf,
+        /// The number of the call.
+        call: usize,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl CommandError for ReplayFileError {
+    fn help(&self) -> Option<String> {
+        let help = match self {
+            Self::OtherComponent { .. } => "name the component to compare with `--component FILE.wasm`",
+            Self::SeveralPlugins { .. } => "name the one that the component is of with `--plugin NAME`",
+            Self::Read { .. } | Self::NoRecordings { .. } | Self::Format { .. } | Self::Call { .. } => return None,
+        };
+        Some(help.to_owned())
+    }
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let runtime = context.builder(Config::new()).runtime()?;
+        let options = ReplayOptions { component: self.component, plugin: self.plugin, times: self.times };
+        let report = replay_file(&runtime, &self.file, &options).await?;
+        let mut output = context.output();
+        if self.json {
+            output.json(&report)?;
+        } else {
+            report.print(&self.file, &mut output)?;
+        }
+        output.flush()?;
+        match report.differing.len() {
+            0 => Ok(()),
+            differing => Err(CliError::Differs { differing, total: report.calls }),
+        }
+    }
+}
+
+/// What is replayed, and with which component.
+#[derive(Debug)]
+pub(super) struct ReplayOptions {
+    /// The component, instead of the recorded ones.
+    pub(super) component: Option<PathBuf>,
+    /// The only plugin.
+    pub(super) plugin: Option<String>,
+    /// How often each call is replayed.
+    pub(super) times: u32,
+}
+
+/// What the replay of a recording found.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct ReplayReport {
+    /// The calls that were replayed.
+    pub(super) calls: usize,
+    /// How often each of them was.
+    pub(super) times: u32,
+    /// The calls that were not recorded to their end, or ended by a limit: their host calls are compared as far as they go.
+    pub(super) partial: usize,
+    /// The calls that do something else.
+    pub(super) differing: Vec<DifferingCall>,
+    /// Whether the recording has its last line.
+    pub(super) is_complete: bool,
+}
+
+/// A call that does something else than is recorded.
+#[derive(Debug, Serialize)]
+pub(super) struct DifferingCall {
+    /// Its number in the recording, from 1.
+    call: usize,
+    plugin: String,
+    function: String,
+    arguments: Value,
+    /// How many host calls were as recorded.
+    same_host_calls: usize,
+    /// What the record has, and what the component did instead.
+    recorded: String,
+    replayed: String,
+    /// Where two answers differ, as a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+}
+
+/// Replays the calls of a file.
+pub(super) async fn replay_file(
+    runtime: &PluginRuntime,
+    file: &Path,
+    options: &ReplayOptions,
+) -> Result<ReplayReport, CliError> {
+    let read = |source| ReplayFileError::Read { file: file.to_owned(), source };
+    let lines = BufReader::new(File::open(file).map_err(read)?).lines();
+    let mut recorded = BTreeMap::new();
+    let mut loaded: BTreeMap<String, Plugin> = BTreeMap::new();
+    let mut report = ReplayReport { times: options.times, ..ReplayReport::default() };
+    let mut number = 0_usize;
+    for (index, line) in lines.enumerate() {
+        let invalid =
+            |reason: String| ReplayFileError::Format { file: file.to_owned(), line: index.saturating_add(1), reason };
+        let line: Line = serde_json::from_str(&line.map_err(read)?).map_err(|error| invalid(error.to_string()))?;
+        match (index, line) {
+            (0, Line::McpHostRecording(VERSION)) => {}
+            (0, Line::McpHostRecording(other)) => {
+                return Err(invalid(format!("it has version {other} of the format, and {VERSION} is known")).into());
+            }
+            (0, _) => return Err(invalid("the first line has no version".to_owned()).into()),
+            (_, Line::Plugin(plugin)) => {
+                recorded.insert(plugin.name.clone(), plugin);
+            }
+            (_, Line::Call(call)) => {
+                number = number.saturating_add(1);
+                if options.plugin.as_ref().is_some_and(|only| *only != call.plugin) {
+                    continue;
+                }
+                if !loaded.contains_key(&call.plugin) {
+                    if options.component.is_some() && options.plugin.is_none() && !loaded.is_empty() {
+                        let plugins = loaded.keys().chain([&call.plugin]).map(|name| format!("`{name}`")).collect();
+                        return Err(ReplayFileError::SeveralPlugins { plugins }.into());
+                    }
+                    let described = recorded.get(&call.plugin);
+                    let described = described.ok_or_else(|| invalid(format!("no line describes `{}`", call.plugin)))?;
+                    let plugin = load(runtime, described, options.component.as_deref()).await?;
+                    loaded.insert(call.plugin.clone(), plugin);
+                }
+                let Some(plugin) = loaded.get(&call.plugin) else { continue };
+                report.calls = report.calls.saturating_add(1);
+                if !call.complete || !call.outcome.is_comparable() {
+                    report.partial = report.partial.saturating_add(1);
+                }
+                for _ in 0..options.times {
+                    let failed = |reason: String| ReplayFileError::Call { file: file.to_owned(), call: number, reason };
+                    let replayed = plugin.replay(&call).await.map_err(|error| failed(error.to_string()))?;
+                    if !replayed.is_same(&call) {
+                        report.differing.push(DifferingCall::new(number, call, replayed));
+                        break;
+                    }
+                }
+            }
+            (_, Line::End(_)) => report.is_complete = true,
+            (_, Line::McpHostRecording(_)) => return Err(invalid("a second first line".to_owned()).into()),
+        }
+    }
+    Ok(report)
+}
+
+/// Loads a component for replays. Its calls have more time than a machine needs that is busy.
+async fn load(
+    runtime: &PluginRuntime,
+    recorded: &RecordedPlugin,
+    component: Option<&Path>,
+) -> Result<Plugin, CliError> {
+    let parse = |error: anyhow::Error| CliError::from(error);
+    let name = recorded.name.parse().map_err(|error| parse(anyhow::Error::from(error)))?;
+    let mount = "replay:///".parse().map_err(|error| parse(anyhow::Error::from(error)))?;
+    let file = match component {
+        Some(component) => Context::component(component, None)?,
+        None => PathBuf::from(&recorded.component),
+    };
+    let mut plugin = config::Plugin::new(name, &file, mount);
+    plugin.limits = replay_limits(recorded.memory);
+    if component.is_none() {
+        let digest = runtime.digest_of(&file).await.map(|digest| digest.to_string());
+        if digest.as_deref() != Some(recorded.digest.as_str()) {
+            let RecordedPlugin { name, component, digest, .. } = recorded.clone();
+            return Err(ReplayFileError::OtherComponent { plugin: name, component, digest }.into());
+        }
+    }
+    Ok(runtime.load_for_replay(&plugin).await?)
+}
+
+/// The memory is that of the recorded calls. What depends on the machine is as large as it can be.
+fn replay_limits(memory: u64) -> Limits {
+    const LONGEST: Duration = Duration::from_secs(600);
+    let mut limits = Limits::default();
+    limits.memory = memory.try_into().unwrap_or(limits.memory);
+    limits.cpu = LONGEST.try_into().unwrap_or(limits.cpu);
+    limits.deadline = LONGEST.try_into().unwrap_or(limits.deadline);
+    limits.rate = "1000000/s".parse().unwrap_or(limits.rate);
+    limits
+}
+
+impl DifferingCall {
+    fn new(number: usize, call: RecordedCall, replayed: Replayed) -> Self {
+        let RecordedCall { plugin, function, arguments, outcome, host_calls, .. } = call;
+        let (same_host_calls, recorded, now, at) = match replayed.difference {
+            Some(Difference { position, expected, actual }) => {
+                let recorded = expected.map_or_else(
+                    || format!("the end: {}", describe(&outcome)),
+                    |call| host_call(&call.function, &call.arguments),
+                );
+                let now = actual.map_or_else(
+                    || format!("the end: {}", describe(&replayed.outcome)),
+                    |(function, arguments)| host_call(&function, &arguments),
+                );
+                (position, recorded, now, None)
+            }
+            None => {
+                let (at, recorded, now) = differing_part(&outcome, &replayed.outcome);
+                (host_calls.len(), recorded, now, at)
+            }
+        };
+        Self { call: number, plugin, function, arguments, same_host_calls, recorded, replayed: now, at }
+    }
+}
+
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn host_call(function: &str, arguments: &[Value]) -> String {
+    let arguments = arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    shown(&format!("{function}({arguments})"))
+}
+
+fn describe(outcome: &Outcome) -> String {
+    shown(&match outcome {
+        Outcome::Answer(answer) => format!("answers {answer}"),
+        Outcome::Failure(failure) => format!("fails with {failure}"),
+        Outcome::Trap(message) => format!("traps: {message}"),
+        Outcome::Limit(kind) => format!("is ended by a limit: {kind}"),
+        Outcome::Cancelled => "is cancelled".to_owned(),
+    })
+}
+
+/// Where two outcomes differ, and both there.
+fn differing_part(recorded: &Outcome, now: &Outcome) -> (Option<String>, String, String) {
+    match (recorded, now) {
+        (Outcome::Answer(recorded), Outcome::Answer(now)) | (Outcome::Failure(recorded), Outcome::Failure(now)) => {
+            let mut at = String::new();
+            let (recorded, now) = first_difference(recorded, now, &mut at);
+            let text =
+                |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), |value| shown(&value.to_string()));
+            match (recorded, now) {
+                (Some(Value::String(a)), Some(Value::String(b))) => {
+                    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+                    (Some(at), excerpt(a, same), excerpt(b, same))
+                }
+                (recorded, now) => (Some(at), text(recorded), text(now)),
+            }
+        }
+        (recorded, now) => (None, describe(recorded), describe(now)),
+    }
+}
+
+/// A text from shortly before the character at which it differs.
+fn excerpt(text: &str, differs_at: usize) -> String {
+    const BEFORE: usize = 40;
+    let skipped = differs_at.saturating_sub(BEFORE);
+    let part: String = text.chars().skip(skipped).take(MAX_SHOWN / 2).collect();
+    let is_cut = text.chars().count() > skipped.saturating_add(part.chars().count());
+    let (before, after) = (if skipped > 0 { "…" } else { "" }, if is_cut { "…" } else { "" });
+    format!("{before}{}{after}", Value::String(part))
+}
+
+fn first_difference<'a>(a: &'a Value, b: &'a Value, at: &mut String) -> (Option<&'a Value>, Option<&'a Value>) {
+    match (a, b) {
+        (Value::Array(one), Value::Array(other)) => {
+            for index in 0..one.len().max(other.len()) {
+                match (one.get(index), other.get(index)) {
+                    (Some(a), Some(b)) if a == b => {}
+                    (Some(a), Some(b)) => {
+                        at.push_str(&format!("/{index}"));
+                        return first_difference(a, b, at);
+                    }
+                    (a, b) => {
+                        at.push_str(&format!("/{index}"));
+                        return (a, b);
+                    }
+                }
+            }
+            (Some(a), Some(b))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            for key in one.keys().chain(other.keys()) {
+                match (one.get(key), other.get(key)) {
+                    (Some(a), Some(b)) if a == b => {}
+                    (a, b) => {
+                        at.push_str(&format!("/{key}"));
+                        return match (a, b) {
+                            (Some(a), Some(b)) => first_difference(a, b, at),
+                            both => both,
+                        };
+                    }
+                }
+            }
+            (Some(a), Some(b))
+        }
+        _ => (Some(a), Some(b)),
+    }
+}
+
+impl ReplayReport {
+    /// Prints it for people.
+    pub(super) fn print(&self, file: &Path, output: &mut Output<'_>) -> Result<(), CliError> {
+        for differing in &self.differing {
+            let DifferingCall { call, plugin, function, arguments, same_host_calls, recorded, replayed, at } =
+                differing;
+            let what = format!("call {call} of plugin `{plugin}`, {function} {arguments}, differs");
+            output.line(&escape::line(&shown(&what)))?;
+            let place = match at {
+                Some(at) => format!("in its answer at {at}"),
+                None => format!("after {same_host_calls} host calls that are the same"),
+            };
+            output.line(&escape::line(&format!("  {place}")))?;
+            output.line(&escape::line(&format!("  recorded: {recorded}")))?;
+            output.line(&escape::line(&format!("  now:      {replayed}")))?;
+        }
+        let same = self.calls.saturating_sub(self.differing.len());
+        let times = if self.times > 1 { format!(", {} times each", self.times) } else { String::new() };
+        output.line(&format!("{}: {same} of {} calls are the same{times}", file.display(), self.calls))?;
+        if self.partial > 0 {
+            let partial = self.partial;
+            output.line(&format!(
+                "of {partial} only host calls are compared: a limit ended them, or the record is cut"
+            ))?;
+        }
+        if !self.is_complete {
+            output.line("the recording has no last line: it was interrupted, as by Ctrl-C")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_difference_of_two_answers_is_shown_with_its_place() {
+        let recorded = json!([{ "entry": { "path": "a" }, "body": { "text": "x".repeat(100) + "old" } }]);
+        let now = json!([{ "entry": { "path": "a" }, "body": { "text": "x".repeat(100) + "new" } }]);
+        let (at, recorded, now) = differing_part(&Outcome::Answer(recorded), &Outcome::Answer(now));
+        assert_eq!(at.as_deref(), Some("/0/body/text"));
+        let same = "x".repeat(40);
+        assert_eq!((recorded, now), (format!("…\"{same}old\""), format!("…\"{same}new\"")));
+    }
+
+    #[test]
+    fn an_item_that_is_missing_is_a_difference() {
+        let (one, two) = (json!({ "entries": [1] }), json!({ "entries": [1, 2] }));
+        let (at, recorded, now) = differing_part(&Outcome::Answer(one), &Outcome::Answer(two));
+        assert_eq!((at.as_deref(), recorded.as_str(), now.as_str()), (Some("/entries/1"), "nothing", "2"));
+    }
+}

@@ -1,0 +1,202 @@
+//! What the log says about the connection to NATS: that it is lost, and why, with what the replica does meanwhile; that it is back; and that
+//! JetStream is not there. Who runs the servers can cause as many events as it likes: each kind of warning comes once in
+//! [`INTERVAL`] at most, and what a server says is cut and escaped.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Event, ServerAddr};
+use mcp_host_base::throttle::Throttle;
+
+/// The shortest time between two warnings of one kind.
+const INTERVAL: Duration = Duration::from_mins(1);
+/// The maximum length of what a server says, in characters.
+const MAX_REASON: usize = 200;
+/// What a replica does without NATS.
+const MEANWHILE: &str = "until it is back, this replica polls providers for itself, keeps its part of the rates, and drops cached responses \
+                         of plugins whose polls are shared";
+
+/// What the log says about one connection.
+#[derive(Debug)]
+pub(super) struct ConnectionLog {
+    /// The servers of the config.
+    servers: String,
+    state: Mutex<State>,
+    lost: Throttle,
+    unreachable: Throttle,
+    complaints: Throttle,
+    jetstream: Throttle,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What a server has said last, while there was a connection.
+    complaint: Option<String>,
+    /// Whether the log has a warning that the connection is lost, or was never made.
+    has_warned: bool,
+    /// Whether the log has the reason, since there was a connection last.
+    has_reason: bool,
+    /// Whether the log has an error that JetStream is not there.
+    lacks_jetstream: bool,
+}
+
+/// A line of the log.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// The connection was lost.
+    Lost(Option<String>),
+    /// No connection can be made.
+    Unreachable(String),
+    /// There is a connection again.
+    Back,
+    /// A server does not do what it was told.
+    Complaint(String),
+}
+
+impl ConnectionLog {
+    pub(super) fn new(servers: &[ServerAddr]) -> Self {
+        let address = |server: &ServerAddr| format!("{}:{}", server.host(), server.port());
+        Self {
+            servers: servers.iter().map(address).collect::<Vec<_>>().join(", "),
+            state: Mutex::default(),
+            lost: Throttle::new(INTERVAL),
+            unreachable: Throttle::new(INTERVAL),
+            complaints: Throttle::new(INTERVAL),
+            jetstream: Throttle::new(INTERVAL),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has happened to the connection.
+    pub(super) fn heard(&self, event: &Event) {
+        let servers = &self.servers;
+        match self.next(event) {
+            Some(Line::Lost(reason)) => {
+                let reason = reason.as_deref().unwrap_or("it was closed");
+                tracing::warn!(target: "mcp_host", servers, "the connection to NATS is lost ({reason}): {MEANWHILE}");
+            }
+            Some(Line::Unreachable(reason)) => {
+                tracing::warn!(target: "mcp_host", servers, "NATS cannot be reached ({reason}), which is tried again: {MEANWHILE}");
+            }
+            Some(Line::Back) => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
+            Some(Line::Complaint(reason)) => {
+                tracing::warn!(target: "mcp_host", servers, "NATS refuses something: {reason}. docs/cluster.md says which permissions a replica needs");
+            }
+            None => tracing::debug!(target: "mcp_host", servers, "NATS: {event}"),
+        }
+    }
+
+    fn next(&self, event: &Event) -> Option<Line> {
+        let mut state = self.state();
+        match event {
+            Event::Connected => {
+                (state.complaint, state.has_reason) = (None, false);
+                std::mem::take(&mut state.has_warned).then_some(Line::Back)
+            }
+            Event::Disconnected => {
+                let reason = state.complaint.take();
+                self.lost.record()?;
+                state.has_warned = true;
+                Some(Line::Lost(reason))
+            }
+            // An attempt to connect has failed: while there is a connection, none is made.
+            Event::ClientError(error) => {
+                if state.has_reason {
+                    return None;
+                }
+                self.unreachable.record()?;
+                (state.has_warned, state.has_reason) = (true, true);
+                Some(Line::Unreachable(quoted(&error.to_string())))
+            }
+            Event::ServerError(error) => {
+                let complaint = quoted(&error.to_string());
+                state.complaint = Some(complaint.clone());
+                self.complaints.record()?;
+                Some(Line::Complaint(complaint))
+            }
+            Event::LameDuckMode | Event::Draining | Event::Closed | Event::SlowConsumer(_) => None,
+        }
+    }
+
+    /// The servers have no JetStream, for the account of this replica.
+    pub(super) fn no_jetstream(&self, reason: &str) {
+        self.state().lacks_jetstream = true;
+        if self.jetstream.record().is_some() {
+            let (servers, reason) = (&self.servers, quoted(reason));
+            tracing::error!(
+                target: "mcp_host", servers,
+                "NATS has no JetStream for this replica ({reason}): no leases are kept, so each replica polls providers for itself. Start the \
+                 servers with JetStream (`--jetstream`), and enable it for the account"
+            );
+        }
+    }
+
+    /// JetStream has answered.
+    pub(super) fn has_jetstream(&self) {
+        if std::mem::take(&mut self.state().lacks_jetstream) {
+            tracing::info!(target: "mcp_host", servers = self.servers, "JetStream of NATS answers");
+        }
+    }
+}
+
+/// What a server says, for the log.
+fn quoted(text: &str) -> String {
+    text.strip_prefix("nats: ").unwrap_or(text).chars().take(MAX_REASON).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_nats::{ClientError, ServerError};
+
+    use super::*;
+
+    fn log() -> ConnectionLog {
+        ConnectionLog::new(&["nats://127.0.0.1:4222".parse().unwrap(), "tls://n2.example:4223".parse().unwrap()])
+    }
+
+    fn refused() -> Event {
+        Event::ClientError(ClientError::Other("connection refused".to_owned()))
+    }
+
+    #[test]
+    fn a_connection_that_is_lost_is_warned_of_with_the_reason_and_that_it_is_back_is_said() {
+        let log = log();
+        assert_eq!(log.servers, "127.0.0.1:4222, n2.example:4223");
+        assert_eq!(log.next(&Event::Connected), None, "nobody was worried");
+        let complaint = Event::ServerError(ServerError::Other("stale\nconnection".to_owned()));
+        assert!(matches!(log.next(&complaint), Some(Line::Complaint(reason)) if reason.contains("stale\\nconnection")));
+        assert!(matches!(log.next(&Event::Disconnected), Some(Line::Lost(Some(reason))) if reason.contains("stale")));
+        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
+        for _ in 0..1000 {
+            assert_eq!(log.next(&refused()), None);
+        }
+        assert_eq!(log.next(&Event::Connected), Some(Line::Back));
+    }
+
+    #[test]
+    fn a_connection_that_comes_and_goes_is_warned_of_once_in_the_interval() {
+        let log = log();
+        assert_eq!(log.next(&Event::Disconnected), Some(Line::Lost(None)));
+        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
+        assert_eq!(log.next(&Event::Connected), Some(Line::Back));
+        for _ in 0..1000 {
+            let complaint = Event::ServerError(ServerError::Other("x".repeat(100_000)));
+            let lines = [&Event::Disconnected, &refused(), &Event::Connected, &complaint].map(|event| log.next(event));
+            assert!(lines[..3].iter().all(Option::is_none), "{lines:?}");
+            assert!(
+                lines[3].as_ref().is_none_or(|line| matches!(line, Line::Complaint(text) if text.len() <= MAX_REASON))
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_never_there_is_warned_of() {
+        let log = log();
+        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
+        assert_eq!(log.next(&refused()), None);
+        assert_eq!(log.next(&Event::Connected), Some(Line::Back));
+    }
+}

@@ -1,0 +1,44 @@
+//! The scopes of a request's credentials (RFC 6749, section 3.3): the operations that an access token is for.
+//!
+//! The server refuses a request whose credentials are not for its operations (RFC 6750, section 3.1, `insufficient_scope`). What such a
+//! request is answered beside what it asks for, such as the index of a directory that is read, takes another operation and is left out here.
+//! The rules decide besides.
+//!
+//! It is a task-local variable, as only the transport knows the credentials: everything between the transport and a plugin runs on the task
+//! of the request. What the host does for itself has no credentials, and lacks none.
+
+use mcp_host_config::Operation;
+use tokio::task::futures::TaskLocalFuture;
+
+tokio::task_local! {
+    /// The scopes of the request that the current task executes.
+    static CURRENT: CredentialScopes;
+}
+
+/// The operations that the credentials of a request are not for; by default there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CredentialScopes {
+    /// By operation, in the order of [`Operation::ALL`].
+    missing: [bool; Operation::ALL.len()],
+}
+
+impl CredentialScopes {
+    /// Credentials for all operations but those that `allows` rejects.
+    pub fn new(allows: impl Fn(Operation) -> bool) -> Self {
+        Self { missing: Operation::ALL.map(|operation| !allows(operation)) }
+    }
+
+    /// Executes a request that came with these credentials.
+    pub fn scope<F: Future>(self, request: F) -> TaskLocalFuture<Self, F> {
+        CURRENT.scope(self, request)
+    }
+
+    /// Returns whether the credentials of the current request are for an operation.
+    pub fn current_include(operation: Operation) -> bool {
+        CURRENT.try_with(|scopes| !scopes.lack(operation)).unwrap_or(true)
+    }
+
+    fn lack(self, operation: Operation) -> bool {
+        Operation::ALL.into_iter().zip(self.missing).any(|(one, is_missing)| one == operation && is_missing)
+    }
+}

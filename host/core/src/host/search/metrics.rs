@@ -1,0 +1,38 @@
+//! The families of the search index.
+
+use std::fmt;
+
+use mcp_host_base::metrics::Family;
+use mcp_host_search::SearchStatus;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::BuiltIns;
+
+const DOCUMENTS: Family = Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
+const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text in the search index.");
+const MISSING: Family = Family::gauge(
+    "mcp_host_search_missing",
+    &["plugin"],
+    "Resources without all of their text in the search index: those that could not be read, those that are longer than `max-document`, and those for which it has no room.",
+);
+const COMPLETE: Family = Family::gauge(
+    "mcp_host_search_complete",
+    &["plugin"],
+    "1 if the search index has everything of the plugin, 0 while it is built, or if something is missing.",
+);
+
+impl BuiltIns {
+    /// Encodes them.
+    pub(crate) fn encode_metrics(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let searched = self.search.status();
+        let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {
+            family.encode(encoder, |samples| {
+                searched.iter().try_for_each(|status| samples.integer(&[&status.plugin], value(status)))
+            })
+        };
+        encode(&DOCUMENTS, |status| status.documents)?;
+        encode(&BYTES, |status| status.bytes)?;
+        encode(&MISSING, |status| status.omitted.saturating_add(status.failed).saturating_add(status.without_text))?;
+        encode(&COMPLETE, |status| u64::from(status.has_everything()))
+    }
+}

@@ -1,0 +1,264 @@
+//! One poll of a plugin: a round of calls of `changes`.
+//!
+//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of them, sequentially.
+//!
+//! **A call that fails** is followed by one without paths: the provider answers it, or it fails as a whole, and the poll ends. If it answers,
+//! the group is split, and polled again after a back-off of its own, while the other groups are polled. Groups that have failed are
+//! polled after the others, and calls that fail take [`MAX_FAILED_TIME`] of a poll and a fifth of the time, but for the first of each group, and
+//! for the parts of a group that worked until then: others wait for them.
+//! A client whose paths alone make a group fail may force no poll for a while.
+//!
+//! **How long a poll takes** is decided by the slowest group that is not [slow](SLOW_CALL), and by [`MAX_ROUND`]: slow groups that it does not
+//! reach are first in the next poll. So paths that take a provider long delay those of other groups by a second and one call.
+//!
+//! The paths of an answer are reduced to a set of watched resources before anyone is notified, so a path that is named
+//! twice counts as one change. However many paths and subscribers there are, the set is processed in
+//! [batches](super::state).
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use mcp_host_engine::plugin::{Fault, WatchedChanges};
+use mcp_host_model::requester::Requester;
+use mcp_host_model::uri::{Path, Uri};
+use tokio::time::Instant;
+
+use super::groups::{GroupId, Polled};
+use super::poller::Poller;
+use super::state::BATCH_SIZE;
+use crate::access::Principal;
+use crate::response_cache::DroppedFor;
+
+/// The duration of a call from which on its group is slow.
+const SLOW_CALL: Duration = Duration::from_millis(50);
+/// The time after which a poll begins no further call about a slow group.
+const MAX_ROUND: Duration = Duration::from_secs(1);
+/// The time that calls that fail may take of a poll before the next one begins.
+const MAX_FAILED_TIME: Duration = Duration::from_secs(2);
+/// What a call that fails at once counts as.
+const MIN_FAILED_TIME: Duration = Duration::from_millis(20);
+/// The pause after calls that failed, in durations of the calls, before groups that have failed are polled again; and its maximum.
+const FAILED_PAUSE_FACTOR: u32 = 4;
+const MAX_FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// The number of a resource's subscribers that are looked at to find out whose path it is.
+const MAX_LOOKED_AT: usize = 64;
+/// What a client whose paths make a provider fail loses of the polls that it may force.
+const FAILURE_COST: NonZeroU32 = NonZeroU32::new(8).unwrap();
+
+/// What a poll has done so far.
+#[derive(Default)]
+pub(super) struct Round {
+    /// The provider's hint for the next poll.
+    pub(super) hint: Option<Duration>,
+    /// Whether a call was answered.
+    pub(super) has_answer: bool,
+    /// The duration of the calls that failed.
+    failed_time: Duration,
+    /// The groups that were not reached.
+    pub(super) left: Vec<GroupId>,
+}
+
+impl Round {
+    /// Whether calls that failed leave time for others.
+    pub(super) fn has_time(&self) -> bool {
+        self.failed_time <= MAX_FAILED_TIME
+    }
+
+    /// Counts a call that was answered.
+    pub(super) fn answer(&mut self, changes: &WatchedChanges) {
+        self.has_answer = true;
+        self.hint = self.hint.into_iter().chain(changes.poll_after).min();
+    }
+
+    /// Counts a call that has failed.
+    pub(super) fn fail(&mut self, took: Duration) {
+        self.failed_time = self.failed_time.saturating_add(took.max(MIN_FAILED_TIME));
+    }
+}
+
+impl Poller {
+    /// Polls each group, as far as there is time. Fails if the provider does.
+    pub(super) async fn poll_groups(&mut self) -> Result<Round, Fault> {
+        let (began, mut round) = (Instant::now(), Round::default());
+        let is_slow = |took: Duration| took > SLOW_CALL;
+        let mut working: VecDeque<_> = self.groups.working(is_slow).into();
+        let mut has_slow = false;
+        while let Some(id) = working.pop_front() {
+            let is_slow = self.groups.get(id).is_some_and(|group| is_slow(group.took));
+            if !round.has_time() || (is_slow && has_slow && began.elapsed() > MAX_ROUND) {
+                round.left.push(id);
+                continue;
+            }
+            has_slow |= is_slow;
+            if let Some(works) = self.poll_group(id, &mut round).await? {
+                working.push_front(works);
+            }
+        }
+        let may_retry = began >= self.retries_from;
+        while round.has_time()
+            && let Some(id) = self.groups.next_due(Instant::now(), may_retry)
+        {
+            self.poll_group(id, &mut round).await?;
+        }
+        if !round.has_answer {
+            self.poll_listing(&mut round).await?;
+        }
+        self.pause_after_failures(&round);
+        Ok(round)
+    }
+
+    /// Polls one group. If it fails, though the provider answers, it is split. Returns the part that works for all that is known, if there
+    /// is one. Fails if the provider does.
+    async fn poll_group(&mut self, id: GroupId, round: &mut Round) -> Result<Option<GroupId>, Fault> {
+        let (paths, token) = match self.groups.get(id) {
+            Some(group) => (group.watched.iter().map(|(_, path)| path.clone()).collect(), group.token.clone()),
+            None => (Vec::new(), None),
+        };
+        let (answer, took) = self.call(&paths, token.as_deref()).await;
+        let fault = match answer {
+            Ok(changes) => {
+                self.tell_changes(id, changes, took, round).await;
+                return Ok(None);
+            }
+            Err(fault) => fault,
+        };
+        round.fail(took);
+        if self.poll_listing(round).await.is_err() {
+            return Err(fault);
+        }
+        self.groups.record_failure(id, fault, took, Instant::now());
+        let clients = self.clients_of(id).await;
+        self.charge(&clients);
+        Ok(self.groups.split(id, clients, Instant::now()).flatten())
+    }
+
+    /// Makes a call. Returns its duration, too.
+    pub(super) async fn call(&self, paths: &[Path], token: Option<&str>) -> (Result<WatchedChanges, Fault>, Duration) {
+        let began = Instant::now();
+        let answer = self.state.plugin.changes(paths, token).await;
+        (answer, began.elapsed())
+    }
+
+    /// Polls without paths: for changes of the listing, and to learn whether the provider answers at all.
+    async fn poll_listing(&mut self, round: &mut Round) -> Result<(), Fault> {
+        let token = self.ask_about_listing(self.groups.last_token(), round).await?;
+        self.groups.set_last_token(token);
+        Ok(())
+    }
+
+    /// Asks the provider about changes of the listing since a token, and returns the next one.
+    pub(super) async fn ask_about_listing(&self, token: Option<&str>, round: &mut Round) -> Result<String, Fault> {
+        let changes = self.state.plugin.changes(&[], token).await?;
+        round.answer(&changes);
+        self.tell_listing(token.is_none(), changes.listing_changed);
+        Ok(changes.token)
+    }
+
+    /// Puts off the next calls about what has failed, in proportion to those of a round.
+    pub(super) fn pause_after_failures(&mut self, round: &Round) {
+        if !round.failed_time.is_zero() {
+            let pause = round.failed_time.saturating_mul(FAILED_PAUSE_FACTOR).min(MAX_FAILED_PAUSE);
+            let now = Instant::now();
+            self.retries_from = now.checked_add(pause).unwrap_or(now);
+        }
+    }
+
+    /// Drops cached pages of the listing if it has changed, or if changes of it are known from now on only.
+    fn tell_listing(&self, is_first: bool, has_changed: bool) {
+        if is_first || has_changed {
+            self.state.plugin.drop_cached_pages(DroppedFor::Whole);
+        }
+        if has_changed {
+            self.state.listing.mark_dirty();
+            self.state.plugin.data_changed();
+        }
+    }
+
+    /// Notifies of the changes of a group, and stores its token.
+    async fn tell_changes(&mut self, id: GroupId, changes: WatchedChanges, took: Duration, round: &mut Round) {
+        round.answer(&changes);
+        self.tell(self.groups.polled(id), &changes).await;
+        self.groups.record_answer(id, changes.token, took, Instant::now());
+        // With replicas another one may be about to poll, with another token.
+        if self.state.shared.is_none() {
+            let watched = self.groups.get(id).map(|group| group.watched.as_slice()).unwrap_or_default();
+            for batch in watched.chunks(BATCH_SIZE) {
+                self.state.context.subscription_index().set_polled(batch, self.state.id);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Notifies of what an answer says of the paths that it is about. Returns those that have changed.
+    pub(super) async fn tell(&self, polled: Polled<'_>, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
+        for batch in polled.new.chunks(BATCH_SIZE) {
+            // What is watched from now on is compared with the state of this answer.
+            batch.iter().for_each(|(_, path)| self.state.plugin.drop_cached(path, DroppedFor::All));
+            tokio::task::yield_now().await;
+        }
+        if (!polled.new.is_empty() || changes.listing_changed || !changes.changed.is_empty())
+            && let Some(replicas) = &self.state.context.replicas
+        {
+            replicas.invalidate(&self.state.plugin);
+        }
+        self.tell_listing(polled.is_first, changes.listing_changed);
+        if !changes.changed.is_empty() {
+            self.state.plugin.data_changed();
+        }
+        let changed = changed_resources(polled, changes).await;
+        if !self.notify_all_once {
+            self.state.notify_of_change(changed.clone()).await;
+        }
+        changed
+    }
+
+    /// Returns whose each path of a group is: of the client with the fewest paths of the group among its subscribers.
+    async fn clients_of(&self, id: GroupId) -> Vec<Requester> {
+        let Some(group) = self.groups.get(id) else { return Vec::new() };
+        let mut subscribers = Vec::with_capacity(group.watched.len());
+        // The number of a client's paths, and the place of its first one.
+        let mut orders: HashMap<Requester, (usize, usize)> = HashMap::new();
+        for batch in group.watched.chunks(MAX_LOOKED_AT) {
+            {
+                let index = self.state.context.subscription_index();
+                let of_path = |(uri, _): &(Uri, Path)| index.requesters(uri, MAX_LOOKED_AT);
+                subscribers.extend(batch.iter().map(of_path));
+            }
+            tokio::task::yield_now().await;
+        }
+        for requester in subscribers.iter().flatten() {
+            let place = orders.len();
+            let (count, _) = orders.entry(requester.clone()).or_insert((0, place));
+            *count = count.saturating_add(1);
+        }
+        let order = |one: &Requester| orders.get(one).copied().unwrap_or_default();
+        let owner = |requesters: HashSet<Requester>| requesters.into_iter().min_by_key(order);
+        // What has no subscriber any more may be anyone's.
+        let anyone = Requester::Principal(Principal::LOCAL);
+        subscribers.into_iter().map(|requesters| owner(requesters).unwrap_or_else(|| anyone.clone())).collect()
+    }
+
+    /// Charges a group that failed to its client, if it is of one only.
+    fn charge(&self, clients: &[Requester]) {
+        let Some(client) = clients.first().filter(|first| clients.iter().all(|client| client == *first)) else {
+            return;
+        };
+        if !client.is_local() {
+            // A client that has less may force none for as long.
+            let _ = self.state.forced_polls.take(client, FAILURE_COST);
+        }
+    }
+}
+
+/// Returns the resources of a group that changed according to the provider, each once.
+async fn changed_resources(polled: Polled<'_>, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
+    let Polled { watched, new, owed, covers_others, .. } = polled;
+    let new: HashSet<_> = new.iter().map(|(_, path)| path).filter(|_| !covers_others).collect();
+    let mut changed: BTreeSet<_> = owed.iter().collect();
+    for batch in changes.changed.chunks(BATCH_SIZE) {
+        changed.extend(batch.iter().filter(|path| !new.contains(path)));
+        tokio::task::yield_now().await;
+    }
+    watched.iter().filter(|(_, path)| changed.contains(path)).cloned().collect()
+}

@@ -1,0 +1,296 @@
+//! What one client's subscriptions cost others: polls of a provider that fails with some paths, polls that subscriptions force, and
+//! cached responses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mcp_host_config::{Config, PrincipalSelector, Rule};
+use mcp_host_engine::plugin::NativePlugin;
+use mcp_host_model::provider::{
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, async_trait,
+};
+use mcp_host_model::requester::Requester;
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::Update;
+use crate::access::Principal;
+use crate::host::Host;
+use crate::response_cache::{EncodedResources, EncodingForm, ListedResources, ReadResponse};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const FORM: EncodingForm = EncodingForm(0);
+
+/// A provider of any path. Its changes fail while it watches a path that begins with `bad`.
+#[derive(Default)]
+struct Paths {
+    versions: Mutex<BTreeMap<String, u32>>,
+    polls: AtomicUsize,
+}
+
+impl Paths {
+    fn edit(&self, path: &str) {
+        *self.versions.lock().entry(path.to_owned()).or_default() += 1;
+    }
+
+    fn polls(&self) -> usize {
+        self.polls.load(Ordering::SeqCst)
+    }
+}
+
+fn entry(path: &str) -> Entry {
+    Entry::new(path, path).mime_type("text/plain").subscribable().ttl(Duration::from_secs(3600))
+}
+
+#[async_trait]
+impl Provider for Paths {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("paths", "1.0.0").watches(true)
+    }
+
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        Ok(Page::last(self.versions.lock().keys().map(|path| entry(path))))
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        Ok(entry(path))
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        Ok(vec![Contents::text(entry(path), format!("{:?}", self.versions.lock().get(path)))])
+    }
+
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        if watched.iter().any(|path| path.starts_with("bad")) {
+            return Err(Failure::internal("a bad path"));
+        }
+        // The token is everything, as `path=version` by commas.
+        let versions = self.versions.lock().clone();
+        let now = versions.iter().map(|(path, version)| format!("{path}={version}")).collect::<Vec<_>>().join(",");
+        let Some(since) = since else { return Ok(ChangeSet::none(now)) };
+        let before: BTreeMap<&str, &str> = since.split(',').filter_map(|pair| pair.split_once('=')).collect();
+        let mut changes = ChangeSet::none(now);
+        let version = |path: &String| versions.get(path).map(ToString::to_string);
+        changes.changed = watched
+            .iter()
+            .filter(|path| version(path).as_deref() != before.get(path.as_str()).copied())
+            .cloned()
+            .collect();
+        Ok(if before.len() == versions.len() { changes } else { changes.listing_changed() })
+    }
+}
+
+/// A host with that provider, which everybody may see, polled at that interval.
+async fn start(provider: &Arc<Paths>, dir: &std::path::Path, interval: &str) -> Arc<Host> {
+    let mut rule = Rule::new([PrincipalSelector::Any]);
+    rule.allow = vec!["**".parse().unwrap()];
+    let mut config = Config::new();
+    config.rules.push(rule);
+    let plugin = NativePlugin::new("paths".parse().unwrap(), "paths:///".parse().unwrap(), provider.clone());
+    let plugin = plugin.watch_interval(interval.parse().unwrap());
+    let builder = Host::builder(config).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
+    Arc::new(builder.native_plugin(plugin).start().await.unwrap())
+}
+
+async fn subscribe(host: &Host, subscriber: &super::Subscriber, path: &str) {
+    timeout(TIMEOUT, host.subscribe(subscriber, &format!("paths:///{path}"))).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paths_that_make_a_provider_fail_keep_no_notification_from_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "100ms").await;
+    let ada = host.subscriber(&Principal::new("ada"));
+    subscribe(&host, &ada, "before").await;
+    ada.watch_listing();
+    timeout(TIMEOUT, ada.listing_ready()).await.unwrap();
+    // They stay pending, and are retried.
+    let mallory = host.subscriber(&Principal::new("mallory"));
+    let bad: Vec<String> = (0..40).map(|number| format!("paths:///bad-{number}")).collect();
+    let maintaining = tokio::spawn({
+        let host = host.clone();
+        async move { host.maintain_subscriptions(&mallory, &bad).await }
+    });
+    let began = Instant::now();
+    while host.watched_resources(None, 100).len() < 3 {
+        assert!(began.elapsed() < TIMEOUT, "they are watched");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for round in 0..5 {
+        // A further one, while they are.
+        let path = format!("while-{round}");
+        subscribe(&host, &ada, &path).await;
+        let mut expected = vec![Update::Resource("paths:///before".to_owned()), Update::Listing];
+        expected.push(Update::Resource(format!("paths:///{path}")));
+        for path in ["before", &path] {
+            provider.edit(path);
+        }
+        while !expected.is_empty() {
+            let told = timeout(TIMEOUT, ada.next()).await.expect("ada is told");
+            expected.retain(|update| *update != told);
+        }
+    }
+    maintaining.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_fails_keeps_no_notification_from_the_other_paths_of_its_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "100ms").await;
+    let ada = host.subscriber(&Principal::new("ada"));
+    let uris: Vec<String> = ["bad", "good-1", "good-2", "good-3"].map(|path| format!("paths:///{path}")).into();
+    let maintaining = host.maintain_subscriptions(&ada, &uris);
+    let told = async {
+        for path in ["good-1", "good-2", "good-3"] {
+            let update = Update::Resource(format!("paths:///{path}"));
+            // It is told once when it is active.
+            let began = Instant::now();
+            let mut count = 0;
+            while count < 2 {
+                provider.edit(path);
+                count += usize::from(timeout(TIMEOUT, ada.next()).await.unwrap() == update);
+                assert!(began.elapsed() < TIMEOUT);
+            }
+        }
+    };
+    tokio::select! {
+        _ = maintaining => {}
+        () = told => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscribing_to_what_is_polled_already_makes_no_poll() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "1h").await;
+    let ada = host.subscriber(&Principal::new("ada"));
+    subscribe(&host, &ada, "a").await;
+    let polls = provider.polls();
+    for _ in 0..20 {
+        let mallory = host.subscriber(&Principal::new("mallory"));
+        subscribe(&host, &mallory, "a").await;
+    }
+    assert_eq!(provider.polls(), polls);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_subscribes_in_a_loop_forces_some_polls_per_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "1h").await;
+    let ada = host.subscriber(&Principal::new("ada"));
+    subscribe(&host, &ada, "a").await;
+    let (mallory, began, before) = (host.subscriber(&Principal::new("mallory")), Instant::now(), provider.polls());
+    for number in 0..28 {
+        let path = format!("b-{number}");
+        subscribe(&host, &mallory, &path).await;
+        host.unsubscribe(&mallory, &format!("paths:///{path}")).unwrap();
+    }
+    let (polls, seconds) = (provider.polls() - before, began.elapsed().as_secs_f64());
+    assert!(polls as f64 <= 21.0 + 4.0 * seconds, "{polls} polls in {seconds} s");
+    // Nobody else waits for that.
+    let bob = host.subscriber(&Principal::new("bob"));
+    let began = Instant::now();
+    subscribe(&host, &bob, "c").await;
+    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+}
+
+/// Reads a resource, and returns whether the response was cached.
+async fn is_cached(host: &Host, principal: &Principal, path: &str) -> bool {
+    let uri = format!("paths:///{path}");
+    let encode = async |_| Bytes::from_static(b"[]");
+    match host.read_cached(principal, &uri, FORM, encode).await.unwrap() {
+        ReadResponse::Contents(_) => false,
+        ReadResponse::Encoded { is_hit, .. } => is_hit,
+    }
+}
+
+/// Returns until when the first page of the listing holds.
+async fn page_holds_until(host: &Host, principal: &Principal) -> Option<Instant> {
+    let encode = async |entries: Vec<mcp_host_model::resource::Resource>| {
+        let items = entries.into_iter().map(|entry| (entry.uri, 0)).collect();
+        EncodedResources { json: Bytes::new(), items }
+    };
+    let page = host.list_cached(principal, None, FORM, encode).await.unwrap();
+    let now = Instant::now();
+    page.items.iter().filter(|item| matches!(item, ListedResources::Encoded(_))).map(|item| now + item.ttl(now)).min()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_drops_the_cached_responses_to_its_resource_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    provider.edit("a");
+    let host = start(&provider, dir.path(), "1h").await;
+    let (ada, mallory) = (Principal::new("ada"), host.subscriber(&Principal::new("mallory")));
+    // The first response with a time to live switches the cache on, and the first poll ever drops what is cached of the listing.
+    subscribe(&host, &mallory, "first").await;
+    for path in ["a", "b"] {
+        is_cached(&host, &ada, path).await;
+        is_cached(&host, &ada, path).await;
+        assert!(is_cached(&host, &ada, path).await);
+    }
+    let holds_until = page_holds_until(&host, &ada).await.expect("the page is cached");
+    for _ in 0..3 {
+        subscribe(&host, &mallory, "b").await;
+        host.unsubscribe(&mallory, "paths:///b").unwrap();
+    }
+    assert!(is_cached(&host, &ada, "a").await, "another resource");
+    assert!(!is_cached(&host, &ada, "b").await);
+    let now_until = page_holds_until(&host, &ada).await.unwrap();
+    assert!(now_until.duration_since(holds_until) < Duration::from_millis(5), "the page is the same");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_notification_no_older_response_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "100ms").await;
+    let (ada, other) = (Principal::new("ada"), host.subscriber(&Principal::new("other")));
+    subscribe(&host, &other, "a").await;
+    // The first response with a time to live switches the cache on.
+    is_cached(&host, &ada, "a").await;
+    for _ in 0..5 {
+        is_cached(&host, &ada, "a").await;
+        is_cached(&host, &ada, "b").await;
+        assert!(is_cached(&host, &ada, "a").await && is_cached(&host, &ada, "b").await);
+        provider.edit("a");
+        while timeout(TIMEOUT, other.next()).await.unwrap() != Update::Resource("paths:///a".to_owned()) {}
+        assert!(!is_cached(&host, &ada, "a").await);
+        assert!(is_cached(&host, &ada, "b").await, "another resource");
+    }
+}
+
+/// A client without credentials at an address.
+fn anonymous(number: u8) -> Requester {
+    Requester::Address(std::net::Ipv4Addr::new(192, 0, 2, number).into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_makes_a_provider_fail_may_force_fewer_polls_and_nobody_else_without_credentials() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start(&provider, dir.path(), "1h").await;
+    let (mallory, bob) = (host.subscriber(&Principal::ANONYMOUS), host.subscriber(&Principal::ANONYMOUS));
+    let failing = anonymous(1).scope(host.subscribe(&mallory, "paths:///bad"));
+    assert!(timeout(TIMEOUT, failing).await.unwrap().is_err());
+    // As many as a client may at once.
+    let subscribe_all = async |requester: Requester, subscriber: &super::Subscriber, name: &str| {
+        let began = Instant::now();
+        for number in 0..20 {
+            requester.clone().scope(subscribe(&host, subscriber, &format!("{name}-{number}"))).await;
+        }
+        began.elapsed()
+    };
+    let took = subscribe_all(anonymous(2), &bob, "b").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let took = subscribe_all(anonymous(1), &mallory, "a").await;
+    assert!(took > Duration::from_millis(1500), "{took:?}");
+}

@@ -1,0 +1,391 @@
+//! Preparations: work of a provider that takes longer than a call (`prepare` of the contract), made in the background.
+//!
+//! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the one before. It is made after the plugin was
+//! loaded, again after a change that its provider reported ([`Plugin::data_changed`]), and after the time that its last answer says.
+//!
+//! | resource | bound |
+//! |---|---|
+//! | one call | `limits.cpu`, `limits.deadline` and the other limits of calls, but for `limits.memory` |
+//! | memory | `limits.prepare.memory`, which no other call has a part in |
+//! | CPU time | `limits.prepare.cpu` for all calls of a preparation, those that fail included. A call counts as [`MIN_CHARGE`] and a [`WAITING_FACTOR`]th of the time that it takes at least, which bounds their number |
+//! | threads | those of indexers, of a low priority; the preparations of all plugins take turns ([`Engine`](crate::Engine)) |
+//! | the next preparation | not before [`MIN_PAUSE`], and [`PAUSE_FACTOR`] times the CPU time of the last one: a provider that reports a change after each takes a fifth of a processor |
+//! | state | the last token (64 KiB), the last message |
+//!
+//! No call of a client waits for one: a preparation takes none of the permits of calls, nor of their memory. A call that fails is repeated with
+//! the same token after a back-off, and says nothing about the health of the plugin; after [`TOKEN_FAILURES`] failures that are no answers the
+//! preparation begins again. A preparation ends with the future of [`Plugin::keep_prepared`]: at a reload that replaces the plugin, when it is
+//! disabled, at the shutdown.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::backoff::{Backoff, MAX_DELAY};
+use mcp_host_base::{escape, log_target};
+use mcp_host_config as config;
+use mcp_host_config::limits::{Limits, PrepareLimits};
+use mcp_host_sandbox::PreparedPercent;
+use mcp_host_sandbox::memory::MemoryBudget;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::Plugin;
+use super::call::CallContext;
+use super::fault::Fault;
+use super::metrics::CallTimer;
+use crate::CallOrigin;
+use crate::cpu::CpuClock;
+use crate::function::{Function as _, Prepare, Progress};
+
+/// What a call counts as of `limits.prepare.cpu` at least.
+const MIN_CHARGE: Duration = Duration::from_millis(1);
+/// A call that waits has the turn of others, so its time counts, too: by this factor less.
+const WAITING_FACTOR: u32 = 20;
+/// The pause between two preparations at least: changes until its end are covered by the next one.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a preparation, in CPU times of it.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause after a preparation before a change causes the next one.
+const MAX_PAUSE: Duration = Duration::from_mins(5);
+/// The bounds of a provider's hint when to prepare again.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_hours(24 * 7));
+/// The lines of a burst in the log about failures; the provider chooses their reasons.
+const LOG_BURST: NonZeroU32 = NonZeroU32::new(10).unwrap();
+/// The number of consecutive failures after which a token is not used again.
+const TOKEN_FAILURES: u32 = 5;
+
+/// What the provider of a plugin prepares.
+pub(super) struct Preparation {
+    /// None if the config does not say that it may.
+    limits: Option<PrepareLimits>,
+    /// What its calls are made with.
+    context: CallContext,
+    percent: Arc<PreparedPercent>,
+    progress: Mutex<CurrentProgress>,
+    /// The log lines about its failures: [`LOG_BURST`], and one a minute.
+    log: DefaultDirectRateLimiter,
+    changed: Notify,
+    /// An administrator has it made again, at once.
+    reset: Notify,
+}
+
+/// How far it is.
+struct CurrentProgress {
+    state: PreparationState,
+    message: Option<String>,
+    calls: u64,
+    cpu: Duration,
+}
+
+/// The state of a preparation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PreparationState {
+    /// The provider exports `prepare`, which is not called: the config has no `limits.prepare`, or the host does not prepare.
+    Off,
+    /// It has not begun: the plugin was just loaded, or its data have changed.
+    Waiting,
+    /// It is being made.
+    Running,
+    /// Everything is prepared.
+    Done,
+    /// The last call failed, for this reason; it is repeated after a back-off.
+    Failing(String),
+    /// It has ended without being done, for this reason: it used up its CPU time. The next change begins another one.
+    Stopped(String),
+}
+
+impl PreparationState {
+    /// The names of all states.
+    pub const NAMES: [&str; 6] = ["off", "waiting", "running", "done", "failing", "stopped"];
+
+    /// Its name, for metrics and programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failing(_) => "failing",
+            Self::Stopped(_) => "stopped",
+        }
+    }
+
+    /// Why it failed, or has ended.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Failing(reason) | Self::Stopped(reason) => Some(reason),
+            Self::Off | Self::Waiting | Self::Running | Self::Done => None,
+        }
+    }
+}
+
+/// How far the preparation of a plugin is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PreparationStatus {
+    /// Its state.
+    pub state: PreparationState,
+    /// How much is done, in per cent, if the provider says so.
+    pub percent: Option<u8>,
+    /// What the provider said last, as it is.
+    pub message: Option<String>,
+    /// The calls of this preparation, or of the last one.
+    pub calls: u64,
+    /// Their CPU time.
+    pub cpu: Duration,
+    /// `limits.prepare.cpu`; none if the config has none.
+    pub cpu_limit: Option<Duration>,
+}
+
+impl Preparation {
+    /// The preparation of a plugin whose other calls have that context.
+    pub(super) fn new(calls: &CallContext) -> Self {
+        let limits = calls.limits.prepare.clone();
+        let memory = limits.as_ref().map_or(calls.limits.memory, |limits| limits.memory);
+        let context = CallContext {
+            limits: Limits { memory, ..calls.limits.clone() },
+            memory: MemoryBudget::new(memory.bytes(), None),
+            run_queue: calls.engine.executor.plugin_queue(),
+            ..calls.clone()
+        };
+        let percent = calls.backend.sandbox().map(|sandbox| sandbox.prepared().clone()).unwrap_or_default();
+        let progress = CurrentProgress { state: PreparationState::Off, message: None, calls: 0, cpu: Duration::ZERO };
+        let log = RateLimiter::direct(Quota::per_minute(NonZeroU32::MIN).allow_burst(LOG_BURST));
+        let (progress, changed, reset) = (Mutex::new(progress), Notify::new(), Notify::new());
+        Self { limits, context, percent, progress, log, changed, reset }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, CurrentProgress> {
+        self.progress.lock()
+    }
+
+    fn set_state(&self, state: PreparationState) -> PreparationState {
+        std::mem::replace(&mut self.progress().state, state)
+    }
+
+    fn status(&self) -> PreparationStatus {
+        let CurrentProgress { state, message, calls, cpu } = &*self.progress();
+        PreparationStatus {
+            state: state.clone(),
+            percent: self.percent.get(),
+            message: message.clone(),
+            calls: *calls,
+            cpu: *cpu,
+            cpu_limit: self.limits.as_ref().map(|limits| limits.cpu.duration()),
+        }
+    }
+
+    /// What a call is made with that may use so much CPU time.
+    fn context_for(&self, left: Duration) -> Arc<CallContext> {
+        let mut context = self.context.clone();
+        if let Ok(cpu) = left.min(context.limits.cpu.duration()).try_into() {
+            context.limits.cpu = cpu;
+        }
+        Arc::new(context)
+    }
+}
+
+/// The end of a preparation.
+struct End {
+    cpu: Duration,
+    /// The time after which the provider wants the next one.
+    again_after: Option<Duration>,
+}
+
+impl Plugin {
+    /// How far its preparation is; none if its provider does not export `prepare`.
+    pub fn preparation(&self) -> Option<PreparationStatus> {
+        self.preparation.as_ref().map(Preparation::status)
+    }
+
+    /// Its data have changed: what was prepared is prepared again.
+    pub fn data_changed(&self) {
+        if let Some(preparation) = &self.preparation {
+            preparation.changed.notify_one();
+        }
+    }
+
+    /// Has its preparation made again at once, also one that fails, or has stopped.
+    pub(super) fn reset_preparation(&self) {
+        if let Some(preparation) = &self.preparation {
+            preparation.reset.notify_waiters();
+        }
+    }
+
+    /// Has its provider prepare, now and after each change, if it exports `prepare` and the config says so; otherwise it returns at
+    /// once. Dropping the future ends the call in progress. To be called once.
+    pub async fn keep_prepared(&self) {
+        let Some(preparation) = &self.preparation else { return };
+        let plugin = self.name();
+        let Some(limits) = &preparation.limits else {
+            tracing::warn!(target: log_target::PLUGIN, plugin, "{NOT_PREPARED}");
+            return;
+        };
+        loop {
+            let End { cpu, again_after } = self.prepare(preparation, limits).await;
+            let pause = sleep(cpu.saturating_mul(PAUSE_FACTOR).clamp(MIN_PAUSE, MAX_PAUSE));
+            let again = async {
+                match again_after {
+                    Some(after) => sleep(after.clamp(AGAIN.0, AGAIN.1)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let is_reset = tokio::select! {
+                () = preparation.changed.notified() => false,
+                () = again => false,
+                () = preparation.reset.notified() => true,
+            };
+            preparation.set_state(PreparationState::Waiting);
+            if !is_reset {
+                // A burst of changes is one.
+                tokio::join!(sleep(MIN_PAUSE), pause);
+            }
+            let _ = preparation.changed.notified().now_or_never();
+        }
+    }
+
+    /// Makes one preparation.
+    async fn prepare(&self, preparation: &Preparation, limits: &PrepareLimits) -> End {
+        let (plugin, limit) = (self.name(), limits.cpu.duration());
+        let began = Instant::now();
+        let before = {
+            let mut progress = preparation.progress();
+            (progress.message, progress.calls, progress.cpu) = (None, 0, Duration::ZERO);
+            std::mem::replace(&mut progress.state, PreparationState::Running)
+        };
+        preparation.percent.set(None);
+        let is_first = before == PreparationState::Off;
+        let (mut token, mut backoff, mut failures) = (None, Backoff::default(), 0_u32);
+        let mut last_failure = None;
+        let mut used = Duration::ZERO;
+        loop {
+            let left = limit.saturating_sub(used);
+            if left < MIN_CHARGE {
+                let limit = humantime::format_duration(limit);
+                let because = last_failure.map(|failure| format!(", and the last call failed: {failure}"));
+                let reason = format!("it used up `limits.prepare.cpu` ({limit}){}", because.unwrap_or_default());
+                if preparation.log.check().is_ok() {
+                    tracing::warn!(
+                        target: log_target::PLUGIN, plugin, "the preparation has ended without being done: {}", escape::line(&reason)
+                    );
+                }
+                preparation.set_state(PreparationState::Stopped(reason));
+                return End { cpu: used, again_after: None };
+            }
+            let (answer, cpu, took) = self.call_prepare(preparation, token.clone(), left).await;
+            used = used.saturating_add(cpu.max(MIN_CHARGE).max(took.checked_div(WAITING_FACTOR).unwrap_or_default()));
+            {
+                let mut progress = preparation.progress();
+                progress.calls = progress.calls.saturating_add(1);
+                progress.cpu = used;
+            }
+            let Progress { next_token, percent, message, again_after } = match answer {
+                Ok(progress) => progress,
+                // It had what was left of the CPU time, and not `limits.cpu`.
+                Err(Fault::Cpu(limit)) if limit < preparation.context.limits.cpu.duration() => continue,
+                Err(fault) => {
+                    let (reason, wait) = (reason(&fault, limits), retry_after(&fault));
+                    if last_failure.as_ref() != Some(&reason) && preparation.log.check().is_ok() {
+                        tracing::warn!(
+                            target: log_target::PLUGIN, plugin, "the preparation fails, and is retried with back-off: {}", escape::line(&reason)
+                        );
+                    }
+                    preparation.set_state(PreparationState::Failing(reason.clone()));
+                    last_failure = Some(reason);
+                    failures = if fault.is_provider_response() { 0 } else { failures.saturating_add(1) };
+                    if failures >= TOKEN_FAILURES {
+                        (token, failures) = (None, 0);
+                    }
+                    tokio::select! {
+                        () = sleep(backoff.next_delay().max(wait)) => {}
+                        () = preparation.reset.notified() => backoff = Backoff::default(),
+                    }
+                    continue;
+                }
+            };
+            (backoff, failures, last_failure) = (Backoff::default(), 0, None);
+            preparation.percent.set(percent);
+            let is_done = next_token.is_none();
+            {
+                let mut progress = preparation.progress();
+                progress.message = message.or_else(|| progress.message.take());
+                progress.state = if is_done { PreparationState::Done } else { PreparationState::Running };
+            }
+            if is_done {
+                preparation.percent.set(Some(100));
+                let (calls, seconds) = (preparation.progress().calls, began.elapsed().as_secs_f64());
+                if is_first {
+                    tracing::info!(target: log_target::PLUGIN, plugin, calls, seconds, "the preparation is done");
+                } else {
+                    tracing::debug!(target: log_target::PLUGIN, plugin, calls, seconds, "the preparation is done again");
+                }
+                return End { cpu: used, again_after };
+            }
+            token = next_token;
+        }
+    }
+
+    /// Makes one call, when it is its turn. Returns its CPU time and the time that it took, too.
+    async fn call_prepare(
+        &self,
+        preparation: &Preparation,
+        token: Option<String>,
+        left: Duration,
+    ) -> (Result<Progress, Fault>, Duration, Duration) {
+        // Never closed.
+        let _turn = preparation.context.engine.preparations.acquire().await.ok();
+        let began = Instant::now();
+        let (context, clock) = (preparation.context_for(left), Arc::new(CpuClock::default()));
+        let timer = CallTimer::begin(&context.metrics, Prepare::NAME);
+        let function = Prepare { token: token.clone() };
+        let check = |check: super::validation::Validator, progress| async move {
+            check.progress(progress, token.as_deref()).await
+        };
+        let origin = CallOrigin::Preparation;
+        let answer = self.dispatch_in(context.clone(), clock.clone(), origin, None, function, check).await;
+        timer.end(&answer);
+        (answer, clock.cpu_time(), began.elapsed())
+    }
+}
+
+/// What is to be known about the preparation of a plugin, whose provider exports `prepare` or not: that the config does not have what it
+/// wants, with the line to write, or has what has no effect.
+pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<String> {
+    match (prepares, config.limits.prepare.is_some()) {
+        (true, false) => Some(NOT_PREPARED.to_owned()),
+        (false, true) if config.upstream.is_none() => {
+            Some("`limits.prepare` has no effect: its provider does not export `prepare`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// What is said of a provider that exports `prepare` where the config has no `limits.prepare`, with the line to write.
+const NOT_PREPARED: &str = "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = { cpu = \"1m\", memory = \"64MiB\" }` to the plugin";
+
+/// Why a call failed. The limit on memory is another one than that of other calls.
+fn reason(fault: &Fault, limits: &PrepareLimits) -> String {
+    match fault {
+        Fault::Memory(_) | Fault::MemoryInUse(_) => {
+            let memory = limits.memory.bytes();
+            format!(
+                "out of memory: it requested more than `limits.prepare.memory` ({}) leaves",
+                bytesize::ByteSize(memory)
+            )
+        }
+        Fault::Unavailable { reason, .. } => reason.clone(),
+        fault => fault.to_string(),
+    }
+}
+
+/// The time for which the provider wants no retry.
+fn retry_after(fault: &Fault) -> Duration {
+    match fault {
+        Fault::Unavailable { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_DELAY),
+        _ => Duration::ZERO,
+    }
+}

@@ -1,0 +1,392 @@
+//! Recordings of calls, and replays.
+//!
+//! A recording is JSON Lines. The first line has the version of the format; a plugin's line precedes its calls; each call is one line:
+//!
+//! ```json
+//! {"mcp-host-recording":1}
+//! {"plugin":{"name":"notes","component":"/srv/notes.wasm","digest":"sha256:…","memory":67108864}}
+//! {"call":{"plugin":"notes","function":"read","arguments":{"path":"a.md"},"host-calls":[…],"complete":true,"outcome":{"answer":[…]}}}
+//! {"end":{"calls":1,"skipped":0}}
+//! ```
+//!
+//! What host calls are in it, and how, is the subject of [`sandbox::recording`](mcp_host_sandbox::recording). Secret values of the plugin's config are
+//! replaced everywhere ([`Redaction`]).
+//!
+//! A recorded call gets a fresh instance, whatever `instances` says: so its record has everything that it depends on. It is subject to the limits of
+//! other calls, and what recording costs is a part of it: its time counts as the call's, its memory is charged to the plugin. An instance that is
+//! recorded takes a second slot of the pool, for the passthrough, of which there are [`MAX_RECORDED`]; calls beyond are served and not recorded
+//! ("skipped").
+//!
+//! A replay calls the same function with the same arguments in an instance whose imports answer from the record, and compares the host calls and
+//! the outcome. A call that was ended by a limit on time or memory, or cancelled, has no outcome to compare: its host calls are compared as far as they
+//! go.
+
+mod answer;
+mod replay;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_host_config as config;
+use mcp_host_model::provider::Failure;
+pub use mcp_host_sandbox::recording::{Difference, HostCallOutcome, Passthrough, RecordedHostCall, Redaction};
+use mcp_host_sandbox::recording::{HostCallRecord, InstanceRecording, LinkedPassthrough, linker};
+use mcp_host_sandbox::state::GuestState;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::Store;
+use wasmtime::component::Component;
+
+pub(crate) use self::answer::{
+    change_set, completion, contents, entry, failure, page, progress, provider_info, template_page,
+};
+pub(crate) use self::replay::Replays;
+pub use self::replay::{ReplayError, Replayed};
+use crate::bindings::{Exports, ProviderPre};
+use crate::plugin::Fault;
+use crate::{Engine, plugin::FaultKind};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// The instances of an engine that may be recorded at once.
+pub(crate) const MAX_RECORDED: usize = 8;
+
+/// A line of a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// The first one, with the version of the format.
+    McpHostRecording(u32),
+    /// A plugin, before its calls.
+    Plugin(RecordedPlugin),
+    /// A call.
+    Call(RecordedCall),
+    /// The last one. A recording without it was interrupted.
+    End(RecordingEnd),
+}
+
+/// A plugin in a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RecordedPlugin {
+    /// Its name.
+    pub name: String,
+    /// The file of its component.
+    pub component: String,
+    /// The digest of the component.
+    pub digest: String,
+    /// `limits.memory`, in bytes.
+    pub memory: u64,
+}
+
+/// A call in a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RecordedCall {
+    /// The plugin.
+    pub plugin: String,
+    /// When it began, in milliseconds since 1970.
+    #[serde(default)]
+    pub began_ms: u64,
+    /// The function of the contract.
+    pub function: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// The host calls that it made.
+    pub host_calls: Vec<RecordedHostCall>,
+    /// Whether all of its host calls are there.
+    pub complete: bool,
+    /// Its end.
+    pub outcome: Outcome,
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The provider answered.
+    Answer(Value),
+    /// The provider answered with a failure of the contract.
+    Failure(Value),
+    /// The guest trapped, with this message.
+    Trap(String),
+    /// A limit ended it. That depends on the machine, and is not compared.
+    Limit(String),
+    /// The caller went away, or `limits.deadline` passed.
+    Cancelled,
+}
+
+impl Outcome {
+    /// Whether a replay has to end in the same way.
+    pub fn is_comparable(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Failure(_) | Self::Trap(_))
+    }
+}
+
+/// The end of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingEnd {
+    /// The calls that it has.
+    pub calls: u64,
+    /// The calls that were made meanwhile and that it does not have.
+    pub skipped: u64,
+}
+
+/// Takes the lines of a recording. It is called on the threads of the calls.
+pub trait RecordingSink: Send + Sync {
+    /// Takes a line, without a line break. Returns whether there was room for it.
+    fn write(&self, line: String) -> bool;
+}
+
+/// Makes the passthrough of a component from its file's content.
+#[derive(Clone)]
+pub struct MakePassthrough(Arc<MakeFn>);
+
+type MakeFn = dyn Fn(&[u8]) -> Result<Passthrough, String> + Send + Sync;
+
+impl MakePassthrough {
+    /// Makes it with that function.
+    pub fn new(make: impl Fn(&[u8]) -> Result<Passthrough, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self, component: &[u8]) -> Result<Passthrough, String> {
+        (self.0)(component)
+    }
+}
+
+impl fmt::Debug for MakePassthrough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MakePassthrough").finish_non_exhaustive()
+    }
+}
+
+/// What takes the recording of calls, and makes the passthroughs for it.
+#[derive(Clone)]
+pub struct Recorder {
+    /// What takes the lines.
+    pub sink: Arc<dyn RecordingSink>,
+    /// What makes passthroughs.
+    pub passthrough: MakePassthrough,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+/// Why a plugin cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordingError {
+    /// It is no component.
+    #[error("plugin `{0}` has no component: an existing server is not recorded")]
+    Native(String),
+    /// Its file cannot be read, or is not what was loaded.
+    #[error("the component {file} cannot be read as it was loaded: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Its imports cannot be recorded.
+    #[error("{0}")]
+    Imports(String),
+    /// It is being recorded.
+    #[error("plugin `{0}` is being recorded; one recording of a plugin can be made at a time")]
+    Busy(String),
+}
+
+/// The recording of one plugin.
+pub(crate) struct Recording {
+    plugin: RecordedPlugin,
+    sink: Arc<dyn RecordingSink>,
+    pre: ProviderPre<GuestState>,
+    passthrough: LinkedPassthrough,
+    redaction: Arc<Redaction>,
+    permits: Arc<Semaphore>,
+    calls: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Recording {
+    /// Prepares to record a component: compiles its passthrough, and writes the line of the plugin. Blocks.
+    pub(crate) fn new(
+        engine: &Engine,
+        component: &Component,
+        passthrough: &Passthrough,
+        plugin: RecordedPlugin,
+        redaction: Arc<Redaction>,
+        sink: Arc<dyn RecordingSink>,
+    ) -> Result<Self, RecordingError> {
+        let imports =
+            |error: wasmtime::Error| RecordingError::Imports(format!("its imports cannot be recorded: {error:#}"));
+        let linked = LinkedPassthrough::new(engine.wasmtime(), engine.linker(), passthrough).map_err(imports)?;
+        let linker = linker(engine.wasmtime(), &component.component_type(), Some(passthrough)).map_err(imports)?;
+        let pre = linker.instantiate_pre(component).and_then(ProviderPre::new).map_err(imports)?;
+        sink.write(to_line(&Line::Plugin(plugin.clone())));
+        Ok(Self {
+            plugin,
+            sink,
+            pre,
+            passthrough: linked,
+            redaction,
+            permits: engine.recorded.clone(),
+            calls: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+        })
+    }
+
+    /// A permit to record a call; none if too many are recorded. The call is counted then.
+    pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = self.permits.clone().try_acquire_owned().ok();
+        if permit.is_none() {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+        permit
+    }
+
+    /// What it has so far.
+    pub(crate) fn end(&self) -> RecordingEnd {
+        RecordingEnd { calls: self.calls.load(Ordering::Relaxed), skipped: self.skipped.load(Ordering::Relaxed) }
+    }
+
+    /// Instantiates the component in a store whose state was made by [`OpenRecord::begin`].
+    pub(crate) async fn instantiate(
+        &self,
+        store: &mut Store<GuestState>,
+        is_for_preparation: bool,
+    ) -> wasmtime::Result<Exports> {
+        self.passthrough.instantiate(store).await?;
+        Exports::instantiate(&self.pre, store, is_for_preparation).await
+    }
+}
+
+/// The record of a call that has not ended. One that is dropped was cancelled.
+pub(crate) struct OpenRecord {
+    recording: Arc<Recording>,
+    began_ms: u64,
+    function: &'static str,
+    arguments: Value,
+    host_calls: Arc<HostCallRecord>,
+    outcome: Outcome,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A line of a call, with host calls that are JSON already.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct CallLine<'a> {
+    plugin: &'a str,
+    began_ms: u64,
+    function: &'a str,
+    arguments: &'a Value,
+    host_calls: Vec<Box<RawValue>>,
+    complete: bool,
+    outcome: &'a Outcome,
+}
+
+impl OpenRecord {
+    /// Begins the record of a call in an instance with that state.
+    pub(crate) fn begin(
+        recording: Arc<Recording>,
+        permit: OwnedSemaphorePermit,
+        state: &mut GuestState,
+        function: &'static str,
+        mut arguments: Value,
+    ) -> Self {
+        let charge = state.memory.account().reservation();
+        let (recorder, host_calls) = InstanceRecording::recorder(recording.redaction.clone(), charge);
+        state.recording = Some(Box::new(recorder));
+        recording.redaction.apply(&mut arguments);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began_ms = mcp_host_base::time::saturating_millis(since);
+        Self { recording, began_ms, function, arguments, host_calls, outcome: Outcome::Cancelled, _permit: permit }
+    }
+
+    /// The recording.
+    pub(crate) fn recording(&self) -> &Arc<Recording> {
+        &self.recording
+    }
+
+    /// The call has ended.
+    pub(crate) fn end(mut self, mut outcome: Outcome) {
+        if let Outcome::Answer(value) | Outcome::Failure(value) = &mut outcome {
+            self.recording.redaction.apply(value);
+        }
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        let (host_calls, complete) = self.host_calls.take();
+        let line = CallLine {
+            plugin: &self.recording.plugin.name,
+            began_ms: self.began_ms,
+            function: self.function,
+            arguments: &self.arguments,
+            host_calls,
+            complete,
+            outcome: &self.outcome,
+        };
+        let written = self.recording.sink.write(to_line(&json_call(&line)));
+        let count = if written { &self.recording.calls } else { &self.recording.skipped };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum CallLineOnly<'a> {
+    Call(&'a CallLine<'a>),
+}
+
+fn json_call<'a>(line: &'a CallLine<'a>) -> CallLineOnly<'a> {
+    CallLineOnly::Call(line)
+}
+
+/// A line of a recording as text.
+pub fn to_line(line: &impl Serialize) -> String {
+    // Neither maps with keys that are no strings nor floats that are no numbers are in it.
+    serde_json::to_string(line).unwrap_or_default()
+}
+
+/// The outcome of a call in an instance that ended with that.
+pub(crate) fn outcome<T>(
+    ended: &wasmtime::Result<Result<T, Failure>>,
+    fault: impl FnOnce(&wasmtime::Error) -> Fault,
+    to_json: impl FnOnce(&T) -> Value,
+) -> Outcome {
+    match ended {
+        Ok(Ok(answer)) => Outcome::Answer(to_json(answer)),
+        Ok(Err(failed)) => Outcome::Failure(failure(failed)),
+        Err(error) => match fault(error) {
+            Fault::Trap(message) => Outcome::Trap(message),
+            other => Outcome::Limit(other.kind().map_or("host", FaultKind::name).to_owned()),
+        },
+    }
+}
+
+/// The secret values of a plugin: those of its grants, and those of its config that come from a variable or a file.
+pub(crate) fn redaction(plugin: &config::Plugin) -> Redaction {
+    Redaction::new(plugin.grants.confidential())
+}
+
+/// What a recording says of a plugin.
+pub(crate) fn recorded_plugin(name: &str, file: &Path, digest: &impl ToString, memory: u64) -> RecordedPlugin {
+    let component = file.display().to_string();
+    RecordedPlugin { name: name.to_owned(), component, digest: digest.to_string(), memory }
+}
+
+/// An argument that may be missing.
+pub(crate) fn optional(value: Option<&str>) -> Value {
+    value.map_or(Value::Null, |value| json!(value))
+}

@@ -1,0 +1,190 @@
+//! Tracebacks as one record: lines that a guest logs one by one, or writes on standard error, and that belong together.
+//!
+//! | language | a record begins with | and goes on with |
+//! |---|---|---|
+//! | Python | `Traceback (most recent call last):`, or the message before it | indented lines; the line of the exception; the same again for its cause |
+//! | JavaScript | any line | lines `    at …` |
+//! | Rust, Go | `thread '…' panicked at`, `panic: `, `fatal error: ` | all that follows: the instance ends |
+//!
+//! A line that may begin a record is held until the next one, or until the call ends; others are logged at once. Bounded: a record has at
+//! most [`MAX_LINES`] lines and [`MAX_BYTES`] bytes; what follows begins another one.
+
+use mcp_host_base::text::prefix;
+
+use super::{GuestLog, MAX_LINE, is_enabled};
+use crate::bindings::logging::Level;
+
+/// The lines of a record.
+const MAX_LINES: usize = 64;
+/// The bytes of a record.
+const MAX_BYTES: usize = 8 << 10;
+/// How a traceback of Python begins.
+const PYTHON: &str = "Traceback (most recent call last):";
+/// What stands between an exception and its cause.
+const PYTHON_CAUSES: [&str; 2] = [
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+];
+
+/// A number of lines that belong together, of one level and context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(super) level: Level,
+    pub(super) context: String,
+    pub(super) lines: Vec<String>,
+}
+
+/// What a record is so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// A line of its own, until a stack follows.
+    #[default]
+    Line,
+    /// A stack of JavaScript.
+    Stack,
+    /// A traceback of Python.
+    Python,
+    /// A traceback of Python with its exception.
+    PythonException,
+    /// The last words of an instance.
+    Rest,
+}
+
+/// The lines of one source, put together.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    held: Option<Record>,
+    kind: Kind,
+    bytes: usize,
+}
+
+impl Records {
+    /// Adds a line. Returns the records that are complete.
+    pub(crate) fn push(&mut self, level: Level, context: &str, line: &str) -> Vec<Record> {
+        let line = prefix(line, MAX_LINE.saturating_add(1));
+        let is_of_held = self.held.as_ref().is_some_and(|held| {
+            held.level == level && held.context == context && held.lines.len() < MAX_LINES && self.bytes < MAX_BYTES
+        });
+        if let Some(kind) = self.continued_by(line).filter(|_| is_of_held)
+            && let Some(held) = &mut self.held
+        {
+            self.kind = kind;
+            self.bytes = self.bytes.saturating_add(line.len());
+            held.lines.push(line.to_owned());
+            return Vec::new();
+        }
+        let finished = self.finish();
+        let record = Record { level, context: context.to_owned(), lines: vec![line.to_owned()] };
+        let kind = begun_by(line);
+        // Stacks are logged as warnings or as errors.
+        if kind == Kind::Line && !matches!(level, Level::Warn | Level::Error | Level::Critical) {
+            return finished.into_iter().chain([record]).collect();
+        }
+        (self.kind, self.bytes, self.held) = (kind, line.len(), Some(record));
+        finished.into_iter().collect()
+    }
+
+    /// Returns whether the lines are records of their own, but for the last one, which may begin another: nothing in them is of a traceback, and
+    /// what is held is none.
+    pub(super) fn are_plain(&self, lines: &str) -> bool {
+        const BEGINNINGS: [&str; 4] = [PYTHON, "panicked at", "panic: ", "fatal error: "];
+        let has_stack =
+            lines.trim_start().starts_with("at ") || lines.contains("\n    at ") || lines.contains("\n\tat ");
+        self.kind == Kind::Line && !has_stack && !BEGINNINGS.iter().any(|beginning| lines.contains(beginning))
+    }
+
+    /// Logs a message of `wasi:logging`: a line, which may belong to those before it, or several.
+    pub(crate) fn message(&mut self, log: &GuestLog, level: Level, context: &str, message: &str) {
+        if !is_enabled(level) {
+            return;
+        }
+        let seen = prefix(message, MAX_BYTES);
+        let has_traceback = seen.contains(PYTHON) || seen.contains("\n    at ");
+        if seen.contains('\n') && !has_traceback {
+            self.finish().into_iter().for_each(|held| log.record(held));
+            return log.guest_message(level, context, message);
+        }
+        let lines: Vec<_> = if has_traceback { seen.lines().collect() } else { vec![message] };
+        for record in lines.into_iter().flat_map(|line| self.push(level, context, line)) {
+            log.record(record);
+        }
+    }
+
+    /// Returns the record that is held.
+    pub(crate) fn finish(&mut self) -> Option<Record> {
+        self.kind = Kind::Line;
+        self.held.take()
+    }
+
+    /// What the record is with that line; none if the line is not a part of it.
+    fn continued_by(&self, line: &str) -> Option<Kind> {
+        let is_indented = line.starts_with([' ', '\t']);
+        let is_first = self.held.as_ref().is_some_and(|held| held.lines.len() == 1);
+        match self.kind {
+            Kind::Line | Kind::Stack if is_indented && line.trim_start().starts_with("at ") => Some(Kind::Stack),
+            Kind::Line if is_first && line == PYTHON => Some(Kind::Python),
+            Kind::Line | Kind::Stack => None,
+            Kind::Python if is_indented || line.is_empty() => Some(Kind::Python),
+            Kind::Python => Some(Kind::PythonException),
+            Kind::PythonException if line == PYTHON => Some(Kind::Python),
+            Kind::PythonException if line.is_empty() || is_indented || PYTHON_CAUSES.contains(&line) => {
+                Some(Kind::PythonException)
+            }
+            Kind::PythonException => None,
+            Kind::Rest => Some(Kind::Rest),
+        }
+    }
+}
+
+/// What a record is that begins with that line.
+fn begun_by(line: &str) -> Kind {
+    let is_panic = line.starts_with("thread '") && line.contains("panicked at");
+    match line {
+        PYTHON => Kind::Python,
+        _ if is_panic || line.starts_with("panic: ") || line.starts_with("fatal error: ") => Kind::Rest,
+        _ => Kind::Line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of lines, each on one line.
+    fn records(level: Level, lines: &str) -> Vec<String> {
+        let mut records = Records::default();
+        let mut all: Vec<_> = lines.lines().flat_map(|line| records.push(level, "", line)).collect();
+        all.extend(records.finish());
+        all.into_iter().map(|record| record.lines.join("|")).collect()
+    }
+
+    #[test]
+    fn a_traceback_of_python_is_one_record_with_its_message_and_its_causes() {
+        let traceback = "read failed\nTraceback (most recent call last):\n  File \"app.py\", line 3, in read\n    x()\nKeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"app.py\", line 5, in read\nValueError: no\nanother line";
+        let found = records(Level::Error, traceback);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("read failed|Traceback") && found[0].ends_with("|ValueError: no"), "{found:?}");
+        assert_eq!(found[1], "another line");
+    }
+
+    #[test]
+    fn a_stack_of_javascript_and_a_panic_are_one_record() {
+        let found = records(Level::Error, "one\nError: no\n    at read (app.js:3)\n    at x (app.js:9)\ntwo");
+        assert_eq!(found, ["one", "Error: no|    at read (app.js:3)|    at x (app.js:9)", "two"]);
+        let found = records(Level::Warn, "one\nthread '<unnamed>' panicked at src/lib.rs:1:2:\noops\nnote: run");
+        assert_eq!(found, ["one", "thread '<unnamed>' panicked at src/lib.rs:1:2:|oops|note: run"]);
+        let found = records(Level::Warn, "panic: oops\n\ngoroutine 1 [running]:\nmain.read()");
+        assert_eq!(found, ["panic: oops||goroutine 1 [running]:|main.read()"]);
+    }
+
+    #[test]
+    fn a_record_is_bounded_and_plain_lines_are_not_held() {
+        let long = "panic: x\n".to_owned() + &"y\n".repeat(100);
+        let lengths: Vec<_> = records(Level::Warn, &long).iter().map(|record| record.split('|').count()).collect();
+        assert_eq!(lengths.first(), Some(&MAX_LINES));
+        let mut records = Records::default();
+        assert_eq!(records.push(Level::Info, "", "one").len(), 1);
+        assert!(records.push(Level::Error, "", "held").is_empty());
+        assert_eq!(records.push(Level::Error, "another", "    at x").len(), 1, "of another context");
+    }
+}

@@ -1,0 +1,204 @@
+//! Databases of PostgreSQL: a pool of connections to a server, on which guests read.
+//!
+//! # Why a guest only reads
+//!
+//! `BEGIN READ ONLY` is not enough: a statement of the transaction can switch it off, end it, or run another statement
+//! behind a semicolon. So a query passes these:
+//!
+//! | means | against |
+//! |---|---|
+//! | the statement stands in `DECLARE … CURSOR FOR`, prepared by the extended protocol | everything that is no query: `SET`, `COMMIT`, `COPY`, `DO`, `CALL`, a second statement |
+//! | `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY` before it | a `WITH` that writes, `FOR UPDATE`, sequences, functions that write |
+//! | the first statement is the host's, in that isolation level | a function that sets the transaction to read-write |
+//! | `ROLLBACK`, always, and advisory locks are released | what a function leaves: settings, notifications, large objects |
+//! | the [role] is no superuser and cannot write, or it is not used | functions that reach beyond the transaction: files, programs, other servers |
+//!
+//! # Schemas
+//!
+//! A relation that a statement uses, in whatever way, is locked by its transaction until its end: those of the text,
+//! of views, of functions, of SQL that a function such as `query_to_xml` runs. So before the first row, and behind
+//! the last one and before any row reaches the guest, the host reads the locks. A TOAST table counts as the table that it
+//! belongs to. A relation outside of the granted schemas, that the role may read
+//! itself, fails the query. What the role may *not* read itself can only have been reached by a view or a function that
+//! the database's owner made for that, and is no failure. The catalogs can be read without their statistics, which
+//! contain values of tables.
+//!
+//! # Messages
+//!
+//! The server's messages are passed on from the parser only. What a statement has read it can put into a message, so of an
+//! error after the parser the guest gets the SQLSTATE and its meaning; of a value that cannot be converted, the number and the type of
+//! its parameter. A statement that runs SQL by a function
+//! such as `query_to_xml` learns in this way one fact per query about what it may not read: whether, and with which
+//! SQLSTATE, it failed.
+//!
+//! # Bounds
+//!
+//! Rows are fetched up to the bound and one more. The client library holds a message of any size, so the [stream] below
+//! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
+//! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
+//! `CancelRequest` does, and the connection is closed. Until then it counts for `connections`. A connection that the
+//! server has closed is replaced by another.
+//!
+//! The client library looks up types that it does not know, and those that they are made of, by nested calls. The stream
+//! bounds the requests of a query, and so the stack; types that are nested over more than 32 levels are refused.
+
+mod array;
+mod connector;
+mod endpoint;
+mod failure;
+mod listener;
+mod parameter;
+pub(super) mod schemas;
+mod session;
+mod stream;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{Object, Pool, PoolError};
+use tokio::time::{Instant, timeout_at};
+
+use self::connector::Connector;
+pub(super) use self::listener::Listener;
+use mcp_host_config::Secret;
+use mcp_host_config::grants::{ChannelName, SqlGrant};
+
+use self::session::Session;
+use crate::fair_semaphore::{FairSemaphore, Permit};
+use crate::http::TlsRoots;
+use crate::sql::bindings::databases::{DatabaseInfo, DatabaseKind};
+use crate::sql::error::QueryError;
+use crate::sql::result::{ChargedRows, ResultBounds};
+use crate::sql::{Query, Usage};
+
+/// The shortest `statement_timeout`: 0 stands for none.
+const MIN_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// One database, and the connections to it.
+pub(in crate::sql) struct PostgresqlDatabase {
+    /// None if the pool cannot be built.
+    pool: Option<Pool<Connector>>,
+    max_connections: usize,
+    permits: FairSemaphore,
+    schemas: Vec<String>,
+    channel: Option<ChannelName>,
+}
+
+/// A connection that is in use. Unless it is [released](Self::release), its statement is cancelled and it is closed.
+struct Lease(Option<(Object<Connector>, Permit)>);
+
+impl PostgresqlDatabase {
+    /// The database at that URL. Does not connect.
+    pub(super) fn new(url: &Secret<String>, grant: &SqlGrant, tls_roots: Arc<TlsRoots>) -> Self {
+        let schemas: Vec<_> = grant.schemas.iter().map(|schema| schema.as_str().to_owned()).collect();
+        let max_connections = grant.connections.get();
+        let connector = Connector::new(url.clone(), grant, &schemas, tls_roots);
+        let pool = Pool::builder(connector).max_size(max_connections).build().ok();
+        let permits = FairSemaphore::new(max_connections, usize::MAX);
+        Self { pool, max_connections, permits, schemas, channel: grant.listen.clone() }
+    }
+
+    /// The granted schemas.
+    pub(super) fn schemas(&self) -> &[String] {
+        &self.schemas
+    }
+
+    /// Returns the listener to its channel, if it has one.
+    pub(super) fn listener(&self) -> Option<Listener> {
+        Some(Listener::new(self.pool.clone()?, self.channel.as_ref()?))
+    }
+
+    /// Returns its version, once it was connected to and its role was checked.
+    pub(super) async fn describe(
+        &self,
+        bounds: ResultBounds,
+        deadline: Instant,
+        usage: &Usage,
+    ) -> Result<DatabaseInfo, QueryError> {
+        let lease = self.lease(deadline, usage).await?;
+        let version = lease.session()?.server_version().to_owned();
+        lease.release();
+        Ok(DatabaseInfo {
+            kind: DatabaseKind::Postgresql,
+            version,
+            schemas: self.schemas.clone(),
+            max_rows: u32::try_from(bounds.rows).unwrap_or(u32::MAX),
+            max_bytes: bounds.bytes,
+        })
+    }
+
+    /// Runs a query.
+    pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        let (deadline, usage) = (query.deadline, query.usage.clone());
+        let mut transaction = query.into();
+        loop {
+            let lease = self.lease(deadline, &usage).await?;
+            let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
+            let session = lease.session()?;
+            let result = match session.begin(&mut transaction, left).await {
+                Ok(statement) => session.query(transaction, &statement).await,
+                // The server has closed the connection meanwhile. There are as many of them as the pool has, at most.
+                Err(QueryError::Unreachable(_)) if session.is_closed() && lease.is_reused() => continue,
+                Err(error) => Err(error),
+            };
+            // A statement that failed is over, and the connection as good as before.
+            if session.end(result.is_err()).await {
+                lease.release();
+            }
+            return result;
+        }
+    }
+
+    /// Has the server compile a query, and does not run it.
+    pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        let (deadline, usage) = (query.deadline, query.usage.clone());
+        let mut transaction = query.into();
+        let lease = self.lease(deadline, &usage).await?;
+        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
+        let prepared = lease.session()?.begin(&mut transaction, left).await.map(drop);
+        // Nothing has ended the transaction.
+        if lease.session()?.end(true).await {
+            lease.release();
+        }
+        prepared
+    }
+
+    async fn lease(&self, deadline: Instant, usage: &Usage) -> Result<Lease, QueryError> {
+        let Some(pool) = &self.pool else {
+            return Err(QueryError::Failed("the pool of connections cannot be built".to_owned()));
+        };
+        let permit = usage.acquire(&self.permits, deadline, self.max_connections).await?;
+        match timeout_at(deadline, pool.get()).await {
+            Ok(Ok(object)) => Ok(Lease(Some((object, permit)))),
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(error)) => Err(QueryError::Failed(error.to_string())),
+            Err(_) => Err(QueryError::Unreachable("the server does not answer".to_owned())),
+        }
+    }
+}
+
+impl Lease {
+    fn session(&self) -> Result<&Session, QueryError> {
+        let session = self.0.as_ref().map(|(object, _)| &**object);
+        session.ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
+    }
+
+    /// Returns whether the connection has served another query.
+    fn is_reused(&self) -> bool {
+        self.0.as_ref().is_some_and(|(object, _)| Object::metrics(object).recycle_count > 0)
+    }
+
+    /// Returns the connection to the pool.
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some((object, permit)) = self.0.take() {
+            Object::take(object).cancel(permit);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The process that runs SQLite: a child of the host, for one connection to one file.
+//!
+//! It reads requests from standard input, one after the other, and writes answers to standard output, until the input
+//! ends. The kernel enforces its limits (`setrlimit`): memory, size and number of files. Its priority is lower than the priority of
+//! the threads that serve. [`DeadlineThread`] ends it if a request takes longer than its time; usually the host
+//! has killed it before.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use mcp_host_base::threads::lower_priority;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::{Connection, ffi};
+use tokio::time::Instant;
+
+use super::super::{Query, Usage};
+use super::message::{Answer, HANDSHAKE, Request, Work, read_frame, write_frame};
+use super::{Functions, OpenFile, connection};
+use crate::cpu::HostCpuBudget;
+use crate::memory::MemoryAccount;
+use crate::sql::error::QueryError;
+use crate::sql::result::ResultBounds;
+
+/// The argument that turns a program into this process.
+pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-sqlite";
+/// The largest request: the text of a query, and parameters.
+const MAX_REQUEST: u64 = 1 << 30;
+/// The niceness of the process relative to the host's threads.
+const NICENESS: i32 = 5;
+/// The maximum size of a temporary file.
+const MAX_TEMP_FILE: u64 = 256 << 20;
+/// The maximum number of open files.
+const MAX_FILES: u64 = 32;
+/// The memory of the program itself, without SQLite's heap and a result.
+const PROCESS_MEMORY: u64 = 128 << 20;
+/// How long the host may be late to kill a process whose request has taken all of its time.
+const GRACE: Duration = Duration::from_secs(1);
+/// What SQLite adds to the name of a database for the files that it opens beside it.
+const AUXILIARY: [&str; 3] = ["-journal", "-wal", "-shm"];
+/// The exit code if the arguments are not understood.
+const EXIT_ARGUMENTS: i32 = 2;
+/// The exit code if a request took longer than its time.
+const EXIT_DEADLINE: i32 = 5;
+/// The exit code if the streams failed.
+const EXIT_STREAM: i32 = 6;
+
+/// Runs SQLite for the host that started this process for that, and exits; returns at once otherwise.
+pub fn run_sqlite_worker() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|argument| argument != CHILD_ARGUMENT) {
+        return;
+    }
+    let code = match WorkerJob::from_arguments(arguments) {
+        Some(job) => job.serve().map_or(EXIT_STREAM, |()| 0),
+        None => EXIT_ARGUMENTS,
+    };
+    std::process::exit(code);
+}
+
+/// What one process is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WorkerJob {
+    /// The file of the database.
+    pub(super) file: PathBuf,
+    /// The maximum length of a value.
+    pub(super) max_value: u64,
+    /// The maximum memory of SQLite.
+    pub(super) max_heap: u64,
+}
+
+impl WorkerJob {
+    /// The arguments of the process.
+    pub(super) fn arguments(&self) -> [OsString; 4] {
+        let Self { file, max_value, max_heap } = self;
+        [CHILD_ARGUMENT.into(), file.into(), max_value.to_string().into(), max_heap.to_string().into()]
+    }
+
+    fn from_arguments(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let file = PathBuf::from(arguments.next()?);
+        let mut number = || arguments.next()?.to_str()?.parse().ok();
+        Some(Self { file, max_value: number()?, max_heap: number()? })
+    }
+
+    fn serve(self) -> io::Result<()> {
+        self.apply_rlimits()?;
+        lower_priority(NICENESS);
+        let deadline = DeadlineThread::start();
+        let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+        write_frame(&mut output, HANDSHAKE)?;
+        let mut database = WorkerDatabase { job: self, open: None };
+        while let Some(frame) = read_frame(&mut input, MAX_REQUEST)? {
+            let request: Request = postcard::from_bytes(&frame).map_err(io::Error::other)?;
+            drop(frame);
+            deadline.set(Some(request.time.saturating_add(GRACE)));
+            let answer: Answer = database.answer(request);
+            let frame = postcard::to_allocvec(&answer).map_err(io::Error::other)?;
+            drop(answer);
+            deadline.set(None);
+            write_frame(&mut output, &frame)?;
+        }
+        output.flush()
+    }
+
+    fn apply_rlimits(&self) -> io::Result<()> {
+        // The result, as values and as a message, and the request.
+        let result = self.max_value.saturating_mul(4);
+        let memory = PROCESS_MEMORY.saturating_add(self.max_heap).saturating_add(result);
+        rlimit::Resource::DATA.set(memory, memory)?;
+        rlimit::Resource::FSIZE.set(MAX_TEMP_FILE, MAX_TEMP_FILE)?;
+        rlimit::Resource::NOFILE.set(MAX_FILES, MAX_FILES)?;
+        rlimit::Resource::CORE.set(0, 0)
+    }
+}
+
+/// The database of the process, with its connection once there was a request.
+struct WorkerDatabase {
+    job: WorkerJob,
+    open: Option<OpenFile>,
+}
+
+impl WorkerDatabase {
+    fn answer(&mut self, request: Request) -> Answer {
+        set_heap_limit(request.heap.min(self.job.max_heap));
+        let now = Instant::now();
+        let deadline = now.checked_add(request.time).unwrap_or(now);
+        let mut open = OpenFile::current(self.open.take(), &self.job.file, self.job.max_value)?;
+        let work = |connection: &mut Connection| run(connection, request.work, deadline);
+        let answer = connection::run_until(&mut open.connection, move || Instant::now() >= deadline, work);
+        // What the connection keeps for the next query is not charged while none is under way.
+        let released = open.connection.release_memory();
+        if released.is_ok() && !matches!(answer, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
+            self.open = Some(open);
+        }
+        answer
+    }
+}
+
+fn run(connection: &mut Connection, work: Work, deadline: Instant) -> Answer {
+    let (sql, parameters, max_rows, max_bytes) = match work {
+        Work::Check => return connection::check(connection).map(|()| None),
+        Work::Prepare { sql, parameters } => {
+            return connection::prepare(connection, &sql, &parameters).map(|()| None);
+        }
+        Work::Query { sql, parameters, max_rows, max_bytes } => (sql, parameters, max_rows, max_bytes),
+    };
+    // The host charges the memory, before it sends a request and before it reads an answer, and the processor time.
+    let memory = MemoryAccount::unlimited().reservation();
+    let bounds = ResultBounds { rows: usize::try_from(max_rows).unwrap_or(usize::MAX), bytes: max_bytes };
+    let usage = Usage { client: None, cpu: HostCpuBudget::unlimited() };
+    let query = Query { sql, parameters, bounds, deadline, memory, usage };
+    connection::query(connection, query, Functions::Killable).map(|result| Some(result.rows))
+}
+
+/// Bounds the memory of SQLite in this process.
+fn set_heap_limit(bytes: u64) {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    // SAFETY: the function takes a number, and has locks of its own. `PRAGMA hard_heap_limit` cannot raise the limit.
+    #[allow(unsafe_code, reason = "see above; the library has no function for this")]
+    unsafe {
+        ffi::sqlite3_hard_heap_limit64(bytes)
+    };
+}
+
+/// Ends the process at a deadline, whatever its other thread does.
+struct DeadlineThread(Arc<(Mutex<Option<std::time::Instant>>, Condvar)>);
+
+impl DeadlineThread {
+    /// Starts the thread, without a deadline. If it cannot be started, the host still kills the process.
+    fn start() -> Self {
+        let shared = Arc::new((Mutex::new(None), Condvar::new()));
+        let of_thread = shared.clone();
+        let _ = thread::Builder::new().name("deadline".to_owned()).spawn(move || {
+            let (deadline, changed): &(Mutex<Option<std::time::Instant>>, Condvar) = &of_thread;
+            let mut current = deadline.lock();
+            loop {
+                match *current {
+                    None => changed.wait(&mut current),
+                    Some(at) if at <= std::time::Instant::now() => std::process::exit(EXIT_DEADLINE),
+                    Some(at) => {
+                        changed.wait_until(&mut current, at);
+                    }
+                }
+            }
+        });
+        Self(shared)
+    }
+
+    fn set(&self, after: Option<Duration>) {
+        let (deadline, changed) = &*self.0;
+        *deadline.lock() = after.and_then(|after| std::time::Instant::now().checked_add(after));
+        changed.notify_one();
+    }
+}
+
+/// Fails unless the database, and what SQLite opens beside it, are regular files, as far as they exist: opening a FIFO
+/// would wait for its writer.
+pub(super) fn check_files(file: &Path) -> io::Result<()> {
+    mcp_host_base::regular_file::check(file)?;
+    for suffix in AUXILIARY {
+        let mut path = file.as_os_str().to_owned();
+        path.push(suffix);
+        match mcp_host_base::regular_file::check(Path::new(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", Path::new(&path).display()))),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_arrives_as_it_was_given() {
+        let job = WorkerJob { file: "/a b/c.db".into(), max_value: 7, max_heap: 9 };
+        let [first, rest @ ..] = job.arguments();
+        assert_eq!(first, CHILD_ARGUMENT);
+        assert_eq!(WorkerJob::from_arguments(rest.into_iter()), Some(job));
+        assert_eq!(WorkerJob::from_arguments(["a".into(), "b".into()].into_iter()), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! `POST plugins/NAME/record` and `POST plugins/NAME/profile`: what the calls of a plugin do, from now on.
+//!
+//! | path | parameters | answer |
+//! |---|---|---|
+//! | `record` | `calls`, 1 to 1,000,000, 10,000 unless given; `seconds`, 1 to 3,000, 600 unless given | JSON Lines ([`recording`](mcp_resource_host::engine::recording)) until so many calls have ended or the time is over, or the client goes away |
+//! | `profile` | `seconds`, 1 to 60, 10 unless given | after that time, a profile in the format of Firefox's profiler |
+//!
+//! A recording has what the provider read and answered: it is for administrators only, has a line of the audit log, and ends at once when a reload takes
+//! the token away, or when the plugin is unloaded. Lines that the client does not read in time are bounded by [`MAX_QUEUED`] bytes; calls beyond are
+//! counted as skipped, and never wait. A plugin has one recording and one profile at a time, and the server at most so many as streams.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use futures::stream;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::engine::diagnostics::CallObserver;
+use mcp_resource_host::engine::plugin::RecordingGuard;
+use mcp_resource_host::engine::recording::{self, Line, Recorder, RecordingSink};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::super::authority::StreamCredentials;
+use super::super::{AdminServer, Connection};
+use super::{PREFIX, Refusal, decoded};
+
+/// The bytes of lines that wait for a client.
+const MAX_QUEUED: usize = 64 << 20;
+/// The bytes of a recording.
+const MAX_RECORDING: u64 = 1 << 30;
+
+/// Makes profiles.
+pub trait Profiler: fmt::Debug + Send + Sync {
+    /// Begins one.
+    fn begin(&self) -> Arc<dyn PluginProfile>;
+}
+
+/// A profile of the calls of a plugin.
+pub trait PluginProfile: CallObserver {
+    /// What was observed, in the format of Firefox's profiler. Blocks.
+    fn finish(&self) -> Vec<u8>;
+}
+
+/// Whether a path is one of these.
+pub(super) fn has_path(path: &str) -> bool {
+    segments(path).is_some()
+}
+
+fn segments(path: &str) -> Option<(&str, &str)> {
+    let (name, what) = path.strip_prefix(PREFIX)?.strip_prefix("plugins/")?.split_once('/')?;
+    matches!(what, "record" | "profile").then_some((name, what))
+}
+
+impl AdminServer {
+    /// Records or profiles a plugin.
+    pub(super) async fn observe(
+        &self,
+        request: Request,
+        administrator: &Principal,
+        from: Connection,
+    ) -> Result<Response, Refusal> {
+        if request.method() != Method::POST {
+            return Err(Refusal::method("POST"));
+        }
+        let (name, what) = segments(request.uri().path()).ok_or_else(Refusal::no_path)?;
+        let (name, query) = (decoded(name)?, request.uri().query());
+        let permit = self.streams.clone().try_acquire_owned().map_err(|_| {
+            let error = "too many administrators follow or record something already";
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error, Some("end one of them"))
+        })?;
+        match what {
+            "record" => {
+                let [calls, seconds] = parameters(query, [("calls", 10_000, 1_000_000), ("seconds", 600, 3000)])?;
+                let credentials = StreamCredentials::of(&request, from);
+                self.record(administrator, &name, calls, Duration::from_secs(seconds), credentials, permit).await
+            }
+            _ => {
+                let [seconds] = parameters(query, [("seconds", 10, 60)])?;
+                self.profile(administrator, &name, Duration::from_secs(seconds)).await
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        administrator: &Principal,
+        name: &str,
+        calls: u64,
+        time: Duration,
+        credentials: StreamCredentials,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Response, Refusal> {
+        let passthrough = self
+            .passthrough
+            .clone()
+            .ok_or_else(|| Refusal::new(StatusCode::CONFLICT, "this program does not record calls", None))?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue {
+            sender,
+            queued: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            calls: AtomicU64::new(calls),
+            is_complete: CancellationToken::new(),
+        });
+        queue.write(recording::to_line(&Line::McpHostRecording(recording::VERSION)));
+        let recorder = Recorder { sink: queue.clone(), passthrough };
+        let guard = self.host.record_plugin(administrator, name, recorder).await?;
+        let (host, authority, unloaded) = (self.host.clone(), self.authority.clone(), guard.unloaded());
+        let (is_complete, draining) = (queue.is_complete.clone(), self.draining.clone());
+        let ended = Box::pin(async move {
+            tokio::select! {
+                () = is_complete.cancelled() => {}
+                () = draining.cancelled() => {}
+                () = sleep(time) => {}
+                () = unloaded => {}
+                () = authority.until_not_administrator(&host, &credentials) => {}
+            }
+        });
+        let lines = Lines { receiver, queue, guard: Some(guard), ended, last: None, _permit: permit };
+        let body = stream::unfold(lines, async |mut lines| Some((Ok::<_, Infallible>(lines.next().await?), lines)));
+        Ok(response("application/jsonl", Body::from_stream(body)))
+    }
+
+    async fn profile(&self, administrator: &Principal, name: &str, time: Duration) -> Result<Response, Refusal> {
+        let profiler = self
+            .profiler
+            .as_ref()
+            .ok_or_else(|| Refusal::new(StatusCode::CONFLICT, "this program does not profile calls", None))?;
+        let profile = profiler.begin();
+        let guard = self.host.profile_plugin(administrator, name, profile.clone())?;
+        tokio::select! {
+            () = sleep(time) => {}
+            () = self.draining.cancelled() => {}
+        }
+        drop(guard);
+        let written = tokio::task::spawn_blocking(move || profile.finish()).await;
+        let panicked = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the profile cannot be written", None);
+        Ok(response("application/json", written.map_err(panicked)?.into()))
+    }
+}
+
+fn response(content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The values of parameters, each with its default and its maximum.
+fn parameters<const N: usize>(query: Option<&str>, known: [(&str, u64, u64); N]) -> Result<[u64; N], Refusal> {
+    let given = |key: &str| {
+        let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned())
+    };
+    let unknown = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .find(|(name, _)| known.iter().all(|(known, ..)| name != known));
+    if let Some((name, _)) = unknown {
+        let names = known.map(|(name, ..)| format!("`{name}`")).join(" and ");
+        return Err(Refusal::bad_request(format!("there is no parameter `{name}`; there is {names}")));
+    }
+    let mut values = [0; N];
+    for (value, (name, default, max)) in values.iter_mut().zip(known) {
+        *value = match given(name) {
+            None => default,
+            Some(text) => {
+                let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+                let expected = || Refusal::bad_request(format!("`{name}` is not a number from 1 to {max}: {text}"));
+                number.ok_or_else(expected)?
+            }
+        };
+    }
+    Ok(values)
+}
+
+/// The lines that wait for a client.
+struct Queue {
+    sender: mpsc::UnboundedSender<Bytes>,
+    /// The bytes that wait.
+    queued: AtomicUsize,
+    /// All bytes of the recording.
+    bytes: AtomicU64,
+    /// The calls that are still wanted.
+    calls: AtomicU64,
+    /// All wanted calls are there, or there is no more room.
+    is_complete: CancellationToken,
+}
+
+impl RecordingSink for Queue {
+    fn write(&self, line: String) -> bool {
+        if self.is_complete.is_cancelled() {
+            return false;
+        }
+        let is_call = line.starts_with("{\"call\"");
+        let len = line.len().saturating_add(1);
+        if self.queued.fetch_add(len, Ordering::Relaxed).saturating_add(len) > MAX_QUEUED {
+            self.queued.fetch_sub(len, Ordering::Relaxed);
+            return false;
+        }
+        let len = len as u64;
+        if self.bytes.fetch_add(len, Ordering::Relaxed).saturating_add(len) > MAX_RECORDING {
+            self.is_complete.cancel();
+            return false;
+        }
+        let is_sent = self.sender.send(Bytes::from(line + "\n")).is_ok();
+        if is_call && self.calls.fetch_sub(1, Ordering::Relaxed) <= 1 {
+            self.is_complete.cancel();
+        }
+        is_sent
+    }
+}
+
+/// The lines of a recording, until it ends.
+struct Lines {
+    receiver: mpsc::UnboundedReceiver<Bytes>,
+    queue: Arc<Queue>,
+    /// None when it has ended.
+    guard: Option<RecordingGuard>,
+    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The last line, when it has ended.
+    last: Option<Bytes>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.guard.is_none() {
+                // Those that were written before its end.
+                return self.receiver.try_recv().ok().or_else(|| self.last.take());
+            }
+            tokio::select! {
+                biased;
+                () = &mut self.ended => {
+                    let end = self.guard.take().map(|guard| guard.end()).unwrap_or_default();
+                    self.last = Some(Bytes::from(recording::to_line(&Line::End(end)) + "\n"));
+                }
+                line = self.receiver.recv() => {
+                    let line = line?;
+                    self.queue.queued.fetch_sub(line.len(), Ordering::Relaxed);
+                    return Some(line);
+                }
+            }
+        }
+    }
+}

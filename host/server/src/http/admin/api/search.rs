@@ -1,0 +1,121 @@
+//! `POST browse/search` and `browse/context`: search for one principal; and what the index has.
+
+use std::ops::Range;
+
+use axum::extract::Request;
+use axum::response::Response;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::Host;
+use mcp_resource_host::search::{
+    ContextPassage, ContextRequest, ContextSelection, SearchHit, SearchRequest, SearchResults, Snippet,
+};
+
+use super::browse::{Asker, resource};
+use super::browse_types::{BrowseContext, BrowseSearch, ContextView, Found, HitView, PassageView, SnippetPart};
+use super::types::SearchView;
+use super::{AdminServer, Refusal, body, ok};
+
+impl AdminServer {
+    /// Answers a request to `browse/context`, or else `browse/search`.
+    pub(super) async fn browse_index(
+        &self,
+        what: &str,
+        request: Request,
+        asker: &Asker<'_>,
+    ) -> Result<Response, Refusal> {
+        match what {
+            "context" => self.browse_context(body(request).await?, asker).await,
+            _ => self.browse_search(body(request).await?, asker).await,
+        }
+    }
+
+    async fn browse_search(&self, request: BrowseSearch, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let BrowseSearch { viewer, query, within, kind, language } = request;
+        let viewer = self.viewer(asker, viewer)?;
+        let request =
+            SearchRequest { query: query.clone(), within, kind, language, limit: SearchRequest::DEFAULT_LIMIT };
+        let results = self.view_as(asker, &query, self.host.search(&viewer, request)).await?;
+        let SearchResults { hits, total, is_partial, incomplete, .. } = results;
+        let hits = hits.into_iter().map(|found| hit(&self.host, &viewer, found)).collect();
+        Ok(ok(&Found { hits, total, partial: is_partial, incomplete }))
+    }
+
+    async fn browse_context(&self, request: BrowseContext, asker: &Asker<'_>) -> Result<Response, Refusal> {
+        let BrowseContext { viewer, query, budget } = request;
+        if !(1..=ContextRequest::MAX_BUDGET).contains(&budget) {
+            let most = ContextRequest::MAX_BUDGET;
+            return Err(Refusal::bad_request(format!("`budget` is not a number from 1 to {most}: {budget}")));
+        }
+        let viewer = self.viewer(asker, viewer)?;
+        let shown = query.clone().unwrap_or_default();
+        let request = ContextRequest { query, ..ContextRequest::new(budget) };
+        let selection = self.view_as(asker, &shown, self.host.context(&viewer, request)).await?;
+        let ContextSelection { passages, tokens, over_budget, left_out, near_copies, is_partial, incomplete, .. } =
+            selection;
+        let [passages, left_out] = [passages, left_out]
+            .map(|all| all.into_iter().map(|one| passage(&self.host, &viewer, one)).collect::<Vec<_>>());
+        let partial = is_partial;
+        Ok(ok(&ContextView { passages, tokens, over_budget, left_out, near_copies, partial, incomplete }))
+    }
+}
+
+/// What the index has of each plugin that is searched, ordered by name.
+pub(super) fn indexed(host: &Host) -> Vec<SearchView> {
+    let mut all: Vec<_> = host
+        .search_status()
+        .into_iter()
+        .map(|status| SearchView {
+            complete: status.has_everything(),
+            gaps: status.gaps(),
+            plugin: status.plugin,
+            documents: status.documents,
+            bytes: status.bytes,
+            embedded: status.embedded,
+        })
+        .collect();
+    all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+    all
+}
+
+fn hit(host: &Host, viewer: &Principal, hit: SearchHit) -> HitView {
+    HitView {
+        lines: hit.snippet.as_ref().map(|snippet| snippet.lines),
+        snippet: hit.snippet.map(|Snippet { text, matches, .. }| parts(&text, &matches)).unwrap_or_default(),
+        resource: resource(host, viewer, hit.resource),
+    }
+}
+
+/// A snippet as parts that match and parts that do not.
+fn parts(snippet: &str, matches: &[Range<usize>]) -> Vec<SnippetPart> {
+    let (mut parts, mut end) = (Vec::new(), 0);
+    let mut add = |range: Range<usize>, matches| {
+        if let Some(text) = snippet.get(range).filter(|text| !text.is_empty()) {
+            parts.push(SnippetPart { text: text.to_owned(), matches });
+        }
+    };
+    for found in matches {
+        add(end..found.start, false);
+        add(found.clone(), true);
+        end = found.end;
+    }
+    add(end..snippet.len(), false);
+    parts
+}
+
+fn passage(host: &Host, viewer: &Principal, passage: ContextPassage) -> PassageView {
+    let ContextPassage { resource: found, text, lines, tokens, reason, .. } = passage;
+    PassageView { resource: resource(host, viewer, found), text, lines, tokens, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_snippet_are_its_text() {
+        let parts = parts("a circuit breaker", &[2..9, 10..17]);
+        let parts: Vec<_> = parts.into_iter().map(|part| (part.text, part.matches)).collect();
+        let expected = [("a ", false), ("circuit", true), (" ", false), ("breaker", true)];
+        assert_eq!(parts, expected.map(|(text, matches)| (text.to_owned(), matches)));
+    }
+}

@@ -1,0 +1,19 @@
+//! A build without the feature `search`: the paths of search do not exist.
+
+use axum::extract::Request;
+use axum::response::Response;
+use mcp_resource_host::host::Host;
+
+use super::browse::Asker;
+use super::types::SearchView;
+use super::{AdminServer, Refusal};
+
+impl AdminServer {
+    pub(super) async fn browse_index(&self, _: &str, _: Request, _: &Asker<'_>) -> Result<Response, Refusal> {
+        Err(Refusal::no_path())
+    }
+}
+
+pub(super) fn indexed(_: &Host) -> Vec<SearchView> {
+    Vec::new()
+}

@@ -1,0 +1,257 @@
+//! A bound of the frames of HTTP/2 that are no part of a request: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown ones.
+//!
+//! Each costs the server some work, and none counts for a limit of requests (CVE-2019-9512, -9513, -9515). So do frames of DATA without data
+//! (CVE-2019-9518); others are bounded by the size of the body, and a head by its own. So a connection has a token bucket of such frames: [`BURST`] of them, [`RATE`] per second, and as many as
+//! clients need for requests, [`PER_REQUEST`], and for what the server sends, one for each [`SENT_BYTES`] bytes. A client that goes
+//! beyond is not read any more, and its connection is closed (GOAWAY).
+//!
+//! The frames are counted by their headers, as they are read from the connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The number of frames of a burst.
+const BURST: u64 = 4096;
+/// The number of frames per second.
+const RATE: u64 = 100;
+/// The number of frames for each request: its stream has updates of its window, and may be reset.
+const PER_REQUEST: u64 = 8;
+/// The number of bytes that the server sends for each frame: a client may update two windows for each small event.
+const SENT_BYTES: u64 = 64;
+/// The parts of a token.
+const UNIT: u64 = 1000;
+
+/// The length of the connection preface.
+const PREFACE: usize = 24;
+/// The length of the header of a frame.
+const HEADER: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+/// The flag of the last frame of a stream.
+const END_STREAM: u8 = 1;
+
+/// A connection of HTTP/2 whose frames are counted.
+#[derive(Debug)]
+pub(super) struct ControlFrames<S> {
+    io: S,
+    header: [u8; HEADER],
+    /// The number of bytes of `header` that were read.
+    header_len: usize,
+    /// The number of bytes until the next header.
+    skip: usize,
+    bucket: Bucket,
+    /// Cancelled when there were too many.
+    flooded: CancellationToken,
+}
+
+/// The frames that a client may send.
+#[derive(Debug)]
+struct Bucket {
+    /// In parts of a token.
+    tokens: u64,
+    filled_at: Instant,
+}
+
+impl Bucket {
+    fn new(now: Instant) -> Self {
+        Self { tokens: BURST.saturating_mul(UNIT), filled_at: now }
+    }
+
+    fn add(&mut self, units: u64) {
+        self.tokens = self.tokens.saturating_add(units).min(BURST.saturating_mul(UNIT));
+    }
+
+    /// Adds what the time since the last look gives.
+    fn fill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.filled_at);
+        // Without what is less than a millisecond, which counts the next time.
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        if millis > 0 {
+            self.filled_at = now;
+            self.add(millis.saturating_mul(RATE.saturating_mul(UNIT) / 1000));
+        }
+    }
+
+    /// Takes one frame. Returns false if there is none.
+    fn take(&mut self) -> bool {
+        let left = self.tokens.checked_sub(UNIT);
+        self.tokens = left.unwrap_or(self.tokens);
+        left.is_some()
+    }
+}
+
+impl<S> ControlFrames<S> {
+    /// Counts the frames of a connection, which begins with the preface.
+    pub(super) fn new(io: S, flooded: CancellationToken) -> Self {
+        let bucket = Bucket::new(Instant::now());
+        Self { io, header: [0; HEADER], header_len: 0, skip: PREFACE, bucket, flooded }
+    }
+
+    /// Counts the frames whose headers end in some bytes. Returns false if there were too many.
+    fn count(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip = self.skip.saturating_sub(skipped);
+            bytes = bytes.get(skipped..).unwrap_or_default();
+            let missing = HEADER.saturating_sub(self.header_len).min(bytes.len());
+            let (part, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
+            let end = self.header_len.saturating_add(part.len());
+            if let Some(header) = self.header.get_mut(self.header_len..end) {
+                header.copy_from_slice(part);
+            }
+            (self.header_len, bytes) = (end, rest);
+            if self.header_len == HEADER {
+                let [high, middle, low, kind, flags, ..] = self.header;
+                self.header_len = 0;
+                self.skip = usize::try_from(u32::from_be_bytes([0, high, middle, low])).unwrap_or(usize::MAX);
+                match kind {
+                    DATA if self.skip > 0 || flags & END_STREAM != 0 => {}
+                    HEADERS => self.bucket.add(PER_REQUEST.saturating_mul(UNIT)),
+                    _ if !self.bucket.take() => return false,
+                    _ => {}
+                }
+            }
+        }
+        true
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bucket.add(bytes.saturating_mul(UNIT / SENT_BYTES));
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ControlFrames<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.flooded.is_cancelled() {
+            // Whoever drives the connection closes it.
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
+        this.bucket.fill(Instant::now());
+        if !this.count(buffer.filled().get(before..).unwrap_or_default()) {
+            this.flooded.cancel();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ControlFrames<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write(context, bytes))?;
+        self.sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices))?;
+        self.sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// A frame of a kind with so many bytes.
+    fn frame(kind: u8, len: u16) -> Vec<u8> {
+        let [high, low] = len.to_be_bytes();
+        let mut frame = vec![0, high, low, kind, 0, 0, 0, 0, 0];
+        frame.resize(HEADER + usize::from(len), 0xff);
+        frame
+    }
+
+    /// Reads some bytes in chunks of a size. Returns whether they are a flood.
+    fn is_flood(chunk: usize, sent: usize, frames: impl Iterator<Item = Vec<u8>>) -> bool {
+        let mut connection = ControlFrames::new((), CancellationToken::new());
+        let bytes: Vec<u8> = std::iter::once(vec![b'P'; PREFACE]).chain(frames).flatten().collect();
+        let mut chunks = bytes.chunks(chunk);
+        !chunks.all(|chunk| {
+            connection.sent(sent);
+            connection.count(chunk)
+        })
+    }
+
+    fn repeated(frame: Vec<u8>, count: usize) -> impl Iterator<Item = Vec<u8>> {
+        std::iter::repeat_n(frame, count)
+    }
+
+    #[test]
+    fn frames_of_control_are_bounded_however_they_are_divided() {
+        for chunk in [1, 7, 9, 10_000] {
+            // PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, an unknown one.
+            for (kind, len) in [(2, 5), (3, 4), (4, 0), (4, 600), (6, 8), (7, 8), (8, 4), (77, 0), (77, 300)] {
+                assert!(!is_flood(chunk, 0, repeated(frame(kind, len), 4096)), "{kind} {chunk}");
+                assert!(is_flood(chunk, 0, repeated(frame(kind, len), 4097)), "{kind} {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_and_what_is_sent_give_as_many_as_they_need() {
+        assert!(!is_flood(100, 0, repeated(frame(DATA, 1000), 20_000)));
+        assert!(is_flood(100, 0, repeated(frame(DATA, 0), 4097)), "a frame without data is no part of a body");
+        let request = || std::iter::once(frame(HEADERS, 50)).chain(repeated(frame(8, 4), 8)).flatten().collect();
+        assert!(!is_flood(100, 0, repeated(request(), 10_000)));
+        // Two updates for each event of 150 bytes.
+        assert!(!is_flood(26, 150, repeated(frame(8, 4), 20_000)));
+    }
+
+    #[test]
+    fn the_bucket_is_filled_by_time() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now);
+        while bucket.take() {}
+        for millis in 1..=1000 {
+            bucket.fill(now + Duration::from_millis(millis));
+        }
+        assert_eq!(std::iter::repeat_with(|| bucket.take()).take_while(|taken| *taken).count(), 100);
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_not_read_any_more() {
+        let flooded = CancellationToken::new();
+        let bytes: Vec<u8> = [vec![b'P'; PREFACE], frame(6, 8).repeat(5000)].concat();
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        tokio::io::AsyncWriteExt::write_all(&mut client, &bytes).await.unwrap();
+        let mut connection = ControlFrames::new(server, flooded.clone());
+        let mut buffer = vec![0; 1 << 20];
+        tokio::select! {
+            biased;
+            () = flooded.cancelled() => {}
+            () = async { while connection.read(&mut buffer).await.unwrap() > 0 {} } => panic!("it is read to its end"),
+        }
+    }
+}

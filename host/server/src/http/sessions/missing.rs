@@ -1,0 +1,139 @@
+//! Why a session that a request names is not here, and what the client is told.
+
+use axum::http::HeaderMap;
+use mcp_resource_host::host::ClusterView;
+
+use super::REPLICA_DIGITS;
+use crate::SESSION_ID_HEADER;
+use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
+
+/// Why there is no session with that id for a principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Missing {
+    /// There is none, or it is another principal's.
+    Unknown,
+    /// It is, or may be, at the replica that opened it, and replicas do not share it.
+    Elsewhere,
+    /// Replicas share it, and what they keep of it cannot be read now.
+    Unreadable,
+    /// There are as many sessions here as there may be.
+    Full,
+}
+
+impl Missing {
+    /// Rejects a message with that id.
+    pub(in crate::http) fn rejection(self, id: Option<RequestId>) -> Rejection {
+        let (reason, status) = match self {
+            Self::Unknown => (
+                "there is no such session, or it has ended: open a new one with `initialize`, without `Mcp-Session-Id`, and \
+                 subscribe again",
+                RejectionStatus::NotFound,
+            ),
+            Self::Elsewhere => (
+                "the session is one of another replica: send the request again; the balancer has to send requests of a session \
+                 where it began, by `Mcp-Session-Id`",
+                RejectionStatus::Unavailable,
+            ),
+            Self::Unreadable => (
+                "the session is not known at this replica, which cannot ask the others now: send the request again",
+                RejectionStatus::Unavailable,
+            ),
+            Self::Full => {
+                ("all sessions that there may be are in use: send the request again", RejectionStatus::Unavailable)
+            }
+        };
+        Rejection::invalid_request(id, reason).with_status(status)
+    }
+}
+
+/// The session that the headers of a request name.
+pub(in crate::http) fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
+}
+
+/// Why a session is not here that replicas do not share: it may exist at another one that is alive, or at any other one while it is not known
+/// who is.
+pub(super) fn of_sticky(session: &str, cluster: Option<&ClusterView>) -> Missing {
+    let is_elsewhere = cluster.is_some_and(|cluster| is_elsewhere(session, cluster));
+    if is_elsewhere { Missing::Elsewhere } else { Missing::Unknown }
+}
+
+fn is_elsewhere(session: &str, cluster: &ClusterView) -> bool {
+    let Some((_, replica)) = session.split_once('-') else { return false };
+    let is_named = |id: String| replica.len() == REPLICA_DIGITS && id.starts_with(replica);
+    let named = cluster.replicas.iter().find(|known| is_named(known.replica.to_string()));
+    match named {
+        Some(known) if known.is_me => false,
+        Some(known) => known.is_alive || !cluster.hears,
+        None => !cluster.hears && replica.len() == REPLICA_DIGITS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use mcp_resource_host::host::{About, ReplicaView, RosterStats};
+
+    use super::*;
+    use crate::http::response::rejection_response;
+
+    /// A cluster of this replica, 0, of 1, which is alive, and of 2, which is missing.
+    fn cluster(hears: bool) -> ClusterView {
+        // The part of an id is its beginning.
+        let replica = |number: u8, is_alive| ReplicaView {
+            replica: format!("{}{}", part(number), "0".repeat(16)).parse().unwrap(),
+            is_me: number == 0,
+            silent: Duration::ZERO,
+            is_alive,
+            has_other_config: false,
+            has_other_cursor_key: false,
+            about: About::default(),
+        };
+        ClusterView {
+            name: "test".to_owned(),
+            hears,
+            live: NonZeroU32::MIN,
+            divisor: NonZeroU32::MIN,
+            differing: 0,
+            differing_cursor_keys: 0,
+            replicas: vec![replica(0, true), replica(1, hears), replica(2, false)],
+            stats: RosterStats::default(),
+            invalid: 0,
+            failed: 0,
+        }
+    }
+
+    fn part(number: u8) -> String {
+        format!("{number:0>16}")
+    }
+
+    #[test]
+    fn a_session_of_a_replica_that_may_live_is_elsewhere_and_any_other_is_none() {
+        let of = |replica: &str| format!("{}-{replica}", "a".repeat(32));
+        for (replica, heard, unheard) in [
+            (part(0), false, false),
+            (part(1), true, true),
+            (part(2), false, true),
+            (part(3), false, true),
+            (String::new(), false, false),
+            ("1".to_owned(), false, false),
+            (format!("{}0", part(1)), false, false),
+        ] {
+            assert_eq!(is_elsewhere(&of(&replica), &cluster(true)), heard, "{replica}");
+            assert_eq!(is_elsewhere(&of(&replica), &cluster(false)), unheard, "{replica}");
+        }
+        assert!(!is_elsewhere("", &cluster(false)) && !is_elsewhere(&"a".repeat(32), &cluster(false)));
+        assert_eq!(of_sticky(&of(&part(1)), None), Missing::Unknown);
+    }
+
+    #[test]
+    fn what_may_be_found_by_another_attempt_is_503_and_what_is_none_is_404() {
+        for missing in [Missing::Elsewhere, Missing::Unreadable, Missing::Full] {
+            let response = rejection_response(missing.rejection(None));
+            assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+        }
+        assert_eq!(rejection_response(Missing::Unknown.rejection(None)).status().as_u16(), 404);
+    }
+}

@@ -1,0 +1,545 @@
+//! Sessions that any replica continues (`cluster.sessions = "shared"`).
+//!
+//! What a session consists of is a [record](mcp_resource_host::host::SessionRecord) in NATS. A replica that gets a request of a session that it
+//! does not know reads the record, and makes a [copy](super::shared) of the session, with its own subscriber.
+//!
+//! # What decides
+//!
+//! A record does not authenticate, and permits nothing. A request brings its credentials, and its principal must be that of the
+//! record; otherwise it is answered as one of a session that does not exist. Subscriptions of a record are made as if the principal of the
+//! request had just subscribed: with its rules, at this replica, and are asked about again at delivery.
+//!
+//! # What becomes of it
+//!
+//! | event | here | elsewhere |
+//! |---|---|---|
+//! | `initialize` | the record is written before the answer | – |
+//! | a request of a session that is not known here | the record is read; a copy is made within `http.limits.sessions` | – |
+//! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream reads the record, and subscribes; others read it at their next request |
+//! | an event stream begins | the record is read, and each resource is told once if the stream before was elsewhere | the stream there ends |
+//! | `DELETE` | a mark of it replaces the record | each copy ends |
+//! | a copy is idle, or makes room for another session | it is dropped, and the record stays | – |
+//! | a session that was opened here makes room for another one | a mark of it replaces the record | each copy ends |
+//! | nobody uses it for `http.limits.session-idle-timeout` | NATS drops the record a third of that time later | – |
+//!
+//! # If NATS is slow, split or gone
+//!
+//! Sessions that are known here go on, with what is known of them; changes wait and are written later, but for those of a session whose stream is
+//! at another replica, which fail. While nothing is heard of other replicas, none of that is tried, so that nobody waits for it. A session that is
+//! not known here is answered with 503, never with 404.
+//!
+//! # Bounds
+//!
+//! A request for a session that is not known here costs one read, of at most 256 at once. A notice of another replica costs one read if this one
+//! has an event stream of that session: one in [`MIN_PAUSE`] for each session, and one for all of them in [`SWEEP_PAUSE`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::{SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
+use parking_lot::Mutex;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::shared::{Change, ShareError, SharedCopy};
+use super::stored::{SessionGuard, StoredSession};
+use super::{Missing, REPLICA_DIGITS, SESSION_ID_BYTES, Sessions};
+use crate::client_log::LogLevel;
+use crate::http::request_source::RequestSource;
+use crate::revision::Revision;
+use crate::server_metrics::ServerMetrics;
+use crate::session::Agreement;
+
+/// The shortest time between two reads of one record because of notices.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest time between two reads of all records because something may not have been heard.
+const SWEEP_PAUSE: Duration = Duration::from_secs(10);
+/// The number of records that one task reads or writes at once.
+const CONCURRENCY: usize = 16;
+/// The maximum number of deletions that wait.
+const MAX_DELETIONS: usize = 1024;
+
+/// What replicas share of sessions.
+pub(super) struct Replication {
+    store: SessionStore,
+    by_key: Mutex<HashMap<SessionKey, Weak<StoredSession>>>,
+    /// Sessions that were ended here, and whose records could not be deleted yet, each with the time until which that is tried.
+    deletions: Mutex<BTreeMap<SessionKey, Instant>>,
+    /// The task that follows the changes of other replicas.
+    follower: OnceLock<AbortOnDropHandle<()>>,
+}
+
+impl Replication {
+    pub(super) fn new(store: SessionStore) -> Self {
+        Self { store, by_key: Mutex::default(), deletions: Mutex::default(), follower: OnceLock::new() }
+    }
+
+    pub(super) fn store(&self) -> &SessionStore {
+        &self.store
+    }
+
+    /// Adds a session, so that it is found by its key.
+    pub(super) fn add(&self, session: &Arc<StoredSession>) {
+        let Some(shared) = &session.shared else { return };
+        let mut by_key = self.by_key.lock();
+        // Those that have ended are removed here, so that there are at most twice as many as sessions.
+        if by_key.len() >= by_key.capacity() {
+            by_key.retain(|_, session| session.strong_count() > 0);
+        }
+        by_key.insert(shared.key().clone(), Arc::downgrade(session));
+    }
+
+    fn get(&self, key: &SessionKey) -> Option<Arc<StoredSession>> {
+        self.by_key.lock().get(key)?.upgrade()
+    }
+}
+
+/// The session with its copy; none if it stays where it began.
+fn shared(session: &StoredSession) -> Option<&SharedCopy> {
+    session.shared.as_ref()
+}
+
+/// Whether a text is the id of a session of some replica.
+fn is_id(text: &str) -> bool {
+    let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    text.split_once('-').is_some_and(|(random, replica)| {
+        random.len() == SESSION_ID_BYTES.saturating_mul(2)
+            && replica.len() == REPLICA_DIGITS
+            && is_hexadecimal(random)
+            && is_hexadecimal(replica)
+    })
+}
+
+/// What was agreed on, if the record is one of that principal.
+fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement> {
+    let is_of_principal = (&*record.principal, record.is_built_in) == (principal.name(), principal.is_built_in());
+    let revision =
+        Revision::from_name(&record.revision).filter(|revision| is_of_principal && revision.has_sessions())?;
+    Some(Agreement { revision, may_subscribe: record.may_subscribe })
+}
+
+impl Sessions {
+    /// The time for which a record is kept after it was written: copies that are used write it again each third of the time after which a
+    /// session is idle, so it is there for as long as the session is not.
+    fn lifetime(&self) -> Duration {
+        let idle = self.idle_timeout();
+        idle.saturating_add(self.interval())
+    }
+
+    fn interval(&self) -> Duration {
+        let idle = self.idle_timeout();
+        idle.checked_div(3).unwrap_or(idle)
+    }
+
+    fn idle_timeout(&self) -> Duration {
+        self.host.config().http.limits.session_idle_timeout.duration()
+    }
+
+    /// Writes the record of a session that has been opened. If that cannot be done now, it is done later.
+    pub(in crate::http) async fn opened(&self, session: &SessionGuard) {
+        if let Some(shared) = shared(&session.0).filter(|_| self.host.hears_cluster()) {
+            // Whoever does not find it is told to try again, as that replica cannot reach NATS either, or finds it later.
+            let _ = shared.write(self.lifetime()).await;
+        }
+    }
+
+    /// Checks a session that is known here, if another replica may have changed or ended it.
+    pub(super) async fn verify(self: &Arc<Self>, session: SessionGuard) -> Result<SessionGuard, Missing> {
+        match self.refresh(&session.0).await {
+            Err(ShareError::Ended) => Err(Missing::Unknown),
+            // What is known here goes on.
+            _ => Ok(session),
+        }
+    }
+
+    /// Makes a copy of a session of another replica.
+    pub(super) async fn restore(
+        self: &Arc<Self>,
+        replication: &Replication,
+        id: &str,
+        source: &RequestSource,
+    ) -> Result<SessionGuard, Missing> {
+        let key = SessionKey::of(id);
+        if !is_id(id) || replication.deletions.lock().contains_key(&key) {
+            return Err(Missing::Unknown);
+        }
+        let Ok(stored) = replication.store.read(&key).await else { return Err(Missing::Unreadable) };
+        let Stored::Record(revision, record) = stored else { return Err(Missing::Unknown) };
+        let principal = &source.authenticated.principal;
+        let agreed = agreement(&record, principal).ok_or(Missing::Unknown)?;
+        let log_level = record.log_level.as_deref().and_then(LogLevel::from_name);
+        let copy = SharedCopy::restored(replication.store.clone(), id, *record, revision);
+        let session = {
+            let mut all = self.lock();
+            // Another request may have made it meanwhile, or it is one of another principal.
+            if all.contains_key(id) {
+                drop(all);
+                return self.acquire(id, &source.authenticated).ok_or(Missing::Unknown);
+            }
+            let (permit, _) = self.permit(&mut all, source, true).map_err(|_| {
+                ServerMetrics::of(&self.host).record_rejection("http.limits.sessions");
+                Missing::Full
+            })?;
+            self.insert(&mut all, id.into(), source, agreed, permit, Some(copy))
+        };
+        session.0.set_principal(&source.authenticated);
+        session.session().listing_may_have_changed();
+        if let Some(level) = log_level {
+            session.session().log().set_level(level);
+        }
+        self.start_tasks();
+        Ok(session)
+    }
+
+    /// Makes a change of a session at all replicas. Fails if the event stream of the session is at another one, and that cannot be told now.
+    pub(in crate::http) async fn share(
+        self: &Arc<Self>,
+        session: &SessionGuard,
+        change: Change,
+    ) -> Result<(), ShareError> {
+        let Some(shared) = shared(&session.0) else { return Ok(()) };
+        let subscribes = matches!(change, Change::Subscribe(_));
+        match shared.change(change, self.lifetime(), self.host.hears_cluster()).await {
+            Ok(is_written) => {
+                if is_written {
+                    self.host.session_changed(shared.key().clone());
+                }
+                if subscribes {
+                    // Whoever has read the record before this was in it has cancelled the subscription.
+                    self.adopt(&session.0).await;
+                }
+                Ok(())
+            }
+            Err(ShareError::Ended) => {
+                self.forget(&session.0);
+                Err(ShareError::Ended)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cancels a subscription that could not be shared.
+    pub(in crate::http) fn withdraw(&self, session: &SessionGuard, change: &Change) {
+        if let Change::Subscribe(uri) = change {
+            // The answer is another error already.
+            let _ = self.host.unsubscribe(session.session().subscriber(), uri);
+        }
+    }
+
+    /// Prepares an event stream of a session, for a client that has received the event with the id `received`. Returns whether everything has to
+    /// be told once, as the stream before was at another replica.
+    pub(in crate::http) async fn before_stream(
+        self: &Arc<Self>,
+        session: &SessionGuard,
+        received: Option<u64>,
+    ) -> Result<bool, Missing> {
+        let Some(shared) = shared(&session.0) else { return Ok(false) };
+        shared.doubt();
+        match self.refresh(&session.0).await {
+            Err(ShareError::Ended) => Err(Missing::Unknown),
+            _ => Ok(received.is_none() && shared.is_stream_elsewhere()),
+        }
+    }
+
+    /// An event stream of a session has begun here: others end, and what was subscribed to at other replicas is subscribed to here.
+    pub(in crate::http) async fn after_stream(self: &Arc<Self>, session: &SessionGuard, tells_all: bool) {
+        let Some(shared) = shared(&session.0) else { return };
+        if tells_all {
+            // Without what was cancelled at another replica.
+            self.cancel_others(&session.0, &shared.record().await);
+            session.session().subscriber().notify_all();
+        }
+        let (sessions, session) = (self.clone(), Arc::downgrade(&session.0));
+        tokio::spawn(async move {
+            let Some(session) = session.upgrade() else { return };
+            // Its failure is one of the record, and the stream goes on.
+            let _ = sessions.share(&SessionGuard::new(session.clone()), Change::Stream).await;
+            sessions.adopt(&session).await;
+        });
+    }
+
+    /// Cancels the subscriptions here that the record does not have. Returns those of the record that are not made here.
+    fn cancel_others(&self, session: &StoredSession, record: &SessionRecord) -> Vec<String> {
+        let subscriber = session.session.subscriber();
+        let mut new = record.subscriptions.clone();
+        for uri in subscriber.requested_uris() {
+            if !new.remove(&uri) {
+                // There is nobody to tell of an error.
+                let _ = self.host.unsubscribe(subscriber, &uri);
+            }
+        }
+        new.into_iter().collect()
+    }
+
+    /// Reads the record of a session if another replica may have written it, and does what it says.
+    async fn refresh(self: &Arc<Self>, session: &Arc<StoredSession>) -> Result<(), ShareError> {
+        let Some(shared) = shared(session).filter(|shared| shared.is_doubtful()) else { return Ok(()) };
+        if !self.host.hears_cluster() {
+            return Err(ShareError::Unavailable);
+        }
+        match shared.refresh().await {
+            Ok(()) => {
+                self.adopt(session).await;
+                Ok(())
+            }
+            Err(error) => {
+                if error == ShareError::Ended {
+                    self.forget(session);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Does what the record of a session says: its log level, and, if its event stream is here, its subscriptions.
+    async fn adopt(self: &Arc<Self>, session: &Arc<StoredSession>) {
+        let Some(shared) = shared(session) else { return };
+        let record = shared.record().await;
+        if let Some(level) = record.log_level.as_deref().and_then(LogLevel::from_name) {
+            session.session.log().set_level(level);
+        }
+        let (has_stream, has_updates) = session.has_stream();
+        if has_stream && shared.is_stream_elsewhere() {
+            // The newest one takes over.
+            session.end_stream();
+        } else if has_updates {
+            self.subscribe(session, &record);
+        }
+    }
+
+    /// Makes the subscriptions of the record those of the session here. What is new is told once, when it is subscribed to.
+    fn subscribe(&self, session: &StoredSession, record: &SessionRecord) {
+        if record.is_initialized {
+            session.session.watch_listing();
+        }
+        let new = self.cancel_others(session, record);
+        let subscriber = session.session.subscriber();
+        let mut subscribing = session.subscribing.lock();
+        *subscribing = None;
+        if new.is_empty() || session.ended.is_cancelled() {
+            return;
+        }
+        let (host, subscriber) = (self.host.clone(), subscriber.clone());
+        let requester = session.client.requester(&subscriber.principal());
+        let task =
+            tokio::spawn(requester.scope(async move { match host.maintain_subscriptions(&subscriber, &new).await {} }));
+        *subscribing = Some(AbortOnDropHandle::new(task));
+    }
+
+    /// Deletes the record of a session. Of one that was opened here, it is done later if it cannot be done now.
+    pub(super) async fn delete(&self, session: &StoredSession) -> Result<(), Missing> {
+        let (Some(shared), Some(replication)) = (shared(session), &self.replication) else { return Ok(()) };
+        if shared.delete(self.lifetime()).await.is_ok() {
+            self.host.session_changed(shared.key().clone());
+            return Ok(());
+        }
+        let mut deletions = replication.deletions.lock();
+        let until = Instant::now().checked_add(self.lifetime());
+        match until.filter(|_| shared.is_home && deletions.len() < MAX_DELETIONS) {
+            Some(until) => {
+                deletions.insert(shared.key().clone(), until);
+                Ok(())
+            }
+            None => Err(Missing::Unreadable),
+        }
+    }
+
+    /// Deletes the record of a session that had to make room.
+    pub(super) fn delete_in_background(self: &Arc<Self>, session: &Arc<StoredSession>) {
+        if session.shared.is_some() {
+            let (sessions, session) = (self.clone(), session.clone());
+            tokio::spawn(async move { sessions.delete(&session).await });
+        }
+    }
+
+    /// Writes records that have to be written, deletes those that could not be deleted before, and reads those of event streams that could not be
+    /// read.
+    pub(super) fn write_due(self: &Arc<Self>) {
+        let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
+        let interval = self.interval();
+        let is_due = |session: &&Arc<StoredSession>| {
+            shared(session).is_some_and(|shared| {
+                (shared.is_due(session.used(), interval) || shared.is_doubtful() && session.has_stream().0)
+                    && shared.begin_task()
+            })
+        };
+        let due: Vec<_> = self.lock().values().filter(is_due).cloned().collect();
+        let deletions = {
+            let mut deletions = replication.deletions.lock();
+            deletions.retain(|_, until| *until > Instant::now());
+            deletions.keys().cloned().collect::<Vec<_>>()
+        };
+        if due.is_empty() && deletions.is_empty() {
+            return;
+        }
+        let sessions = self.clone();
+        tokio::spawn(async move {
+            let writing = stream::iter(due).for_each_concurrent(CONCURRENCY, async |session| {
+                sessions.write(&session).await;
+                if let Some(shared) = shared(&session) {
+                    shared.end_task();
+                }
+            });
+            writing.await;
+            let Some(replication) = &sessions.replication else { return };
+            for key in deletions {
+                if replication.store.delete(&key, sessions.lifetime()).await.is_ok() {
+                    replication.deletions.lock().remove(&key);
+                    sessions.host.session_changed(key);
+                }
+            }
+        });
+    }
+
+    async fn write(self: &Arc<Self>, session: &Arc<StoredSession>) {
+        let Some(shared) = shared(session) else { return };
+        let _ = self.refresh(session).await;
+        if !shared.is_due(session.used(), self.interval()) {
+            return;
+        }
+        let has_changes = shared.has_changes();
+        match shared.keep(self.lifetime()).await {
+            Ok(()) if has_changes => self.host.session_changed(shared.key().clone()),
+            Err(ShareError::Ended) => self.forget(session),
+            // It is tried again.
+            _ => {}
+        }
+    }
+
+    /// Follows what other replicas say about records, from now on.
+    pub(super) fn follow(self: &Arc<Self>) {
+        let Some(replication) = &self.replication else { return };
+        replication.follower.get_or_init(|| {
+            let changes = replication.store.changes();
+            AbortOnDropHandle::new(tokio::spawn(follow(Arc::downgrade(self), changes)))
+        });
+    }
+
+    /// Another replica has written that record.
+    fn heard(self: &Arc<Self>, key: &SessionKey) {
+        let session = self.replication.as_ref().and_then(|replication| replication.get(key));
+        let Some((session, copy)) = session.as_ref().and_then(|session| Some((session, shared(session)?))) else {
+            return;
+        };
+        copy.doubt();
+        if session.has_stream().0 && copy.begin_task() {
+            let (sessions, session) = (self.clone(), session.clone());
+            tokio::spawn(async move {
+                let Some(copy) = shared(&session) else { return };
+                while sessions.refresh(&session).await.is_ok() {
+                    sleep(MIN_PAUSE).await;
+                    if !copy.is_doubtful() {
+                        break;
+                    }
+                }
+                copy.end_task();
+            });
+        }
+    }
+
+    /// Any record may have been written.
+    fn doubt_all(&self) {
+        self.lock().values().filter_map(|session| shared(session)).for_each(SharedCopy::doubt);
+    }
+
+    /// Reads the records of all sessions with an event stream.
+    async fn refresh_all(self: Arc<Self>) {
+        let with_stream = |session: &&Arc<StoredSession>| session.has_stream().0;
+        let all: Vec<_> = self.lock().values().filter(with_stream).cloned().collect();
+        let refreshing = stream::iter(all).for_each_concurrent(CONCURRENCY, async |session| {
+            let Some(copy) = shared(&session).filter(|copy| copy.begin_task()) else { return };
+            let _ = self.refresh(&session).await;
+            copy.end_task();
+        });
+        refreshing.await;
+    }
+}
+
+async fn follow(all: Weak<Sessions>, mut changes: Receiver<SessionChange>) {
+    let (mut swept, mut sweep_at) = (None::<Instant>, None);
+    loop {
+        let sweep = async {
+            match sweep_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            change = changes.recv() => {
+                let Some(sessions) = all.upgrade() else { return };
+                match change {
+                    Ok(SessionChange::One(key)) => sessions.heard(&key),
+                    Ok(SessionChange::Any) | Err(RecvError::Lagged(_)) => {
+                        sessions.doubt_all();
+                        let earliest = swept.and_then(|swept| swept.checked_add(SWEEP_PAUSE));
+                        sweep_at.get_or_insert_with(|| earliest.unwrap_or_else(Instant::now));
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+            () = sweep => {
+                let Some(sessions) = all.upgrade() else { return };
+                (swept, sweep_at) = (Some(Instant::now()), None);
+                tokio::spawn(sessions.refresh_all());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> SessionRecord {
+        SessionRecord {
+            principal: "corp/ada".to_owned(),
+            is_built_in: false,
+            revision: "2025-11-25".to_owned(),
+            may_subscribe: true,
+            is_initialized: true,
+            log_level: None,
+            stream: None,
+            subscriptions: [].into(),
+        }
+    }
+
+    #[test]
+    fn a_record_is_for_its_principal_alone_whatever_its_name_is() {
+        let (ada, bob) = (Principal::new("corp/ada"), Principal::new("corp/bob"));
+        assert!(agreement(&record(), &ada).is_some());
+        assert!(agreement(&record(), &ada.clone().with_groups(["corp/x"])).is_some());
+        assert_eq!(agreement(&record(), &bob), None);
+        let named = SessionRecord { principal: "anonymous".to_owned(), ..record() };
+        assert!(agreement(&named, &Principal::new("anonymous")).is_some());
+        assert_eq!(agreement(&named, &Principal::ANONYMOUS), None);
+        let built_in = SessionRecord { is_built_in: true, ..named };
+        assert_eq!(agreement(&built_in, &Principal::new("anonymous")), None);
+        assert!(agreement(&built_in, &Principal::ANONYMOUS).is_some());
+        for revision in ["2026-07-28", "x", ""] {
+            assert_eq!(
+                agreement(&SessionRecord { revision: revision.to_owned(), ..record() }, &ada),
+                None,
+                "{revision}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_replica_makes_is_no_id() {
+        let (random, replica) = ("0123456789abcdef".repeat(2), "0123456789abcdef");
+        assert!(is_id(&format!("{random}-{replica}")));
+        for text in [
+            random.clone(),
+            format!("{random}-"),
+            format!("{random}-{replica}0"),
+            format!("{random}-{}", "G".repeat(16)),
+        ] {
+            assert!(!is_id(&text), "{text}");
+        }
+    }
+}

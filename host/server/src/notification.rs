@@ -1,0 +1,24 @@
+//! Notifications of JSON-RPC that the server sends.
+
+use mcp_resource_host::watch::Update;
+use serde_json::{Map, Value, json};
+
+/// Returns a notification. Without parameters it has no member for them.
+pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
+    let mut message = json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}") });
+    if let Some(members) = message.as_object_mut().filter(|_| !params.is_empty()) {
+        members.insert("params".to_owned(), Value::Object(params));
+    }
+    message
+}
+
+/// Returns the notification of an update, with that `_meta`.
+pub(super) fn update_notification(update: Update, meta: Option<Value>) -> Value {
+    let (method, uri) = match update {
+        Update::Resource(uri) => ("resources/updated", Some(uri)),
+        Update::Listing => ("resources/list_changed", None),
+    };
+    let uri = uri.map(|uri| ("uri".to_owned(), Value::String(uri)));
+    let meta = meta.map(|meta| ("_meta".to_owned(), meta));
+    notification(method, uri.into_iter().chain(meta).collect())
+}

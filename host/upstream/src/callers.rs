@@ -1,0 +1,236 @@
+//! An upstream with one client, and so one connection or one program, for each caller: `views = "principal"`, and tokens that are exchanged.
+//!
+//! | whose client | credentials |
+//! |---|---|
+//! | of each principal (`views = "principal"`) | those of the config |
+//! | of each access token of a client (`auth.forward = "exchange"`) | another token that it was exchanged for (RFC 8693) |
+//!
+//! Nothing is kept beside these clients, so no answer reaches another caller, and a user who has a new access token begins anew. An access
+//! token goes to the token endpoint of the config alone. A caller that has no name, or no access token of an issuer, and the host itself, see
+//! nothing; nothing can be subscribed to.
+//!
+//! With `views` the host has a client of its own, which tells whether the server is there. With an exchange nothing is asked for with a token
+//! but what its user asks for, so that is not known without a call.
+//!
+//! At most [`MAX_CLIENTS`] are kept, of programs [`MAX_PROGRAMS`]: the ones that were used last.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcp_host_config::grants::{AuthorizationGrant, OAuth};
+use mcp_host_config::{Plugin, Secret, TokenExchange, UpstreamSource};
+use mcp_host_model::caller::Caller;
+use mcp_host_model::provider::{
+    ChangeSet, Contents, Entry, Failure, Outage, Page, Programs, Provider, ProviderInfo, Result, Template, async_trait,
+};
+use mcp_host_model::resource::{Argument, Completion};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use crate::connection::{self, ConnectError, Connector, Means};
+use crate::http::{Credentials, HttpClient};
+use crate::identities::not_shared;
+use crate::provider::UpstreamProvider;
+use crate::tokens::TokenClient;
+
+/// The clients that are kept at once.
+const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// The programs that run at once, beside that of the host.
+const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
+/// The digest of an access token, or of the name of a principal.
+type Identity = [u8; 32];
+
+/// Whose clients there are, and their credentials.
+enum Holder {
+    /// One of each principal.
+    Principal(Credentials),
+    /// One of each access token of a client.
+    Exchange(Box<TokenExchange>, Arc<TokenClient>),
+}
+
+/// The clients of one upstream.
+pub(crate) struct CallerClients {
+    plugin: Plugin,
+    holder: Holder,
+    means: Means,
+    http: Option<HttpClient>,
+    runtime: Handle,
+    clients: Mutex<HashMap<Identity, Client>>,
+    /// The client of the host, if it has one.
+    own: Option<UpstreamProvider>,
+    info: ProviderInfo,
+}
+
+struct Client {
+    provider: Arc<UpstreamProvider>,
+    used_at: Instant,
+}
+
+impl CallerClients {
+    /// Prepares clients for access tokens. There is none yet to connect with.
+    pub(crate) async fn of_access_tokens(
+        plugin: &Plugin,
+        exchange: &TokenExchange,
+        tokens: Arc<TokenClient>,
+        means: Means,
+    ) -> std::result::Result<Self, ConnectError> {
+        Self::new(plugin, Holder::Exchange(Box::new(exchange.clone()), tokens), means).await
+    }
+
+    /// Opens the host's own connection, with these credentials, which are those of all principals.
+    pub(crate) async fn of_principals(
+        plugin: &Plugin,
+        credentials: Credentials,
+        means: Means,
+    ) -> std::result::Result<Self, ConnectError> {
+        let mut clients = Self::new(plugin, Holder::Principal(credentials.clone()), means).await?;
+        let own = clients.connected_with(credentials)?;
+        clients.info = own.connect().await?.watches(false);
+        clients.own = Some(own);
+        Ok(clients)
+    }
+
+    async fn new(plugin: &Plugin, holder: Holder, means: Means) -> std::result::Result<Self, ConnectError> {
+        Ok(Self {
+            plugin: plugin.clone(),
+            holder,
+            means,
+            http: connection::http_client(plugin).await?,
+            runtime: Handle::current(),
+            clients: Mutex::default(),
+            own: None,
+            info: ProviderInfo::default(),
+        })
+    }
+
+    /// The client for whoever the current task calls for, and what its cursors begin with.
+    fn client(&self) -> Option<(Arc<UpstreamProvider>, String)> {
+        let caller = Caller::current()?;
+        let key = match &self.holder {
+            Holder::Principal(_) => caller.name()?,
+            Holder::Exchange(..) => caller.access_token()?.expose(),
+        };
+        let identity: Identity = Sha256::digest(key.as_bytes()).into();
+        let mark = identity.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get_mut(&identity) {
+            client.used_at = Instant::now();
+            return Some((client.provider.clone(), mark));
+        }
+        let provider = Arc::new(self.connected_with(self.credentials(&caller)?).ok()?);
+        if clients.len() >= self.max_clients().get() {
+            let oldest = clients.iter().min_by_key(|(_, client)| client.used_at).map(|(identity, _)| *identity);
+            oldest.and_then(|oldest| clients.remove(&oldest));
+        }
+        clients.insert(identity, Client { provider: provider.clone(), used_at: Instant::now() });
+        Some((provider, mark))
+    }
+
+    fn credentials(&self, caller: &Caller) -> Option<Credentials> {
+        let (exchange, tokens) = match &self.holder {
+            Holder::Principal(credentials) => return Some(credentials.clone()),
+            Holder::Exchange(exchange, tokens) => (exchange, tokens),
+        };
+        let UpstreamSource::Url(url) = &self.plugin.upstream.as_ref()?.source else { return None };
+        let grant = AuthorizationGrant::TokenExchange {
+            subject: Secret::new(caller.access_token()?.expose().to_owned()),
+            client: exchange.client.clone(),
+            resource: url.clone(),
+        };
+        let mut source = OAuth::new(grant, exchange.oauth.token_uri.clone());
+        (source.scopes, source.ca) = (exchange.oauth.scopes.clone(), exchange.oauth.ca.clone());
+        Some(Credentials::Tokens(tokens(&source)))
+    }
+
+    /// A client with those credentials, which connects with its first call.
+    fn connected_with(&self, credentials: Credentials) -> std::result::Result<UpstreamProvider, ConnectError> {
+        let (runtime, means) = (self.runtime.clone(), self.means.clone());
+        let connector = Connector::on(runtime, &self.plugin, self.http.as_ref(), credentials, None, means)?;
+        Ok(UpstreamProvider::one_of(self.max_clients(), &self.plugin, connector))
+    }
+
+    fn max_clients(&self) -> NonZeroUsize {
+        if self.http.is_some() { MAX_CLIENTS } else { MAX_PROGRAMS }
+    }
+}
+
+#[async_trait]
+impl Provider for CallerClients {
+    fn describe(&self) -> ProviderInfo {
+        self.info.clone()
+    }
+
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let Some((client, mark)) = self.client() else {
+            return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
+        };
+        let foreign = || Failure::invalid("the cursor is none of this listing");
+        let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
+        let mut page = client.list(parent, cursor, limit).await?;
+        page.entries.iter_mut().for_each(not_shared);
+        page.next_cursor = page.next_cursor.map(|cursor| mark + &cursor);
+        Ok(page)
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let (client, _) = self.client().ok_or(Failure::NotFound)?;
+        let mut contents = client.read(path).await?;
+        contents.iter_mut().for_each(|one| not_shared(&mut one.entry));
+        Ok(contents)
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        let (client, _) = self.client().ok_or(Failure::NotFound)?;
+        let mut entry = client.stat(path).await?;
+        not_shared(&mut entry);
+        Ok(entry)
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        match self.client() {
+            Some((client, _)) => client.templates().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
+        let no_template = || Failure::invalid("the upstream has no such template");
+        self.client().ok_or_else(no_template)?.0.complete(template, argument, context).await
+    }
+
+    async fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<ChangeSet> {
+        Ok(ChangeSet::none(""))
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        self.own.as_ref()?.outage()
+    }
+
+    /// That of all programs.
+    fn memory(&self) -> Option<u64> {
+        let own = self.own.as_ref()?.memory()?;
+        let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();
+        let others = clients.iter().filter_map(|client| client.memory());
+        Some(others.fold(own, u64::saturating_add))
+    }
+
+    fn programs(&self) -> Option<Programs> {
+        let own = self.own.as_ref()?.program()?;
+        let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();
+        let mut programs: Vec<_> = clients.iter().filter_map(|client| client.program()).collect();
+        programs.sort_by_key(|program| program.started);
+        programs.insert(0, own);
+        Some(self.means.ledger.programs(programs))
+    }
+
+    async fn check(&self) -> std::result::Result<Vec<String>, String> {
+        match &self.own {
+            Some(own) => own.check().await,
+            None => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the first pages of listings had, for the warnings of `mcp-host check`: an upstream that answers as it should, and of which nothing
+//! is served.
+
+use mcp_host_base::text::Excerpt;
+
+use super::Shared;
+
+/// What was listed, and how much of it has a path.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    listed: u64,
+    mapped: u64,
+    /// The first URI that has none.
+    unmapped: Option<String>,
+}
+
+impl Survey {
+    /// Records an entry of a listing.
+    pub(super) fn record(&mut self, uri: &str, is_mapped: bool) {
+        self.listed = self.listed.saturating_add(1);
+        if is_mapped {
+            self.mapped = self.mapped.saturating_add(1);
+        } else if self.unmapped.is_none() {
+            self.unmapped = Some(Excerpt(uri).to_string());
+        }
+    }
+}
+
+impl Shared {
+    /// Why nothing of the upstream is served, after its first page was listed.
+    pub(super) async fn warnings(&self) -> Vec<String> {
+        let Ok(link) = self.connector.link().await else { return Vec::new() };
+        if !link.has_resources() {
+            return vec![
+                "the server has no resources, so nothing of it is served: its capabilities have no `resources`, and tools and prompts of an \
+                 upstream are not served; remove this upstream, or mount a server that has resources"
+                    .to_owned(),
+            ];
+        }
+        let templates = self.templates().await.unwrap_or_default();
+        let survey = self.survey.lock();
+        let Some(unmapped) = survey.unmapped.as_ref().filter(|_| survey.mapped == 0 && templates.is_empty()) else {
+            return Vec::new();
+        };
+        let (listed, mount) = (survey.listed, self.mapping.mount());
+        vec![match self.mapping.prefix() {
+            Some(prefix) => format!(
+                "nothing of the server is served: of the {listed} URIs that it lists first none begins with `prefix = \"{prefix}\"`, and the \
+                 first is {unmapped}; write the beginning that its URIs have, or remove `prefix` and put the mount in front of them, such as \
+                 `mount = \"{name}+\"`",
+                name = self.name.replace('_', "-"),
+            ),
+            None => format!(
+                "nothing of the server is served: none of the {listed} URIs that it lists first can be put behind `{mount}`, and the first is \
+                 {unmapped}; URIs have a scheme (RFC 3986)"
+            ),
+        }]
+    }
+}

@@ -1,0 +1,120 @@
+//! Charts of ratios in SVG, as `docs/performance.md` has them: a dot for each ratio of a figure to that of the baseline in the same run,
+//! and a bar from the lowest to the highest ratio of the turns.
+
+use std::fs;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+/// The colors of the series: those of Okabe and Ito, which color-blind people can tell apart.
+const COLORS: [RGBColor; 5] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+];
+/// The width of a chart in pixels.
+const WIDTH: u32 = 840;
+/// The height of a series within a row, and the space between rows.
+const SERIES_HEIGHT: usize = 14;
+const ROW_GAP: usize = 8;
+/// The width of the names of the rows, and the heights of the title and of the axis.
+const NAMES: u32 = 230;
+const TITLE: u32 = 34;
+const AXIS: u32 = 48;
+
+/// The ratio of a figure to that of the baseline, in several turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ratio {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Ratio {
+    /// The ratios of all turns.
+    pub(crate) fn of(mut turns: Vec<f64>) -> Self {
+        turns.sort_by(f64::total_cmp);
+        let (first, last) = (turns.first().copied(), turns.last().copied());
+        let (low, high) = first.zip(last).expect("there is a turn");
+        Self { low, median: turns[turns.len() / 2], high }
+    }
+}
+
+/// A chart: rows, each with a ratio of each series.
+pub(crate) struct Chart {
+    title: String,
+    /// What a ratio is one of.
+    axis: String,
+    series: Vec<String>,
+    rows: Vec<(String, Vec<Ratio>)>,
+}
+
+impl Chart {
+    /// A chart without rows.
+    pub(crate) fn new(title: &str, axis: &str, series: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let series = series.into_iter().map(Into::into).collect();
+        Self { title: title.to_owned(), axis: axis.replace('`', ""), series, rows: Vec::new() }
+    }
+
+    /// Adds a row, with a ratio of each series.
+    pub(crate) fn add(&mut self, name: &str, ratios: Vec<Ratio>) {
+        assert_eq!(ratios.len(), self.series.len(), "{name}");
+        self.rows.push((name.to_owned(), ratios));
+    }
+
+    /// Writes it as `NAME.svg` in that directory, if there is one.
+    pub(crate) fn write(&self, directory: Option<&Path>, name: &str) {
+        let Some(directory) = directory else { return };
+        fs::create_dir_all(directory).expect("the directory of charts can be made");
+        let file = directory.join(name).with_extension("svg");
+        let mut svg = String::new();
+        self.draw(&mut svg).expect("a chart can be drawn");
+        fs::write(&file, svg).expect("a chart can be written");
+        println!("\nThe chart is {}.", file.display());
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rows are few")]
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+        let row_height = self.series.len() * SERIES_HEIGHT + ROW_GAP;
+        let height = TITLE + AXIS + (row_height * self.rows.len()) as u32;
+        let highest = self.rows.iter().flat_map(|(_, ratios)| ratios).map(|ratio| ratio.high).fold(1.0, f64::max);
+        let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let area = area.titled(&self.title, ("sans-serif", 17))?;
+        let count = self.rows.len() as f64;
+        let mut chart = ChartBuilder::on(&area)
+            .margin_right(16)
+            .y_label_area_size(NAMES)
+            .x_label_area_size(AXIS)
+            .build_cartesian_2d(0.0..highest * 1.25, count..0.0)?;
+        chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc(&self.axis).light_line_style(WHITE).draw()?;
+        // Above the line is better or worse than the baseline, as the axis says.
+        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, count)], BLACK.stroke_width(1))])?;
+        for (row, (name, _)) in self.rows.iter().enumerate() {
+            let place = row * row_height + row_height / 2;
+            let style = ("sans-serif", 13).into_font().color(&BLACK);
+            area.draw(&Text::new(name.clone(), (8, place as i32 - 7), style))?;
+        }
+        for (number, (series, color)) in self.series.iter().zip(COLORS).enumerate() {
+            let offset = (number as f64 + 0.5) * SERIES_HEIGHT as f64 + ROW_GAP as f64 / 2.0;
+            let bars = self.rows.iter().enumerate().filter_map(|(row, (_, ratios))| {
+                let Ratio { low, median, high } = *ratios.get(number)?;
+                let place = row as f64 + offset / row_height as f64;
+                Some(ErrorBar::new_horizontal(place, low, median, high, color.filled(), 6))
+            });
+            let key = move |(x, y)| Circle::new((x + 8, y), 4, color.filled());
+            chart.draw_series(bars)?.label(series).legend(key);
+        }
+        chart
+            .configure_series_labels()
+            // Right of the highest ratio, so that it covers none.
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        area.present()?;
+        Ok(())
+    }
+}
