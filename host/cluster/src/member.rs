@@ -54,6 +54,8 @@
 //! [`MAX_PATHS`] different paths; replicas whose paths do not fit are not covered, and poll for themselves. However often it is asked, a
 //! replica says at most 20 times in a lease all that it wants.
 
+mod announce;
+mod events;
 mod hold;
 mod listen;
 #[cfg(test)]
@@ -62,13 +64,17 @@ mod simulation;
 mod tests;
 mod wants;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::message::{Message, Want, parts};
+use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
+
+pub use self::events::{
+    Found, MemberStats, Output, OwnTokens, Plan, Revision, RoleName, SharedPoll, Stored, Time, WriteFailure,
+};
 
 use self::hold::Holding;
 use self::listen::Chain;
@@ -77,158 +83,8 @@ use self::listen::Chain;
 pub const MAX_PATHS: usize = 20_000;
 /// The time for which a replica waits until the holder has polled a path that is new.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The number of times in a lease that all paths are said because of messages.
-const ANSWERS: u32 = 20;
 /// The maximum number of versions that wait to be covered.
 const MAX_PENDING: usize = 1024;
-
-/// A point in time: the time since any fixed moment, by a clock that never goes back.
-pub type Time = Duration;
-/// The revision of a record in the bucket.
-pub type Revision = u64;
-
-/// What the caller has to do.
-#[derive(Debug)]
-pub enum Output {
-    /// Publish a message to all replicas.
-    Publish(Message),
-    /// Read the record, and report it by [`Member::read`].
-    Read,
-    /// Write the record if it has that revision, or if there is none, and report it by [`Member::written`].
-    Write {
-        /// The revision that is replaced; none: there is no record.
-        expected: Option<Revision>,
-        /// The record.
-        record: Box<Record>,
-    },
-    /// Tell subscribers of the paths among these that they watch.
-    Changed {
-        /// The paths that have changed.
-        changed: Vec<Arc<str>>,
-        /// Whether the listing may have changed.
-        listing: bool,
-    },
-    /// All requests up to that number were served by a poll.
-    Completed(u64),
-    /// Ask for the [plan](Member::begin_poll) now.
-    Wake,
-}
-
-/// What the bucket has for the record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// Nothing.
-    Nothing,
-    /// A value that is no record.
-    Invalid(Revision),
-    /// The record.
-    Record(Revision, Box<Record>),
-}
-
-/// Why a record was not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteFailure {
-    /// It has another revision.
-    Conflict,
-    /// That is not known: it may have been written.
-    Unknown,
-    /// It cannot be written: it is too long.
-    Impossible,
-}
-
-/// What is to be polled now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// The paths of this replica.
-    Own {
-        /// With which tokens.
-        tokens: OwnTokens,
-        /// Whether everything is told once the poll has succeeded.
-        tell_all: bool,
-    },
-    /// The paths of all replicas.
-    Shared(SharedPoll),
-    /// Nothing: another replica polls, or it is not yet known what others want.
-    Nothing,
-}
-
-/// The tokens of a poll of this replica's own paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnTokens {
-    /// Those of its last own poll.
-    Kept,
-    /// None: what there were are out of date.
-    None,
-    /// Those of the last shared poll, which were this replica's.
-    Shared,
-}
-
-/// A poll for all replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedPoll {
-    /// The paths of all replicas, each with one that wants it.
-    pub paths: Arc<BTreeMap<Arc<str>, ReplicaId>>,
-    /// The tokens to begin with, if those of the last shared poll here are not the newest.
-    pub tokens: Option<Vec<Option<String>>>,
-    /// The key by which paths are divided into groups: the same for all replicas.
-    pub key: u64,
-}
-
-/// What a poll for all replicas has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// The paths that have changed.
-    pub changed: Vec<Arc<str>>,
-    /// Whether the listing has changed.
-    pub listing: bool,
-    /// The new tokens.
-    pub tokens: Vec<Option<String>>,
-    /// Paths that were not polled, and that the tokens do not cover any more: changes of them are not known.
-    pub lost: BTreeSet<Arc<str>>,
-    /// Other paths that were not polled. The tokens say of them what they said before, which is nothing of those that are new.
-    pub left: BTreeSet<Arc<str>>,
-}
-
-/// What is counted, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberStats {
-    /// The polls of this replica's own paths.
-    pub own_polls: u64,
-    /// The polls for all replicas.
-    pub shared_polls: u64,
-    /// How often the chain broke, so that everything was told.
-    pub gaps: u64,
-    /// How often the lease was taken.
-    pub leases_taken: u64,
-    /// How often the lease was lost.
-    pub leases_lost: u64,
-}
-
-/// The role of a replica for a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RoleName {
-    /// It watches nothing.
-    #[default]
-    Idle,
-    /// It polls for itself.
-    Alone,
-    /// It relies on the holder.
-    Following,
-    /// It polls for all.
-    Holding,
-}
-
-impl RoleName {
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Alone => "alone",
-            Self::Following => "following",
-            Self::Holding => "holding",
-        }
-    }
-}
 
 #[derive(Debug)]
 enum Role {
@@ -582,51 +438,6 @@ impl Member {
     /// A random part of the lease, at most one of `parts`.
     fn jitter(&mut self, parts: u32) -> Duration {
         part(self.lease, parts).mul_f64(self.random.f64())
-    }
-
-    fn announce(&mut self, now: Time, base: Option<u64>, waits: bool, add: Vec<Arc<str>>, remove: Vec<Arc<str>>) {
-        self.last_announced = now;
-        // Removed paths are few, or everything is announced.
-        let mut add = parts(add);
-        if add.is_empty() {
-            add.push(Vec::new());
-        }
-        let (version, replica, last) = (self.version, self.me, add.len().saturating_sub(1));
-        let mut remove = Some(remove);
-        for (part, add) in add.into_iter().enumerate() {
-            let is_last = part == last;
-            let part = u32::try_from(part).unwrap_or(u32::MAX);
-            let remove = remove.take().unwrap_or_default();
-            let want = Want { replica, base, version, waits, part, is_last, add, remove };
-            self.outputs.push_back(Output::Publish(Message::Want(want)));
-        }
-    }
-
-    /// Says all paths because of a message: at once, or, if that was a moment ago, a moment after it. So however many messages there are,
-    /// a replica says no more than what [`ANSWERS`] allows, and a new holder has the answer while it still collects.
-    fn answer(&mut self, now: Time) {
-        let next = self.answered.map(|answered| answered.saturating_add(part(self.lease, ANSWERS)));
-        match next.filter(|next| now < *next) {
-            Some(next) => self.answer_at = Some(next),
-            None => self.answer_now(now),
-        }
-    }
-
-    fn answer_now(&mut self, now: Time) {
-        self.answered = Some(now);
-        if std::mem::take(&mut self.withdraws) {
-            self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
-        }
-        self.announce_all(now);
-    }
-
-    fn announce_all(&mut self, now: Time) {
-        if !self.withdraws {
-            self.answer_at = None;
-        }
-        let waits = self.waiting_since.is_some();
-        let all = self.wanted.iter().cloned().collect();
-        self.announce(now, None, waits, all, Vec::new());
     }
 
     /// All versions up to one are covered by a poll.

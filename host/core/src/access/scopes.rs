@@ -42,3 +42,22 @@ impl CredentialScopes {
         Operation::ALL.into_iter().zip(self.missing).any(|(one, is_missing)| one == operation && is_missing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_has_the_operations_of_its_credentials_and_the_host_has_all() {
+        let allowed = || Operation::ALL.into_iter().filter(|one| CredentialScopes::current_include(*one)).count();
+        assert_eq!(allowed(), Operation::ALL.len(), "the host has no credentials");
+        for operation in Operation::ALL {
+            let scopes = CredentialScopes::new(|one| one == operation);
+            let includes = scopes.scope(async { (allowed(), CredentialScopes::current_include(operation)) }).await;
+            assert_eq!(includes, (1, true), "{operation:?}");
+            // A task of the host's own has no credentials, whoever's request has started it.
+            let spawned = scopes.scope(async { tokio::spawn(async move { allowed() }).await }).await;
+            assert_eq!(spawned.unwrap(), Operation::ALL.len());
+        }
+    }
+}

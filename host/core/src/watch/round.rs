@@ -36,6 +36,8 @@ const SLOW_CALL: Duration = Duration::from_millis(50);
 const MAX_ROUND: Duration = Duration::from_secs(1);
 /// The time that calls that fail may take of a poll before the next one begins.
 const MAX_FAILED_TIME: Duration = Duration::from_secs(2);
+/// The time that answered calls about parts of what a poll for all replicas leaves out may take before the next one begins.
+const MAX_PARTS_TIME: Duration = Duration::from_secs(4);
 /// What a call that fails at once counts as.
 const MIN_FAILED_TIME: Duration = Duration::from_millis(20);
 /// The pause after calls that failed, in durations of the calls, before groups that have failed are polled again; and its maximum.
@@ -55,6 +57,8 @@ pub(super) struct Round {
     pub(super) has_answer: bool,
     /// The duration of the calls that failed.
     failed_time: Duration,
+    /// The duration of the answered calls about parts of what a poll for all replicas leaves out.
+    parts_time: Duration,
     /// The groups that were not reached.
     pub(super) left: Vec<GroupId>,
 }
@@ -63,6 +67,16 @@ impl Round {
     /// Whether calls that failed leave time for others.
     pub(super) fn has_time(&self) -> bool {
         self.failed_time <= MAX_FAILED_TIME
+    }
+
+    /// Whether there is time for one more call about a part of what a poll for all replicas leaves out.
+    pub(super) fn has_time_for_parts(&self) -> bool {
+        self.has_time() && self.parts_time <= MAX_PARTS_TIME
+    }
+
+    /// Counts an answered call about such a part.
+    pub(super) fn answer_part(&mut self, took: Duration) {
+        self.parts_time = self.parts_time.saturating_add(took);
     }
 
     /// Counts a call that was answered.

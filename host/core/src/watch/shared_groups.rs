@@ -41,9 +41,18 @@ pub(super) struct SharedGroups {
     lost: BTreeSet<Path>,
     /// Whether there are too few groups.
     doubles: bool,
-    /// A replica that wants each path.
-    owners: HashMap<Path, ReplicaId>,
+    /// What is known of each wanted path.
+    wanted: HashMap<Path, Wanted>,
     last_token: Option<String>,
+}
+
+/// A path that replicas want.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// One of these replicas.
+    owner: ReplicaId,
+    /// The [hash] of the path.
+    hash: usize,
 }
 
 /// The paths of one call of `changes`.
@@ -53,9 +62,19 @@ struct SharedGroup {
     /// Whether the token is another replica's, which may cover any path.
     covers_others: bool,
     watched: Vec<(Uri, Path)>,
+    /// The paths that were left out in this poll. Some may be back in `watched`.
+    left_out: Vec<Path>,
     /// How often it has failed since it was answered about most of its paths, and the greatest number of paths with which it has.
     failures: u32,
     failed_with: usize,
+}
+
+impl SharedGroup {
+    /// Begins a poll, without paths.
+    fn clear(&mut self) {
+        self.watched.clear();
+        self.left_out.clear();
+    }
 }
 
 impl SharedGroups {
@@ -68,8 +87,8 @@ impl SharedGroups {
             _ => vec![SharedGroup::default()],
         };
         let left_out = PathGroups::with_backoff(max_items, MEMORY, MEMORY);
-        let (covered, owners, lost) = (HashMap::new(), HashMap::new(), BTreeSet::new());
-        Self { key, max_paths, groups, covered, left_out, lost, doubles: false, owners, last_token: None }
+        let (covered, wanted, lost) = (HashMap::new(), HashMap::new(), BTreeSet::new());
+        Self { key, max_paths, groups, covered, left_out, lost, doubles: false, wanted, last_token: None }
     }
 
     /// The groups of this replica alone, with the same tokens.
@@ -123,14 +142,16 @@ impl SharedGroups {
             self.double();
         }
         while watched.len() > self.groups.len().saturating_mul(self.max_paths) && self.double() {}
-        self.groups.iter_mut().for_each(|group| group.watched.clear());
+        self.groups.iter_mut().for_each(SharedGroup::clear);
         let (mask, mut left_out) = (self.mask(), Vec::new());
-        self.owners.clear();
+        let known = std::mem::take(&mut self.wanted);
+        self.wanted.reserve(watched.len());
         let mut covered = HashMap::with_capacity(watched.len());
         for (uri, path, owner) in watched {
-            self.owners.insert(path.clone(), owner);
+            let hash = known.get(&path).map_or_else(|| hash(self.key, &path), |wanted| wanted.hash);
+            self.wanted.insert(path.clone(), Wanted { owner, hash });
             let before = self.covered.get(&path).copied();
-            let Some(group) = self.groups.get_mut(hash(self.key, &path) & mask) else { continue };
+            let Some(group) = self.groups.get_mut(hash & mask) else { continue };
             // Nothing is known of paths that another replica has polled, and no change of others is told late by the first poll.
             let may_join = before.is_some() || group.token.is_none() || group.covers_others;
             if may_join {
@@ -138,7 +159,10 @@ impl SharedGroups {
             }
             match may_join && !self.left_out.has(&path) {
                 true => group.watched.push((uri, path)),
-                false => left_out.push((uri, path)),
+                false => {
+                    group.left_out.push(path.clone());
+                    left_out.push((uri, path));
+                }
             }
         }
         self.covered = covered;
@@ -151,7 +175,7 @@ impl SharedGroups {
             return false;
         }
         // The halves of a group are half of the number of groups apart.
-        self.groups.iter_mut().for_each(|group| group.watched.clear());
+        self.groups.iter_mut().for_each(SharedGroup::clear);
         self.groups.extend(self.groups.clone());
         true
     }
@@ -181,7 +205,6 @@ impl SharedGroups {
 
     /// Stores the answer to a call about a group: its token moves without what is left out of it.
     pub(super) fn record_answer(&mut self, index: usize, token: String) {
-        let (mask, key) = (self.mask(), self.key);
         let Some(group) = self.groups.get_mut(index) else { return };
         let (had_token, covers_others) = (group.token.replace(token.clone()).is_some(), group.covers_others);
         group.covers_others = false;
@@ -191,11 +214,9 @@ impl SharedGroups {
         for (_, path) in &group.watched {
             self.covered.insert(path.clone(), true);
         }
-        let is_of_group = |path: &&Path| hash(key, path) & mask == index;
-        let left_out: Vec<_> = self.left_out.watched().filter(is_of_group).cloned().collect();
-        for path in left_out {
-            match self.covered.remove(&path) {
-                Some(is_covered) if is_covered || (had_token && covers_others) => drop(self.lost.insert(path)),
+        for path in group.left_out.iter().filter(|path| self.left_out.has(path)) {
+            match self.covered.remove(path) {
+                Some(is_covered) if is_covered || (had_token && covers_others) => drop(self.lost.insert(path.clone())),
                 _ => {}
             }
         }
@@ -218,6 +239,7 @@ impl SharedGroups {
             }
         }
         let watched = std::mem::take(&mut group.watched);
+        group.left_out.extend(watched.iter().map(|(_, path)| path.clone()));
         let left_out = self.left_out.add_failed(watched, fault, took, now);
         self.split(left_out, now);
         true
@@ -237,7 +259,8 @@ impl SharedGroups {
         let mask = self.mask();
         for (uri, path) in self.left_out.remove(part) {
             self.covered.entry(path.clone()).or_insert(false);
-            if let Some(group) = self.groups.get_mut(hash(self.key, &path) & mask) {
+            let wanted = self.wanted.get(&path);
+            if let Some(group) = wanted.and_then(|wanted| self.groups.get_mut(wanted.hash & mask)) {
                 group.watched.push((uri, path));
             }
         }
@@ -251,15 +274,15 @@ impl SharedGroups {
 
     fn split(&mut self, part: GroupId, now: Instant) {
         let watched = self.left_out.get(part).map(|part| part.watched.as_slice()).unwrap_or_default();
-        let owner = |path| self.owners.get(path).copied().unwrap_or(ReplicaId::new(0));
+        let owner = |path| self.wanted.get(path).map_or(ReplicaId::new(0), |wanted| wanted.owner);
         let owners = watched.iter().map(|(_, path)| owner(path)).collect();
         self.left_out.split(part, owners, now);
     }
 
     /// Whether paths of a group that its token covers are left out.
     pub(super) fn leaves_out_covered(&self, index: usize) -> bool {
-        let is_of_group = |path: &&Path| hash(self.key, path) & self.mask() == index;
-        self.left_out.watched().filter(|path| self.is_covered(path)).any(|path| is_of_group(&path))
+        let left_out = self.groups.get(index).map(|group| group.left_out.as_slice()).unwrap_or_default();
+        left_out.iter().any(|path| self.left_out.has(path) && self.is_covered(path))
     }
 
     /// The paths that the last poll has not polled: those that the tokens do not cover any more, or that nobody would poll until their back-off

@@ -1,0 +1,66 @@
+//! What a replica says of the paths that it wants.
+
+use std::sync::Arc;
+
+use crate::message::{Message, Want, parts};
+
+use super::{Member, Output, Time, part};
+
+/// The number of times in a lease that all paths are said because of messages.
+const ANSWERS: u32 = 20;
+
+impl Member {
+    /// Says which paths it wants: all of them, or, with a `base`, what has changed since that version.
+    pub(super) fn announce(
+        &mut self,
+        now: Time,
+        base: Option<u64>,
+        waits: bool,
+        add: Vec<Arc<str>>,
+        remove: Vec<Arc<str>>,
+    ) {
+        self.last_announced = now;
+        // Removed paths are few, or everything is announced.
+        let mut add = parts(add);
+        if add.is_empty() {
+            add.push(Vec::new());
+        }
+        let (version, replica, last) = (self.version, self.me, add.len().saturating_sub(1));
+        let mut remove = Some(remove);
+        for (part, add) in add.into_iter().enumerate() {
+            let is_last = part == last;
+            let part = u32::try_from(part).unwrap_or(u32::MAX);
+            let remove = remove.take().unwrap_or_default();
+            let want = Want { replica, base, version, waits, part, is_last, add, remove };
+            self.outputs.push_back(Output::Publish(Message::Want(want)));
+        }
+    }
+
+    /// Says all paths because of a message: at once, or, if that was a moment ago, a moment after it. So however many messages there are,
+    /// a replica says no more than what [`ANSWERS`] allows, and a new holder has the answer while it still collects.
+    pub(super) fn answer(&mut self, now: Time) {
+        let next = self.answered.map(|answered| answered.saturating_add(part(self.lease, ANSWERS)));
+        match next.filter(|next| now < *next) {
+            Some(next) => self.answer_at = Some(next),
+            None => self.answer_now(now),
+        }
+    }
+
+    pub(super) fn answer_now(&mut self, now: Time) {
+        self.answered = Some(now);
+        if std::mem::take(&mut self.withdraws) {
+            self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
+        }
+        self.announce_all(now);
+    }
+
+    /// Says all paths that it wants.
+    pub(super) fn announce_all(&mut self, now: Time) {
+        if !self.withdraws {
+            self.answer_at = None;
+        }
+        let waits = self.waiting_since.is_some();
+        let all = self.wanted.iter().cloned().collect();
+        self.announce(now, None, waits, all, Vec::new());
+    }
+}

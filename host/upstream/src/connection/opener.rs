@@ -1,0 +1,321 @@
+//! One attempt to connect to an upstream: the program is started or the URL is asked, and the revision is negotiated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mcp_host_base::text::truncate;
+use mcp_host_config::{Plugin, UpstreamSource};
+use parking_lot::Mutex;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerPeerInfo,
+};
+use rmcp::service::{ClientCacheConfig, ClientInitializeError, NotificationContext, RunningService};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
+use crate::guard::Guarded;
+use crate::health::Health;
+use crate::http::HttpClient;
+use crate::mapping::Mapping;
+use crate::message::Decoder;
+use crate::pipes::Pipes;
+use crate::process::{LastLines, Launched, Launcher, Ledger, ProgramLog, ProgramState, log_lines};
+use crate::slots;
+use crate::updates::Updates;
+
+/// The time in which a connection is opened: with the start of the program, a second one if it ends at the first question, and the
+/// negotiation of the revision.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time in which it is known how a program has ended, and what it wrote last.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// An open connection.
+pub(crate) struct Link {
+    /// Its number: another connection has another one.
+    pub(crate) id: u64,
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) info: Arc<ServerPeerInfo>,
+    /// Whether the transport has ended.
+    pub(super) has_ended: Arc<AtomicBool>,
+    /// Ends the connection when it is dropped.
+    _service: RunningService<RoleClient, Handler>,
+    /// Ends the program when it is dropped.
+    _program: Option<Box<dyn Send + Sync>>,
+}
+
+impl Link {
+    /// Whether it is of the revision without sessions.
+    pub(crate) fn is_stateless(&self) -> bool {
+        !self.info.protocol_version.has_initialize()
+    }
+
+    fn capabilities(&self) -> &ServerCapabilities {
+        &self.info.capabilities
+    }
+
+    /// Whether resources can be subscribed to.
+    pub(crate) fn can_subscribe(&self) -> bool {
+        self.capabilities().resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true))
+    }
+
+    /// Whether changes of the listing are notified.
+    pub(crate) fn notifies_of_listing(&self) -> bool {
+        self.capabilities().resources.as_ref().is_some_and(|resources| resources.list_changed == Some(true))
+    }
+
+    /// Whether it has resources at all.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.capabilities().resources.is_some()
+    }
+
+    /// Whether it completes.
+    pub(crate) fn completes(&self) -> bool {
+        self.capabilities().completions.is_some()
+    }
+}
+
+/// A program that was started, and may have ended.
+pub(super) struct Program {
+    pub(super) state: Arc<ProgramState>,
+    last_errors: Arc<LastLines>,
+    /// Fires when all of its standard error was read.
+    is_read: CancellationToken,
+    _log: AbortOnDropHandle<()>,
+}
+
+impl Program {
+    /// Why there is no connection to it.
+    pub(super) async fn error(&self) -> ConnectError {
+        let how = tokio::time::timeout(END_TIME, self.state.ended()).await;
+        let reason = match how {
+            Ok(how) => {
+                // What it started may have the pipe still.
+                let _ = tokio::time::timeout(END_TIME, self.is_read.cancelled()).await;
+                format!("the program has ended: {}", how.text)
+            }
+            Err(_) => "the program has closed its standard output".to_owned(),
+        };
+        ConnectError { reason, last_errors: self.last_errors.get() }
+    }
+}
+
+/// What connections are opened with.
+#[derive(Clone)]
+pub(crate) struct Means {
+    /// What starts programs.
+    pub(crate) launcher: Arc<dyn Launcher>,
+    /// What their standard error goes to.
+    pub(crate) log: Arc<dyn ProgramLog>,
+    /// What counts them.
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// Opens the connections of one upstream.
+pub(super) struct Opener {
+    plugin: Plugin,
+    name: Arc<str>,
+    means: Means,
+    health: Arc<Health>,
+    /// The program that was started last.
+    program: Mutex<Option<Arc<Program>>>,
+    /// The client of a URL.
+    http: Option<HttpClient>,
+    decoder: Decoder,
+    mapping: Arc<Mapping>,
+    updates: Arc<Updates>,
+    next_id: AtomicU64,
+}
+
+impl Opener {
+    /// Prepares connections to the upstream `plugin`. `http` makes the HTTP client of a URL: with where its updates go, and with how its
+    /// messages are decoded.
+    pub(super) fn new(
+        plugin: &Plugin,
+        http: impl FnOnce(Arc<Updates>, Decoder) -> Option<HttpClient>,
+        holder: Option<String>,
+        means: Means,
+    ) -> Result<Self, ConnectError> {
+        let upstream = plugin.upstream.as_ref().ok_or_else(ConnectError::no_upstream)?;
+        let updates = Arc::new(Updates::new());
+        let decoder = Decoder::new(usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX));
+        let name: Arc<str> = plugin.name.as_str().into();
+        Ok(Self {
+            health: Arc::new(Health::new(name.clone(), holder)),
+            name,
+            means,
+            program: Mutex::default(),
+            http: http(updates.clone(), decoder),
+            decoder,
+            mapping: Arc::new(Mapping::new(plugin.mount.clone(), upstream.prefix.clone())),
+            updates,
+            next_id: AtomicU64::new(1),
+            plugin: plugin.clone(),
+        })
+    }
+
+    pub(super) fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    pub(super) fn updates(&self) -> &Arc<Updates> {
+        &self.updates
+    }
+
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.means.ledger
+    }
+
+    /// Whether the upstream is a URL, and no program.
+    pub(super) fn is_url(&self) -> bool {
+        self.http.is_some()
+    }
+
+    /// The program that was started last, running or not.
+    pub(super) fn program(&self) -> Option<Arc<Program>> {
+        self.program.lock().clone()
+    }
+
+    /// Opens a connection, within [`CONNECT_TIMEOUT`].
+    pub(super) async fn open(&self) -> Result<Link, ConnectError> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.negotiate()).await;
+        match opened {
+            Ok(Ok(link)) => Ok(link),
+            Ok(Err(OpenError::Start(reason))) => Err(truncate(reason, MAX_REASON).into()),
+            Ok(Err(OpenError::Handshake(error))) => match self.program() {
+                Some(program) if is_of_transport(&error) => Err(program.error().await),
+                program => {
+                    let last_errors = program.map(|program| program.last_errors.get()).unwrap_or_default();
+                    Err(ConnectError { reason: truncate(reason(&error), MAX_REASON), last_errors })
+                }
+            },
+            Err(_) => {
+                let what = match self.http {
+                    Some(_) => "the server does not answer",
+                    None => "the program does not answer over its standard output",
+                };
+                let reason = format!(
+                    "{what} to `server/discover` or `initialize` within {CONNECT_TIMEOUT:?}; is it an MCP server that is meant for that?"
+                );
+                let last_errors = self.program().map(|program| program.last_errors.get()).unwrap_or_default();
+                Err(ConnectError { reason, last_errors })
+            }
+        }
+    }
+
+    /// Opens a connection of the newest revision that both sides speak.
+    async fn negotiate(&self) -> Result<Link, OpenError> {
+        let preferred_versions = || vec![ProtocolVersion::V_2026_07_28];
+        let automatic = ClientLifecycleMode::Auto {
+            preferred_versions: preferred_versions(),
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        let error = match self.open_as(automatic).await {
+            Err(OpenError::Handshake(error)) => *error,
+            opened => return opened,
+        };
+        match error {
+            // A program may end when it is asked what it does not know before `initialize`.
+            ClientInitializeError::ConnectionClosed(_) if self.http.is_none() => {
+                self.open_as(ClientLifecycleMode::Initialize).await
+            }
+            // It begins so slowly that its answer to the question comes after the time for that.
+            ClientInitializeError::ConflictInitResponseId(..) => {
+                self.open_as(ClientLifecycleMode::Discover { preferred_versions: preferred_versions() }).await
+            }
+            error => Err(error.into()),
+        }
+    }
+
+    /// Makes one attempt to negotiate a revision, with a program of its own.
+    async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, OpenError> {
+        let limits = &self.plugin.limits;
+        let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
+        let max_message = response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024);
+        let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
+        match (source, &self.http) {
+            (Some(UpstreamSource::Url(url)), Some(client)) => {
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(limits.concurrency.get().saturating_add(slots::TOTAL))
+                    .max_sse_event_size(max_message);
+                config.max_json_response_size = max_message;
+                let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+                self.serve(transport, lifecycle, None).await
+            }
+            (Some(UpstreamSource::Command(command)), _) => {
+                let started = self.means.launcher.launch(&self.plugin, command).await;
+                let Launched { stdin, stdout, stderr, running, state } = started.map_err(|error| {
+                    OpenError::Start(format!("{} cannot be started: {error}", command.program.display()))
+                })?;
+                let (last_errors, is_read) = (Arc::<LastLines>::default(), CancellationToken::new());
+                let lines = log_lines(stderr, self.means.log.clone(), last_errors.clone());
+                let has_read = is_read.clone().drop_guard();
+                let _log = AbortOnDropHandle::new(tokio::spawn(async move {
+                    lines.await;
+                    drop(has_read);
+                }));
+                self.means.ledger.started(state.clone());
+                *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
+                let transport = Pipes::new(self.name.clone(), stdout, stdin, max_message, self.decoder);
+                self.serve(transport, lifecycle, Some(running)).await
+            }
+            _ => Err(OpenError::Start("there is no URL and no command".to_owned())),
+        }
+    }
+
+    /// Negotiates over a transport.
+    async fn serve<T: Transport<RoleClient> + 'static>(
+        &self,
+        transport: T,
+        lifecycle: ClientLifecycleMode,
+        program: Option<Box<dyn Send + Sync>>,
+    ) -> Result<Link, OpenError> {
+        let has_ended = Arc::<AtomicBool>::default();
+        let transport =
+            Guarded::new(transport, self.name.clone(), self.updates.clone(), self.health.clone(), has_ended.clone());
+        let handler = Handler { mapping: self.mapping.clone(), updates: self.updates.clone() };
+        // Boxed: the compiler cannot tell that the future of a generic transport may be sent.
+        let serving: BoxFuture<'static, Result<RunningService<RoleClient, Handler>, ClientInitializeError>> =
+            Box::pin(handler.serve_with_lifecycle(transport, lifecycle));
+        let service = serving.await?;
+        let peer = service.peer().clone();
+        // The host has a cache of its own.
+        peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
+        let info = peer.peer_info().ok_or(ClientInitializeError::Cancelled)?;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Ok(Link { id, peer, info, has_ended, _service: service, _program: program })
+    }
+}
+
+/// What is done with notifications of a session.
+struct Handler {
+    mapping: Arc<Mapping>,
+    updates: Arc<Updates>,
+}
+
+impl ClientHandler for Handler {
+    async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+        if let Ok(path) = self.mapping.path(&params.uri) {
+            self.updates.changed(&path);
+        }
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.updates.listing_changed();
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let name = Implementation::new("mcp-host", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), name)
+    }
+}
