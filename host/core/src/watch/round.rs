@@ -276,3 +276,21 @@ async fn changed_resources(polled: Polled<'_>, changes: &WatchedChanges) -> Vec<
     }
     watched.iter().filter(|(_, path)| changed.contains(path)).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answered_calls_about_parts_take_four_seconds_of_a_poll_and_one_call_more() {
+        let (mut round, mut calls) = (Round::default(), 0);
+        while round.has_time_for_parts() {
+            round.answer_part(Duration::from_millis(1500));
+            calls += 1;
+        }
+        assert_eq!(calls, 3);
+        assert!(round.has_time(), "groups are still polled");
+        round.fail(Duration::from_secs(3));
+        assert!(!round.has_time());
+    }
+}
