@@ -95,7 +95,7 @@ fn a_token_that_is_not_understood_means_that_all_has_changed() {
 }
 
 #[test]
-fn a_token_for_very_many_paths_stays_small_and_says_that_all_or_none_changed() {
+fn a_token_for_very_many_paths_stays_small_and_reports_few_others_with_one_that_changed() {
     let fixture = sample();
     let mut paths: Vec<String> = (0..5000).map(|n| format!("{n}.md")).collect();
     paths.push("a.md".to_owned());
@@ -103,5 +103,7 @@ fn a_token_for_very_many_paths_stays_small_and_says_that_all_or_none_changed() {
     assert!(start.token.len() <= 65536);
     assert!(fixture.changes(&paths, Some(&start.token)).changed.is_empty());
     fixture.write("a.md", "longer");
-    assert_eq!(fixture.changes(&paths, Some(&start.token)).changed, paths);
+    let changed = fixture.changes(&paths, Some(&start.token)).changed;
+    assert!(changed.iter().any(|path| path == "a.md"), "{changed:?}");
+    assert!(changed.len() < 16, "paths with the same hash count as changed, too: {}", changed.len());
 }
