@@ -125,7 +125,7 @@ fn print_timing(context: &Context, page: Option<&Page>, is_json: bool) -> Result
         Encoding::measure(|| page.encode().into_vec().len())
     });
     let calls = context.calls().map(|calls| calls.take_calls()).unwrap_or_default();
-    timing::print(context, &calls, encoding, is_json)
+    timing::print(&context.messages, &calls, encoding, is_json)
 }
 
 /// Warns about plugins that are missing from a page.

@@ -137,7 +137,7 @@ fn print_timing(context: &Context, contents: Option<&Vec<ResourceContents>>, is_
         Encoding::measure(|| wire::read_result(contents, Revision::LATEST_WITH_SESSIONS, false).into_vec().len())
     });
     let calls = context.calls().map(|calls| calls.take_calls()).unwrap_or_default();
-    timing::print(context, &calls, encoding, is_json)
+    timing::print(&context.messages, &calls, encoding, is_json)
 }
 
 /// The form of the output.

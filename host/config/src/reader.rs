@@ -20,7 +20,7 @@ use toml::de::DeValue;
 
 use super::Environment;
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::registry::{Lock, LockError};
+use super::registry::lock::{Lock, LockError};
 
 pub(super) use node::Node;
 pub(super) use schema::{KeyDocs, Schema};

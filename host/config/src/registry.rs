@@ -10,7 +10,7 @@
 //! | `source` | `component = "oci://…"`: by the lock and the store, never by the network |
 
 pub(crate) mod identity;
-mod lock;
+pub(super) mod lock;
 mod mirror;
 mod reference;
 pub(crate) mod source;

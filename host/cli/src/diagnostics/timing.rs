@@ -8,9 +8,9 @@ use mcp_host_engine::diagnostics::{CallReport, HostCallTotal};
 use serde::Serialize;
 
 use super::Calls;
-use crate::context::Context;
 use crate::error::CliError;
 use crate::escape;
+use crate::messages::Messages;
 use crate::output::{Destination, Output};
 use crate::table::{Cell, Table};
 
@@ -112,14 +112,14 @@ fn rows(call: &CallReport) -> Vec<[Cell; 4]> {
 
 /// Prints what the calls cost, and the encoding of the result if there is one, on standard error: as tables, or as a JSON object.
 pub(crate) fn print(
-    context: &Context,
+    messages: &Messages,
     calls: &Calls,
     encoding: Option<Encoding>,
     is_json: bool,
 ) -> Result<(), CliError> {
     if is_json {
         let report = serde_json::to_string(&JsonTiming::new(calls, encoding)).map_err(anyhow::Error::from)?;
-        context.messages.print_line(&escape::json(&report));
+        messages.print_line(&escape::json(&report));
         return Ok(());
     }
     let mut written = Vec::new();
@@ -139,7 +139,7 @@ pub(crate) fn print(
     }
     output.flush()?;
     drop(output);
-    context.messages.print_lines(&String::from_utf8_lossy(&written));
+    messages.print_lines(&String::from_utf8_lossy(&written));
     Ok(())
 }
 
