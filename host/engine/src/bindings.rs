@@ -14,8 +14,6 @@ use mcp_host_model::provider::{
 };
 use mcp_host_model::resource::{Argument, Completion, Role, Theme};
 
-use crate::function::Progress;
-
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
@@ -190,6 +188,19 @@ impl From<contract::ChangeSet> for ChangeSet {
         changes.poll_after = given.poll_after_ms.map(Duration::from_millis);
         changes
     }
+}
+
+/// The answer to `prepare`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The token of the next call; none when everything is prepared.
+    pub next_token: Option<String>,
+    /// The part that is prepared, in per cent.
+    pub percent: Option<u8>,
+    /// What has been done.
+    pub message: Option<String>,
+    /// The time after which everything is to be prepared again.
+    pub again_after: Option<Duration>,
 }
 
 impl From<prepare::Progress> for Progress {

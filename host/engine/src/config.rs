@@ -6,8 +6,8 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use mcp_host_sandbox::memory::MAX_TABLE_ELEMENTS;
 
-use crate::recording::MAX_RECORDED;
-
+/// The instances of an engine that may be recorded at once.
+pub(crate) const MAX_RECORDED: usize = 8;
 /// The frames of a backtrace. Each has the name of its function, which the compiler bounds
 /// (`static_content`).
 pub(super) const MAX_FRAMES: NonZeroUsize = NonZeroUsize::new(64).unwrap();

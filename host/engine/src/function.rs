@@ -10,8 +10,9 @@ use mcp_host_sandbox::state::GuestState;
 use serde_json::{Value, json};
 use wasmtime::Store;
 
+pub use crate::bindings::Progress;
 use crate::bindings::{contract, into_all, prepare};
-use crate::recording::{self, optional};
+use crate::recording::answer::{self, optional};
 
 /// A function of the contract with its arguments. Only the types of this module implement it.
 pub trait Function: Send + 'static {
@@ -127,7 +128,7 @@ impl Function for Describe {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::provider_info(answer)
+        answer::provider_info(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ProviderInfo> {
@@ -167,7 +168,7 @@ impl Function for ListEntries {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::page(answer)
+        answer::page(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Page> {
@@ -201,7 +202,7 @@ impl Function for ListTemplates {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::template_page(answer)
+        answer::template_page(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<TemplatePage> {
@@ -238,7 +239,7 @@ impl Function for Read {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::contents(answer)
+        answer::contents(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Vec<Contents>> {
@@ -275,7 +276,7 @@ impl Function for Stat {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::entry(answer)
+        answer::entry(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Entry> {
@@ -316,7 +317,7 @@ impl Function for Complete {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::completion(answer)
+        answer::completion(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Completion> {
@@ -347,7 +348,7 @@ impl Function for Changes {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::change_set(answer)
+        answer::change_set(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ChangeSet> {
@@ -367,19 +368,6 @@ pub struct Prepare {
     pub token: Option<String>,
 }
 
-/// The answer to `prepare`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The token of the next call; none when everything is prepared.
-    pub next_token: Option<String>,
-    /// The part that is prepared, in per cent.
-    pub percent: Option<u8>,
-    /// What has been done.
-    pub message: Option<String>,
-    /// The time after which everything is to be prepared again.
-    pub again_after: Option<Duration>,
-}
-
 impl Function for Prepare {
     const NAME: FunctionName = FunctionName::Prepare;
     type Answer = Progress;
@@ -389,7 +377,7 @@ impl Function for Prepare {
     }
 
     fn answer_to_json(answer: &Self::Answer) -> Value {
-        recording::progress(answer)
+        answer::progress(answer)
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Progress> {

@@ -169,7 +169,7 @@ impl Engine {
             instance_permits: InstancePermits::new(slots),
             shares: Arc::new(Shares::new(slots)),
             executor: GuestExecutor::start(worker_threads).map_err(EngineError::Threads)?,
-            recorded: Arc::new(Semaphore::new(recording::MAX_RECORDED)),
+            recorded: Arc::new(Semaphore::new(config::MAX_RECORDED)),
             preparations: Arc::new(Semaphore::new(worker_threads.div_ceil(2))),
             wasmtime,
         }))

@@ -25,7 +25,7 @@
 mod admission;
 mod backend;
 mod call;
-mod fault;
+pub(crate) mod fault;
 mod fault_recorder;
 mod health;
 mod input_faults;
@@ -38,6 +38,7 @@ mod needs;
 mod panics;
 mod preparation;
 mod recorder;
+mod replay;
 mod requirements;
 mod runtime;
 mod search_source;
@@ -85,6 +86,7 @@ pub use self::needs::{
 };
 pub use self::preparation::{PreparationState, PreparationStatus, preparation_note};
 pub use self::recorder::{ProfilingGuard, RecordingGuard};
+pub use self::replay::ReplayError;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub use self::runtime::{ConnectUpstream, PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;

@@ -14,14 +14,15 @@
 //!
 //! A recorded call gets a fresh instance, whatever `instances` says: so its record has everything that it depends on. It is subject to the limits of
 //! other calls, and what recording costs is a part of it: its time counts as the call's, its memory is charged to the plugin. An instance that is
-//! recorded takes a second slot of the pool, for the passthrough, of which there are [`MAX_RECORDED`]; calls beyond are served and not recorded
+//! recorded takes a second slot of the pool, for the passthrough, of which there are [`MAX_RECORDED`](crate::config::MAX_RECORDED); calls beyond are served and not recorded
 //! ("skipped").
 //!
 //! A replay calls the same function with the same arguments in an instance whose imports answer from the record, and compares the host calls and
 //! the outcome. A call that was ended by a limit on time or memory, or cancelled, has no outcome to compare: its host calls are compared as far as they
 //! go.
 
-mod answer;
+pub(crate) mod answer;
+mod format;
 mod replay;
 
 use std::fmt;
@@ -42,100 +43,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 use wasmtime::component::Component;
 
-pub(crate) use self::answer::{
-    change_set, completion, contents, entry, failure, page, progress, provider_info, template_page,
-};
+pub use self::format::{Line, Outcome, RecordedCall, RecordedPlugin, RecordingEnd, VERSION, to_line};
+pub use self::replay::Replayed;
 pub(crate) use self::replay::Replays;
-pub use self::replay::{ReplayError, Replayed};
+
+use self::answer::failure;
+use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
-use crate::plugin::Fault;
-use crate::{Engine, plugin::FaultKind};
-
-/// The version of the format.
-pub const VERSION: u32 = 1;
-/// The instances of an engine that may be recorded at once.
-pub(crate) const MAX_RECORDED: usize = 8;
-
-/// A line of a recording.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Line {
-    /// The first one, with the version of the format.
-    McpHostRecording(u32),
-    /// A plugin, before its calls.
-    Plugin(RecordedPlugin),
-    /// A call.
-    Call(RecordedCall),
-    /// The last one. A recording without it was interrupted.
-    End(RecordingEnd),
-}
-
-/// A plugin in a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct RecordedPlugin {
-    /// Its name.
-    pub name: String,
-    /// The file of its component.
-    pub component: String,
-    /// The digest of the component.
-    pub digest: String,
-    /// `limits.memory`, in bytes.
-    pub memory: u64,
-}
-
-/// A call in a recording.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct RecordedCall {
-    /// The plugin.
-    pub plugin: String,
-    /// When it began, in milliseconds since 1970.
-    #[serde(default)]
-    pub began_ms: u64,
-    /// The function of the contract.
-    pub function: String,
-    /// Its arguments.
-    pub arguments: Value,
-    /// The host calls that it made.
-    pub host_calls: Vec<RecordedHostCall>,
-    /// Whether all of its host calls are there.
-    pub complete: bool,
-    /// Its end.
-    pub outcome: Outcome,
-}
-
-/// The end of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The provider answered.
-    Answer(Value),
-    /// The provider answered with a failure of the contract.
-    Failure(Value),
-    /// The guest trapped, with this message.
-    Trap(String),
-    /// A limit ended it. That depends on the machine, and is not compared.
-    Limit(String),
-    /// The caller went away, or `limits.deadline` passed.
-    Cancelled,
-}
-
-impl Outcome {
-    /// Whether a replay has to end in the same way.
-    pub fn is_comparable(&self) -> bool {
-        matches!(self, Self::Answer(_) | Self::Failure(_) | Self::Trap(_))
-    }
-}
-
-/// The end of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordingEnd {
-    /// The calls that it has.
-    pub calls: u64,
-    /// The calls that were made meanwhile and that it does not have.
-    pub skipped: u64,
-}
+use crate::plugin::fault::{Fault, FaultKind};
 
 /// Takes the lines of a recording. It is called on the threads of the calls.
 pub trait RecordingSink: Send + Sync {
@@ -353,12 +268,6 @@ fn json_call<'a>(line: &'a CallLine<'a>) -> CallLineOnly<'a> {
     CallLineOnly::Call(line)
 }
 
-/// A line of a recording as text.
-pub fn to_line(line: &impl Serialize) -> String {
-    // Neither maps with keys that are no strings nor floats that are no numbers are in it.
-    serde_json::to_string(line).unwrap_or_default()
-}
-
 /// The outcome of a call in an instance that ended with that.
 pub(crate) fn outcome<T>(
     ended: &wasmtime::Result<Result<T, Failure>>,
@@ -384,9 +293,4 @@ pub(crate) fn redaction(plugin: &config::Plugin) -> Redaction {
 pub(crate) fn recorded_plugin(name: &str, file: &Path, digest: &impl ToString, memory: u64) -> RecordedPlugin {
     let component = file.display().to_string();
     RecordedPlugin { name: name.to_owned(), component, digest: digest.to_string(), memory }
-}
-
-/// An argument that may be missing.
-pub(crate) fn optional(value: Option<&str>) -> Value {
-    value.map_or(Value::Null, |value| json!(value))
 }

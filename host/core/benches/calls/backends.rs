@@ -1,7 +1,6 @@
 //! Ways to the same answer.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -12,30 +11,7 @@ use mcp_resource_host::resource::{Listing, Resource, ResourceBody, ResourceConte
 use mcp_resource_host::{Host, ListRequest};
 use tokio::runtime::Runtime;
 
-use crate::setup::{self, MOUNT, StateDir};
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    /// One resource.
-    Read {
-        /// Its URI.
-        uri: String,
-        /// What it is, for people.
-        name: String,
-    },
-    /// The first page of the listing: 100 entries.
-    List,
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { name: what, .. } => f.write_str(what),
-            Self::List => f.write_str("list 100 entries"),
-        }
-    }
-}
+use crate::setup::{self, MOUNT, Request, StateDir};
 
 /// A way to an answer.
 #[derive(Clone)]

@@ -22,8 +22,9 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use mcp_resource_host::config::instances::InstanceReuse;
 
-use self::backends::{Backend, Request};
+use self::backends::Backend;
 use self::report::Report;
+use self::setup::Request;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");

@@ -1,5 +1,6 @@
 //! A host with the provider `sizes`, and what it is asked for.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,8 +11,6 @@ use mcp_resource_host::plugin::NativePlugin;
 use mcp_resource_host::provider::Provider;
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
-
-use crate::backends::Request;
 
 /// Where the resources are mounted.
 pub(crate) const MOUNT: &str = "sizes:///";
@@ -28,6 +27,29 @@ pub(crate) struct StateDir {
 impl StateDir {
     pub(crate) fn new() -> Self {
         Self { state: tempfile::tempdir().expect("a directory for the state") }
+    }
+}
+
+/// A request that is timed.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// Reads one resource.
+    Read {
+        /// Its URI.
+        uri: String,
+        /// What it is, for people.
+        name: String,
+    },
+    /// Lists the first page: 100 entries.
+    List,
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { name, .. } => f.write_str(name),
+            Self::List => f.write_str("list 100 entries"),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Mount;
 use mcp_host_sandbox::memory::Denial;
 
-use crate::CallEnd;
+use crate::trap::CallEnd;
 
 pub use self::kind::FaultKind;
 

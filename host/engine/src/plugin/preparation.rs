@@ -38,8 +38,9 @@ use super::call::CallContext;
 use super::fault::Fault;
 use super::metrics::CallTimer;
 use crate::CallOrigin;
+use crate::bindings::Progress;
 use crate::cpu::CpuClock;
-use crate::function::{Function as _, Prepare, Progress};
+use crate::function::{Function as _, Prepare};
 
 /// What a call counts as of `limits.prepare.cpu` at least.
 const MIN_CHARGE: Duration = Duration::from_millis(1);

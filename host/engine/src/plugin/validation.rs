@@ -34,7 +34,7 @@ use self::measure::{Measure, check_cost};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
-use crate::function::Progress;
+use crate::bindings::Progress;
 
 /// Bytes that are stored of a provider's name, version and title, each.
 const MAX_NAME: usize = 1024;

@@ -11,7 +11,7 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Completion, Role, Theme};
 use serde_json::{Map, Value, json};
 
-use crate::function::Progress;
+use crate::bindings::Progress;
 
 /// An object of what is set.
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
@@ -152,4 +152,9 @@ pub(crate) fn failure(failure: &Failure) -> Value {
         }
         Failure::Internal(message) => json!({ "internal": message }),
     }
+}
+
+/// An argument that may be missing.
+pub(crate) fn optional(value: Option<&str>) -> Value {
+    value.map_or(Value::Null, |value| json!(value))
 }
