@@ -2,7 +2,6 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mcp_host_model::provider::{self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, TemplatePage};
 use mcp_host_model::resource::{Argument, Completion};
