@@ -102,7 +102,7 @@ impl HttpOutcome {
         }
     }
 
-    /// Its name in metrics.
+    /// The name of the outcome in metrics.
     fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

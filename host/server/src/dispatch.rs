@@ -43,15 +43,15 @@ const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once,
 /// The dispatch of a message that is not rejected.
 #[derive(Debug)]
 pub(super) enum Dispatch {
-    /// It opens a session.
+    /// The message opens a session.
     Initialize(RequestId, Box<InitializeParams>),
-    /// It is answered by a stream of notifications.
+    /// The message is answered by a stream of notifications.
     Listen(RequestId, ListenParams),
-    /// It is answered once.
+    /// The message is answered once.
     Request(RequestId, Call),
-    /// It cancels that request.
+    /// The message cancels this request.
     Cancel(RequestId),
-    /// It is the notification that the session has been initialized.
+    /// The message notifies that the session has been initialized.
     Initialized,
     /// The message has no effect and no answer.
     Ignore,

@@ -94,7 +94,7 @@ impl Outcome {
         answer.as_ref().map_or_else(RpcError::outcome, |_| Self::Ok)
     }
 
-    /// Its name in metrics.
+    /// The name of the outcome in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -71,14 +71,14 @@ pub(super) enum Kind {
         name: String,
         /// The method, if there is one of that name.
         method: Option<&'static Method>,
-        /// What it requests.
+        /// The request.
         request: Result<Request, InvalidParams>,
     },
     /// A notification, which expects no answer.
     Notification {
         /// The method.
         method: String,
-        /// The id of the request that it cancels.
+        /// The id of the request that the notification cancels.
         cancelled_request: Option<RequestId>,
     },
     /// An answer to a server's request. The server makes no requests.

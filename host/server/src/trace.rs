@@ -87,7 +87,7 @@ impl RequestTrace {
         self.span.record("rpc.response.status_code", display(error.code));
     }
 
-    /// Records that the answer is an error with this outcome, outside of MCP.
+    /// Records that the request failed with this outcome, and that the answer is not a message.
     pub(super) fn fail_with(&self, outcome: Outcome) {
         self.span.record("otel.status_code", "ERROR");
         self.span.record("error.type", outcome.name());

@@ -155,7 +155,7 @@ impl QuotaHandle {
     }
 
     /// Runs `work`, which may make the directory grow, on a thread that may block. `work` charges its guard before any
-    /// growth. If the charge exceeds the quota, `work` is run once more after a measurement.
+    /// growth. If the charge exceeds the quota, `work` is run again after a measurement.
     pub(super) async fn grow<T, F>(&self, work: F) -> io::Result<T>
     where
         T: Send + 'static,

@@ -3,7 +3,7 @@
 //! | language | a record begins with | and goes on with |
 //! |---|---|---|
 //! | Python | `Traceback (most recent call last):`, or the message before it | indented lines; the line of the exception; the same again for its cause |
-//! | JavaScript | any line | lines ` at …` |
+//! | JavaScript | any line | lines `    at …` |
 //! | Rust, Go | `thread '…' panicked at`, `panic: `, `fatal error: ` | all that follows: the instance ends |
 //!
 //! A line that may begin a record is held until the next line, or until the call ends; other lines are logged immediately. Bounded: a record has

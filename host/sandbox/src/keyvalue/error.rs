@@ -32,7 +32,7 @@ pub(super) enum StoreError {
     ByteQuotaExceeded {
         /// The bucket.
         name: String,
-        /// Its quota.
+        /// The quota.
         quota: u64,
     },
     /// The bucket would exceed its quota of keys.
@@ -40,7 +40,7 @@ pub(super) enum StoreError {
     KeyQuotaExceeded {
         /// The bucket.
         name: String,
-        /// Its quota.
+        /// The quota.
         quota: u64,
     },
     /// The value to be incremented is not a number.

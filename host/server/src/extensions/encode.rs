@@ -23,7 +23,7 @@ pub(super) struct ResultEncoder<'a> {
     pub(super) with_capabilities: bool,
 }
 
-/// An entry, and its capabilities if they are to be encoded.
+/// An entry, and its capabilities if they have to be encoded.
 type EntryWithCapabilities = (Resource, Option<ResourceCapabilities>);
 
 impl ResultEncoder<'_> {

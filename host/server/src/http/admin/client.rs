@@ -1,8 +1,8 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
-//! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only this certificate (certificate
-//! pinning), whatever authority issued it. Each request has its own connection and timeout, and an answer of at most [`MAX_ANSWER`] bytes. The
-//! stream of the audit log lasts until the server ends it.
+//! The client finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only this certificate
+//! (certificate pinning), whatever authority issued it. Each request has its own connection and timeout, and an answer of at most [`MAX_ANSWER`]
+//! bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 

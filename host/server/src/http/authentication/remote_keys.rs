@@ -174,7 +174,7 @@ impl RemoteKeys {
         }
     }
 
-    /// Records that these keys, which are newer than the token's verification, lack its key.
+    /// Records that these keys, which were requested for the token or meanwhile, lack its key.
     pub(super) fn set_missing(&self, token: &TokenDigest, keys: &FetchedKeys) {
         self.missing.insert(token.clone(), keys.requested);
     }

@@ -31,7 +31,7 @@ pub(super) enum TokenError {
         /// The algorithm in the token.
         algorithm: &'static str,
     },
-    /// The issuer's keys had no key for the token when they were last requested, before the token arrived. The key may be new.
+    /// The issuer's keys, which were last requested for another reason, have no key for the token. The key may be new.
     #[error("{unknown}; its keys are requested again in {} s, as they were a moment ago", .retry_after.as_secs().saturating_add(1))]
     KeyPending {
         /// The error about the unknown key.

@@ -144,7 +144,8 @@ impl Sessions {
     /// Writes the record of a new session. If the write fails, it is retried later.
     pub(in crate::http) async fn opened(&self, session: &SessionGuard) {
         if let Some(shared) = shared(&session.0).filter(|_| self.host.hears_cluster()) {
-            // A replica that does not find the record either cannot reach NATS and asks the client to retry, or finds the record later.
+            // If another replica does not find the record, it either cannot reach NATS itself and asks the client to retry, or finds the record
+            // later.
             let _ = shared.write(self.lifetime()).await;
         }
     }

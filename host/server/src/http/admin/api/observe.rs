@@ -225,7 +225,7 @@ impl RecordingSink for Queue {
 struct Lines {
     receiver: mpsc::UnboundedReceiver<Bytes>,
     queue: Arc<Queue>,
-    /// None when it has ended.
+    /// None after the end.
     guard: Option<RecordingGuard>,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The last line, when it has ended.

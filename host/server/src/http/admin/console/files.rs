@@ -28,7 +28,7 @@ pub(super) struct ConsoleFile {
     etag: String,
 }
 
-/// The embedded files, each at a path of its own.
+/// The embedded files, each at a separate path.
 static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(embedded);
 
 /// Without the feature `console` there are none.
