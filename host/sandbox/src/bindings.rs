@@ -1,4 +1,4 @@
-//! `wasi:logging` and `wasi:config` as wasmtime's generated code has it.
+//! The generated bindings of `wasi:logging` and `wasi:config`.
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]

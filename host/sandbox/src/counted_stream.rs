@@ -12,7 +12,7 @@ pub(super) trait StreamCounter {
     /// Records that bytes were received.
     fn record_received(&self, bytes: usize) -> io::Result<()>;
 
-    /// Records that something is about to be sent.
+    /// Records that bytes are about to be sent.
     fn record_sent(&self) -> io::Result<()> {
         Ok(())
     }
@@ -25,7 +25,7 @@ pub(super) struct CountedStream<S, C> {
 }
 
 impl<S, C> CountedStream<S, C> {
-    /// Counts the bytes of that stream from now on.
+    /// Counts the bytes of this stream from now on.
     pub(super) fn new(stream: S, counter: Arc<C>) -> Self {
         Self { stream, counter }
     }
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails after that many bytes.
+    /// Fails after this number of bytes.
     struct AtMost(AtomicUsize);
 
     impl StreamCounter for AtMost {

@@ -1,11 +1,12 @@
-//! Times of a call that its own polls do not show: processor time that the host uses for it beside its guest, and waits for
-//! what other calls hold.
+//! Times of a call outside of its own polls: processor time that the host uses for the call in addition to its guest, and waits
+//! for resources that other calls hold.
 //!
-//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. It is a part of its
-//! `limits.cpu`: the call's clock adds it to the time of the guest (`engine::cpu`), and the tasks end when it alone exceeds the
-//! limit, also while the guest waits.
+//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. This time is a part of the
+//! call's `limits.cpu`: the call's clock adds it to the guest's time (`engine::cpu`), and the tasks end when their time alone
+//! exceeds the limit, even while the guest waits.
 //!
-//! A call that reaches its deadline because others held a connection or a database is not at fault. So these waits are counted.
+//! A call that reaches its deadline because other calls held a connection or a database is not at fault. Therefore these waits
+//! are counted.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl HostTimes {
         Duration::from_nanos(self.0.cpu.load(Ordering::Relaxed))
     }
 
-    /// The time for which the call waited for what other calls held.
+    /// The time for which the call waited for resources that other calls held.
     pub fn contention(&self) -> Duration {
         Duration::from_nanos(self.0.contention.load(Ordering::Relaxed))
     }
@@ -49,7 +50,7 @@ pub struct HostCpuBudget {
 }
 
 impl HostCpuBudget {
-    /// A budget of `limit` for what adds to `times`.
+    /// A budget of `limit` for work whose time is added to `times`.
     pub fn new(times: HostTimes, limit: Duration) -> Self {
         Self { times, limit }
     }
@@ -59,22 +60,22 @@ impl HostCpuBudget {
         Self::new(HostTimes::default(), Duration::MAX)
     }
 
-    /// Charges processor time that was used.
+    /// Charges used processor time.
     pub(crate) fn charge(&self, time: Duration) {
         add(&self.times.0.cpu, time);
     }
 
-    /// Charges what this thread uses until the result is dropped.
+    /// Charges the processor time of this thread until the result is dropped.
     pub(crate) fn charge_thread(self) -> ChargedThread {
         ChargedThread { budget: self, before: thread_cpu_time() }
     }
 
-    /// The time that is left; none once the budget is used up.
+    /// The remaining time. None if the budget is exhausted.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.limit.checked_sub(self.times.cpu())
     }
 
-    /// Waits for what other calls hold. The wait is counted also if it is given up.
+    /// Waits for a resource that other calls hold. A cancelled wait counts, too.
     pub(crate) async fn contend<F: Future>(&self, wait: F) -> F::Output {
         let _counted = ContentionGuard { times: &self.times, begun: Instant::now() };
         wait.await
@@ -88,13 +89,13 @@ pub struct ChargedThread {
 }
 
 impl ChargedThread {
-    /// The time so far.
+    /// The time that the thread has used so far.
     fn used(&self) -> Duration {
         thread_cpu_time().saturating_sub(self.before)
     }
 
-    /// Whether the thread has used more than is left. That takes at least as much time as has elapsed, which is read without a
-    /// system call.
+    /// Whether the thread has used more than the remaining budget. The elapsed time is an upper bound of the used time, and is
+    /// compared first because it needs no system call.
     pub fn is_used_up(&self, begun: Instant) -> bool {
         let left = self.budget.remaining().unwrap_or_default();
         begun.elapsed() > left && self.used() > left
@@ -119,19 +120,19 @@ impl Drop for ContentionGuard<'_> {
     }
 }
 
-/// A call has used up its processor time.
+/// The call has exhausted its processor time.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of CPU time")]
 pub struct OutOfCpu;
 
-/// A future of a task, whose processor time counts for its call.
+/// The future of a task, whose processor time is charged to its call.
 pub(crate) struct CountedTask<F: ?Sized> {
     budget: HostCpuBudget,
     future: Pin<Box<F>>,
 }
 
 impl<F: Future + ?Sized> CountedTask<F> {
-    /// A future that ends with [`OutOfCpu`] when the budget is used up.
+    /// Wraps a future, which ends with [`OutOfCpu`] when the budget is exhausted.
     pub(crate) fn new(budget: HostCpuBudget, future: Pin<Box<F>>) -> Self {
         Self { budget, future }
     }

@@ -18,9 +18,9 @@
 //! All other functions are wasmtime-wasi's own, called on threads that may block ([`disk`]). The frequent ones are
 //! attempted on the guest's own thread first, in a form that cannot block ([`nonblocking`]).
 //!
-//! Not promised: that a special file which reports itself as a regular one never blocks (below `/proc`, or on an
-//! unreachable network file system), that a hard link which a third party placed in the directory does not refer to a
-//! file elsewhere, or that directories which are granted twice observe the smaller quota.
+//! Not promised: that a special file that reports itself as a regular one never blocks (below `/proc`, or on an unreachable network file
+//! system), that a hard link placed in the directory by a third party does not refer to a file elsewhere, or that a directory that is granted
+//! twice observes the smaller quota.
 
 mod descriptor;
 mod disk;
@@ -61,7 +61,7 @@ pub use self::files::{Files, FilesView, OpenFileLimit};
 /// The directory grants of one plugin.
 pub(crate) struct DirGrants {
     granted: Arc<[GrantedDir]>,
-    /// The limit of files and directories that one instance has open at once.
+    /// The maximum number of files and directories that one instance has open.
     max_open_files: usize,
     process_file_limit: OpenFileLimit,
     log: Arc<GuestLog>,
@@ -109,8 +109,7 @@ impl DirGrants {
         self.granted.iter().map(|granted| granted.host_path.as_path())
     }
 
-    /// Opens the directories for one instance. If a directory has been replaced on the host, instances opened from then
-    /// on get the new one.
+    /// Opens the directories for one instance. If a directory has been replaced on the host, later instances get the new one.
     pub(crate) async fn open(&self) -> Result<Files, GrantError> {
         let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
         Ok(Files::new(
@@ -124,8 +123,8 @@ impl DirGrants {
 }
 
 impl DirGrants {
-    /// Opens the directories: at once those that were found on a local file system before, the others on a thread that
-    /// may block: a directory may be on an unreachable network file system.
+    /// Opens the directories. Directories that were found on a local file system before are opened on this thread; the others on a thread that
+    /// may block, because they may be on an unreachable network file system.
     async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
         let at_once = self.granted.iter().map(|granted| granted.try_open(&self.log, &self.disk));
         if let Some(opened) = at_once.collect() {
@@ -151,7 +150,7 @@ struct GrantedDir {
     /// The path under which the guest sees the directory.
     guest_path: Arc<str>,
     host_path: PathBuf,
-    /// The device that it was on when it was first opened, if its file system is local.
+    /// The device of the directory when it was first opened, if its file system is local.
     local_device: OnceLock<Option<u64>>,
     access: DirAccess,
 }
@@ -160,7 +159,7 @@ enum DirAccess {
     ReadOnly,
     ReadWrite {
         quota: DirQuota,
-        /// The usage of the directory that was last found at the host path.
+        /// The usage of the directory that was most recently at the host path.
         usage: Mutex<Option<(FileId, Arc<QuotaUsage>)>>,
     },
 }
@@ -176,7 +175,7 @@ impl GrantedDir {
         self.preopen(dir, local_device == Some(device), log, disk)
     }
 
-    /// Attempts to open it without blocking.
+    /// Attempts to open the directory without blocking.
     fn try_open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> Option<Preopen> {
         let device = self.local_device.get().copied().flatten()?;
         let dir = nonblocking::open_dir(&self.host_path, device)?;

@@ -1,11 +1,11 @@
 //! A rate limit of one plugin (GCRA, a token bucket), shared fairly by its clients: for its calls (`limits.rate`) and for their HTTP
 //! exchanges (`limits.http.rate`).
 //!
-//! One client takes half of the rate and of the burst at most, so that it leaves as much for all others. So do the host's own calls
-//! together: otherwise polls of what clients watch would leave nothing for reads. The client over stdio, the
-//! command line and the host's own indexers have no other client beside them and may take everything.
+//! One client takes at most half of the rate and of the burst, which leaves the other half for all others. The same limit applies to
+//! all calls of the host together, so that polls of watched resources leave capacity for reads. The client over stdio, the command
+//! line and the host's own indexers compete with no other client, and may take everything.
 //!
-//! Bounded: [`MAX_CLIENTS`] clients have a state of their own, as in [`keyed_rate`](mcp_host_base::keyed_rate).
+//! Bounded: at most [`MAX_CLIENTS`] clients have a separate state, as in [`keyed_rate`](mcp_host_base::keyed_rate).
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::keyed_rate::{KeyedRate, wait_time};
 use mcp_host_model::requester::Requester;
 
-/// The number of clients with a state of their own.
+/// The maximum number of clients with a separate state.
 const MAX_CLIENTS: usize = 1024;
 
 /// A rate limit with a share for each client.
@@ -25,16 +25,16 @@ pub struct FairRate {
 }
 
 impl FairRate {
-    /// A limit with that quota.
+    /// Creates a limit with this quota.
     pub fn new(quota: Quota) -> Self {
         Self { all: RateLimiter::direct(quota), by_client: KeyedRate::new(half(quota), MAX_CLIENTS) }
     }
 
-    /// Takes one of what the client may take now.
+    /// Takes one unit from the client's share.
     ///
     /// # Errors
     ///
-    /// The time after which the client may take one.
+    /// The time until the client may take one.
     pub fn take(&self, client: Option<&Requester>) -> Result<(), Duration> {
         if let Some(client) = client.filter(|client| !client.is_local()) {
             self.by_client.take(client, NonZeroU32::MIN)?;

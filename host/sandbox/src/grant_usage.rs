@@ -1,20 +1,20 @@
-//! How much a plugin has used its grants, since it was loaded.
+//! The usage of a plugin's grants since it was loaded.
 
 use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use mcp_host_base::metrics::Counter;
 
-/// A grant that cannot be used.
+/// An unusable grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableGrant {
-    /// Since when.
+    /// The time since when it is unusable.
     pub since: SystemTime,
-    /// Why, for an admin.
+    /// The reason, for an admin.
     pub reason: String,
 }
 
-/// What a plugin did with a grant, by outcome.
+/// The operations of a plugin on a grant, by outcome.
 #[derive(Debug, Default)]
 pub struct OutcomeCounts {
     succeeded: Counter,
@@ -22,26 +22,26 @@ pub struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    /// Counts one.
+    /// Counts one operation.
     pub(crate) fn record(&self, is_ok: bool) {
         if is_ok { &self.succeeded } else { &self.failed }.increment();
     }
 
-    /// The number of those that succeeded.
+    /// The number of operations that succeeded.
     pub fn succeeded(&self) -> u64 {
         self.succeeded.get()
     }
 
-    /// The number of those that failed, or that the host refused.
+    /// The number of operations that failed, or that the host refused.
     pub fn failed(&self) -> u64 {
         self.failed.get()
     }
 }
 
-/// How an HTTP exchange ended.
+/// The outcome of an HTTP exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpOutcome {
-    /// The response is complete, or the guest read no more of it; its status is below 400.
+    /// The response is complete, or the guest stopped reading it; its status is below 400.
     Ok,
     /// As `Ok`, with a status from 400 to 499.
     ClientError,
@@ -53,7 +53,7 @@ pub(crate) enum HttpOutcome {
     RefusedRequest,
     /// The name resolves to non-public addresses only.
     RefusedAddress,
-    /// `limits.http.concurrency` or `limits.http.rate` is used up.
+    /// `limits.http.concurrency` or `limits.http.rate` is exhausted.
     Limit,
     /// There is no access token for the origin.
     Token,
@@ -69,7 +69,7 @@ pub(crate) enum HttpOutcome {
     TooLarge,
     /// The server broke HTTP, or closed the connection too early.
     Protocol,
-    /// The call ended before the exchange, or had no processor time left for it.
+    /// The call ended before the exchange did, or had no processor time left for it.
     Cancelled,
 }
 
@@ -93,7 +93,7 @@ impl HttpOutcome {
         Self::Cancelled,
     ];
 
-    /// The outcome of an exchange with a response of that status.
+    /// The outcome of an exchange with a response of this status.
     pub(crate) fn of_status(status: StatusCode) -> Self {
         match status {
             status if status.is_server_error() => Self::ServerError,
@@ -102,7 +102,7 @@ impl HttpOutcome {
         }
     }
 
-    /// Its name in metrics.
+    /// The name of the outcome in metrics.
     fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -129,21 +129,22 @@ impl HttpOutcome {
 pub struct HttpOutcomeCounts([Counter; HttpOutcome::ALL.len()]);
 
 impl HttpOutcomeCounts {
-    /// Counts one.
+    /// Counts one exchange.
     pub(crate) fn record(&self, outcome: HttpOutcome) {
         if let Some(count) = self.0.get(outcome as usize) {
             count.increment();
         }
     }
 
-    /// The numbers of exchanges by the name of their outcome, of a closed list. Outcomes that did not occur are left out.
+    /// The numbers of exchanges by the name of their outcome, from a closed list. Outcomes that did not occur are left
+    /// out.
     pub fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = HttpOutcome::ALL.into_iter().zip(&self.0);
         counts.map(|(outcome, count)| (outcome.name(), count.get())).filter(|(_, count)| *count > 0)
     }
 }
 
-/// How much a plugin has used its grants.
+/// The usage of a plugin's grants.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GrantUsage<'a> {
@@ -151,14 +152,14 @@ pub struct GrantUsage<'a> {
     pub http: &'a HttpOutcomeCounts,
     /// The SQL statements.
     pub sql: &'a OutcomeCounts,
-    /// Their time, with the wait for a connection.
+    /// The time of the statements, including waits for a connection.
     pub sql_time: Duration,
 }
 
-/// What a key-value bucket holds, and what it may hold.
+/// The contents and the quotas of a key-value bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketUsage {
-    /// Its name.
+    /// The name of the bucket.
     pub name: String,
     /// The number of keys.
     pub keys: u64,

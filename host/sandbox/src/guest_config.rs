@@ -1,21 +1,21 @@
-//! `wasi:config/store`: the plugin's `config` table, and what the host tells a provider about its limits and grants.
+//! `wasi:config/store`: the plugin's `config` table, and the host's values about the plugin's limits and grants.
 //!
-//! Keys that begin with `mcp-host/` are the host's, and an error in a `config` table: `get` answers them, and `get-all` does not have them, because a provider
-//! may refuse keys that it does not know. A provider that asks a host that does not know such a key gets none.
+//! Keys that begin with `mcp-host/` belong to the host, and are an error in a `config` table. `get` answers them, but `get-all` leaves them
+//! out, because a provider may refuse unknown keys. A host that does not know such a key answers none.
 //!
 //! | key | value |
 //! |---|---|
 //! | `mcp-host/limits.cpu-ms` | `limits.cpu` in milliseconds |
 //! | `mcp-host/limits.deadline-ms` | `limits.deadline` in milliseconds |
 //! | `mcp-host/limits.prepare.cpu-ms` | `limits.prepare.cpu` in milliseconds; none if `prepare` is not called |
-//! | `mcp-host/prepare.percent` | how much of the preparation is done, `0` to `100`; none if that is not known |
+//! | `mcp-host/prepare.percent` | the finished part of the preparation, `0` to `100`; none if it is unknown |
 //! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
 //! | `mcp-host/grants.keyvalue/NAME` | whether the bucket is granted, `true` or `false` |
 //!
-//! What a provider stores, in a bucket or a directory, remains after a reload has taken a grant away. The key of origins is for one that
-//! serves stored responses of web servers. It is answered by the lookup that decides about requests, so that a provider does not
-//! parse patterns of origins. A key of an origin that is longer than [`MAX_ORIGIN_LEN`] or not valid is `false`. The key of buckets is
-//! for one that can do without: an attempt to open a bucket that is not granted is logged.
+//! Data that a provider has stored, in a bucket or a directory, remains after a reload has revoked a grant. The key of origins is for a
+//! provider that serves stored responses of web servers. It is answered by the same look-up that decides about requests, so a provider does
+//! not have to parse patterns of origins. For an origin that is invalid or longer than [`MAX_ORIGIN_LEN`], the value is `false`. The key of
+//! buckets is for a provider that can work without a bucket, because an attempt to open a bucket that is not granted is logged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,29 +26,29 @@ use mcp_host_config as config;
 use mcp_host_config::grants::HttpGrants;
 use mcp_host_model::net::Origin;
 
-/// The prefix of the keys that tell whether an origin is granted.
+/// The prefix of the keys for granted origins.
 const HTTP_GRANT: &str = "mcp-host/grants.http/";
-/// The prefix of the keys that tell whether a bucket is granted.
+/// The prefix of the keys for granted buckets.
 const KEYVALUE_GRANT: &str = "mcp-host/grants.keyvalue/";
-/// The key of the part that is prepared.
+/// The key of the finished part of the preparation.
 const PREPARED: &str = "mcp-host/prepare.percent";
-/// The maximum length of an origin in a key: a scheme, the longest host name and a port fit.
+/// The maximum length of an origin in a key, enough for a scheme, the longest host name and a port.
 const MAX_ORIGIN_LEN: usize = 512;
 
-/// How much of a plugin's preparation is done.
+/// The finished part of a plugin's preparation.
 #[derive(Debug)]
 pub struct PreparedPercent(AtomicU8);
 
 impl PreparedPercent {
-    /// A number that is no percentage.
+    /// A number that is not a percentage.
     const UNKNOWN: u8 = u8::MAX;
 
-    /// Sets it; none if that is not known.
+    /// Sets the percentage. None if it is unknown.
     pub fn set(&self, percent: Option<u8>) {
         self.0.store(percent.unwrap_or(Self::UNKNOWN), Ordering::Relaxed);
     }
 
-    /// Returns it, if it is known.
+    /// Returns the percentage, if it is known.
     pub fn get(&self) -> Option<u8> {
         Some(self.0.load(Ordering::Relaxed)).filter(|percent| *percent <= 100)
     }
@@ -60,13 +60,13 @@ impl Default for PreparedPercent {
     }
 }
 
-/// What a plugin reads of its config.
+/// The config that a plugin reads.
 pub(crate) struct GuestConfig {
     /// The `config` table.
     table: BTreeMap<String, String>,
     /// The values of the host's keys.
     reserved: Vec<(&'static str, String)>,
-    /// How much is prepared.
+    /// The finished part of the preparation.
     prepared: Arc<PreparedPercent>,
     /// The granted origins.
     http: HttpGrants,
@@ -75,7 +75,7 @@ pub(crate) struct GuestConfig {
 }
 
 impl GuestConfig {
-    /// The config of a plugin.
+    /// Creates the config of a plugin.
     pub(super) fn new(plugin: &config::Plugin, prepared: Arc<PreparedPercent>) -> Self {
         let limits = &plugin.limits;
         let prepare = limits.prepare.as_ref().map(|prepare| prepare.cpu.duration());
@@ -93,7 +93,7 @@ impl GuestConfig {
         }
     }
 
-    /// The value of a key; none of one that is not set.
+    /// The value of a key. None if it is not set.
     pub(crate) fn get(&self, key: &str) -> Option<String> {
         if let Some(origin) = key.strip_prefix(HTTP_GRANT) {
             return Some(self.is_granted(origin).to_string());
@@ -108,7 +108,7 @@ impl GuestConfig {
         reserved.or_else(|| self.table.get(key)).cloned()
     }
 
-    /// The provider's own table, without what the host adds.
+    /// The provider's own table, without the host's keys.
     pub(crate) fn all(&self) -> Vec<(String, String)> {
         self.table.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
@@ -129,7 +129,7 @@ fn milliseconds(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// What the plugin of a config reads. Its component is a file, as the config names none that is missing.
+    /// Returns the config that the plugin in a config file reads. Its component is a file, because the config must not name a missing one.
     fn guest_config(text: &str) -> GuestConfig {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.wasm"), "").unwrap();

@@ -1,12 +1,12 @@
 //! Guests' log messages in the host's log: `wasi:logging`, standard output and standard error.
 //!
-//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]; the lines of
-//! a traceback are one ([`records`]). A
-//! guest decides how much it logs, so the cost of one message is bounded before any work is done for it:
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]; the lines of a
+//! traceback are one event ([`records`]). The amount of messages is up to the guest, so the cost of each is bounded before any work is
+//! done for it:
 //!
 //! | resource | bound |
 //! |---|---|
-//! | lines below the log level | the level filter comes first: they cost one check, and nothing of the allowance |
+//! | lines below the log level | the level filter comes first: such lines cost one check, and nothing of the allowance |
 //! | bytes per minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
 //! | one line, and its context | truncated to [`MAX_LINE`] and [`MAX_CONTEXT`] |
 //! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are read |
@@ -14,8 +14,8 @@
 //!
 //! The last lines are kept for administrators ([`GuestLog::recent`]).
 //!
-//! One line per [`LOG_INTERVAL`] reports how much was dropped. A warning that repeats is logged once for a time ([`repeats`]),
-//! except for the author of a provider, who wants to see each.
+//! One line per [`LOG_INTERVAL`] reports the dropped bytes. Repeated warnings are throttled ([`repeats`]), except for the author of a
+//! provider, who wants to see each.
 
 use std::fmt::Display;
 use std::num::NonZeroU32;
@@ -47,17 +47,17 @@ pub(crate) use self::records::Records;
 use self::repeats::Repeats;
 pub(crate) use self::stream::{GuestStream, GuestStreams};
 
-/// The bytes of one line that are kept.
+/// The maximum number of retained bytes of one line.
 const MAX_LINE: usize = 1024;
-/// What separates the lines of one record.
+/// The separator between the lines of one record.
 const CONTINUATION: &str = "\n  | ";
-/// The bytes of a line's context that are kept.
+/// The maximum number of retained bytes of a line's context.
 const MAX_CONTEXT: usize = 128;
-/// The cost of the shortest line: about what the log writes around it.
+/// The cost of the shortest line: about the overhead of a line in the log.
 const MIN_COST: usize = 32;
-/// The bytes of one message that are read.
+/// The maximum number of bytes of one message that are read.
 const MAX_MESSAGE: usize = 64 << 10;
-/// The lines of one message that are read.
+/// The maximum number of lines of one message that are read.
 const MAX_LINES: usize = 256;
 /// The throttle interval of the warning about dropped lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -66,26 +66,26 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct GuestLog {
     plugin: Arc<str>,
-    /// The largest cost that the allowance can ever pay.
+    /// The maximum cost that the allowance can ever pay.
     bytes_per_minute: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
     dropped: Throttle,
-    /// The dropped bytes that no warning has reported.
+    /// The dropped bytes that no warning has reported yet.
     dropped_bytes: AtomicU64,
     all_dropped_bytes: Counter,
-    /// What was written last on standard error, if that is kept.
+    /// The last lines of standard error, if they are kept.
     last_errors: Option<LastLines>,
     repeats: Repeats,
     recent: RecentLines,
 }
 
 impl GuestLog {
-    /// A log for that plugin with an allowance of bytes per minute.
+    /// Creates the log of a plugin with an allowance of bytes per minute.
     pub fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
         Arc::new(Self::without_last_errors(plugin, bytes_per_minute))
     }
 
-    /// A log that also keeps what was written last on standard error, for the author of the provider.
+    /// Creates a log that also keeps the last lines of standard error, for the author of the provider.
     pub fn keeping_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
         let log = Self::without_last_errors(plugin, bytes_per_minute);
         Arc::new(Self { last_errors: Some(LastLines::default()), ..log })
@@ -109,22 +109,22 @@ impl GuestLog {
         }
     }
 
-    /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
+    /// Takes the last lines of standard error since the previous call, escaped and bounded. Empty if they are not kept.
     pub(crate) fn take_last_errors(&self) -> Vec<String> {
         self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
     }
 
-    /// Returns the lines that were logged last, oldest first: at most 64, of 16 KiB together.
+    /// Returns the most recently logged lines, oldest first: at most 64 lines of 16 KiB in total.
     pub fn recent(&self) -> Vec<RecentLine> {
         self.recent.lines()
     }
 
-    /// Keeps a line that is logged elsewhere among the [`recent`](Self::recent) ones.
+    /// Adds a line that is logged elsewhere to the [`recent`](Self::recent) ones.
     pub fn keep_recent(&self, level: &'static str, line: String) {
         self.recent.push(level, line);
     }
 
-    /// The bytes that were dropped.
+    /// The number of dropped bytes.
     pub fn dropped(&self) -> u64 {
         self.all_dropped_bytes.get()
     }
@@ -137,7 +137,7 @@ impl GuestLog {
         host_calls::wrote_errors(lines);
     }
 
-    /// Logs a message of `wasi:logging`. A warning that repeats is logged once for a time, with the number of times.
+    /// Logs a message of `wasi:logging`. A repeated warning is throttled, and logged with the number of occurrences.
     pub(crate) fn guest_message(&self, level: Level, context: &str, message: &str) {
         if level != Level::Warn || self.last_errors.is_some() || !is_enabled(level) {
             return self.message(level, context, message);
@@ -157,12 +157,12 @@ impl GuestLog {
         self.lines(level, &context, &lines);
     }
 
-    /// Logs a record of standard error, each time.
+    /// Logs a record of standard error, without throttling of repetitions.
     fn error_record(&self, Record { level, context, lines }: Record) {
         self.lines(level, &context, &lines);
     }
 
-    /// Logs lines that belong together as one event, as far as the allowance goes.
+    /// Logs lines that belong together as one event, as far as the allowance permits.
     fn lines(&self, level: Level, context: &str, lines: &[String]) {
         if !is_enabled(level) {
             return;
@@ -179,7 +179,7 @@ impl GuestLog {
         self.emit(level, context, &admitted);
     }
 
-    /// Logs the lines of a message, as far as the allowance goes.
+    /// Logs the lines of a message, as far as the allowance permits.
     fn message(&self, level: Level, context: &str, message: &str) {
         if !is_enabled(level) {
             return;
@@ -187,7 +187,7 @@ impl GuestLog {
         let mut rest = message;
         let (mut bytes, mut lines) = (MAX_MESSAGE, MAX_LINES);
         while !rest.is_empty() {
-            // A line that continues after the part that is read is the last.
+            // A line that continues beyond the part that is read is the last one.
             let seen = prefix(rest, bytes);
             let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
             if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
@@ -201,7 +201,7 @@ impl GuestLog {
         }
     }
 
-    /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it whatever the level of the log.
+    /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it at any log level.
     pub fn program_line(&self, line: &str) {
         match self.admit("", line) {
             true => self.emit(Level::Info, "", &[line]),
@@ -220,8 +220,8 @@ impl GuestLog {
         }
     }
 
-    /// Takes the cost of a line that is logged under another target from the allowance. Returns the line as it may be logged, or
-    /// none if it is dropped.
+    /// Takes the cost of a line that is logged under another target from the allowance. Returns the truncated and escaped line, or none if
+    /// it is dropped.
     pub fn admit_line(&self, line: &str) -> Option<String> {
         if self.admit("", line) {
             self.report_dropped();
@@ -256,14 +256,14 @@ impl GuestLog {
         );
     }
 
-    /// Logs how much was dropped, if that is due.
+    /// Logs the number of dropped bytes, if a report is due.
     fn report_dropped(&self) {
         if let Some(suppressed) = self.dropped.overdue() {
             self.warn_of_dropped(suppressed);
         }
     }
 
-    /// Logs lines as one event. All but the first are marked, so that none poses as an event of its own.
+    /// Logs lines as one event. All lines but the first are marked, so that none poses as a separate event.
     fn emit(&self, level: Level, context: &str, lines: &[&str]) {
         self.report_dropped();
         if lines.iter().all(|line| line.is_empty()) {
@@ -311,9 +311,9 @@ impl GuestLog {
     }
 }
 
-/// Whether guests' messages of that level are logged.
+/// Whether guests' messages of this level are logged.
 fn is_enabled(level: Level) -> bool {
-    // As for an event, the level must be known at compile time.
+    // The level must be known at compile time, as for an event.
     match level {
         Level::Trace => tracing::enabled!(target: log_target::GUEST, tracing::Level::TRACE),
         Level::Debug => tracing::enabled!(target: log_target::GUEST, tracing::Level::DEBUG),
@@ -323,7 +323,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// A text for the log: at most that many bytes of it, escaped. Tabs stay.
+/// A text for the log: at most `bytes` bytes of it, escaped except for tabs.
 fn sanitize(text: &str, bytes: usize) -> String {
     let kept = prefix(text, bytes);
     let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();
@@ -336,7 +336,7 @@ fn sanitize(text: &str, bytes: usize) -> String {
 #[cfg(test)]
 mod tests;
 
-/// The shortest time between two lines of one warning.
+/// The minimum interval between two lines of one warning.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The warnings about one part of a plugin, each logged at most once per [`WARNING_INTERVAL`] with the number of occurrences since its
@@ -353,7 +353,7 @@ impl ThrottledWarnings {
         Self { log, throttle: ThrottlePerReason::new(WARNING_INTERVAL) }
     }
 
-    /// Records one occurrence of that reason, and logs `message` unless the warning is throttled.
+    /// Records one occurrence of this reason, and logs `message` unless the warning is throttled.
     pub(crate) fn warn(&self, reason: &'static str, message: impl Display) {
         if let Some(times) = self.record(reason) {
             let line = match times {
@@ -364,8 +364,8 @@ impl ThrottledWarnings {
         }
     }
 
-    /// Records one occurrence of a reason that is logged elsewhere. Returns the number of occurrences that the line stands for, if one
-    /// is due.
+    /// Records one occurrence of a reason that is logged elsewhere. If a line is due, returns the number of occurrences that it stands
+    /// for.
     pub(crate) fn record(&self, reason: &'static str) -> Option<u64> {
         self.throttle.record(reason).map(|suppressed| suppressed.saturating_add(1))
     }

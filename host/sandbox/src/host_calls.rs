@@ -1,9 +1,9 @@
-//! The host calls of one call of a provider, for its author: how often each function was called, for how long and with how many bytes, and
-//! which were the last.
+//! The host calls of one call of a provider, for its author: the number of calls, the time and the bytes of each function, and the last
+//! calls.
 //!
-//! A recorder is a task-local variable of the call, which is set only where somebody [observes](HostCalls::scope) calls: `serve` has none.
-//! Who knows the functions by name begins a host call ([`HostCalls::begin`]); the command line does that from the spans that the generated
-//! bindings make (`tracing`). What carries data adds its bytes (`transferred`): without a recorder that is one look at a thread-local
+//! The recorder is a task-local variable of the call. It is set only where calls are [observed](HostCalls::scope): `serve` has none. A
+//! caller that knows the functions by name begins a host call ([`HostCalls::begin`]); the command line does so from the `tracing` spans of
+//! the generated bindings. Functions that carry data add its bytes (`transferred`); without a recorder this is one read of a thread-local
 //! variable.
 //!
 //! Bounded: [`MAX_FUNCTIONS`] functions, [`MAX_LAST`] last calls, [`MAX_ERROR_LINES`] lines of standard error and of errors in the log, of
@@ -20,46 +20,46 @@ use parking_lot::Mutex;
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
-    /// What records the host calls of the current call.
+    /// The recorder of the current call.
     static CURRENT: Arc<HostCalls>;
 }
 
-/// The functions that are told apart. The linker has about 200.
+/// The maximum number of distinct functions. The linker has about 200.
 const MAX_FUNCTIONS: usize = 512;
-/// The last host calls that are kept.
+/// The maximum number of kept host calls.
 const MAX_LAST: usize = 10;
-/// The last lines of standard error that are kept.
+/// The maximum number of kept lines of standard error.
 const MAX_ERROR_LINES: usize = 64;
-/// The bytes of a line of standard error that are kept.
+/// The maximum number of kept bytes of a line of standard error.
 const MAX_ERROR_LINE: usize = 1024;
 
-/// What was called of one function.
+/// The calls of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostCallTotal {
     /// The interface and the function, such as `wasi:filesystem/types descriptor.open-at`.
     pub function: Arc<str>,
-    /// How often it was called.
+    /// The number of calls.
     pub count: u64,
     /// The time of all calls.
     pub time: Duration,
-    /// The bytes of contents that went to or from the guest.
+    /// The bytes of contents that were passed to or from the guest.
     pub bytes: u64,
 }
 
-/// A host call, or several of one function in a row.
+/// A host call, or several consecutive calls of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostCall {
     /// The interface and the function.
     pub function: Arc<str>,
-    /// How often it was called in a row.
+    /// The number of consecutive calls.
     pub count: u64,
-    /// Its time, until now if it has not returned.
+    /// The time, until now if the call has not returned.
     pub time: Duration,
-    /// The bytes of contents that went to or from the guest.
+    /// The bytes of contents that were passed to or from the guest.
     pub bytes: u64,
-    /// Whether it has returned.
+    /// Whether the call has returned.
     pub has_returned: bool,
 }
 
@@ -96,7 +96,7 @@ impl OpenCall {
     }
 }
 
-/// A host call that has not returned. It has when this is dropped.
+/// A host call that has not returned. Dropping this marks its return.
 #[derive(Debug)]
 pub struct OpenHostCall(Arc<HostCalls>);
 
@@ -107,7 +107,7 @@ impl Drop for OpenHostCall {
 }
 
 impl HostCalls {
-    /// Records the host calls of that call.
+    /// Records the host calls of this call.
     pub fn scope<F: Future>(self: Arc<Self>, call: F) -> TaskLocalFuture<Arc<Self>, F> {
         CURRENT.scope(self, call)
     }
@@ -129,12 +129,12 @@ impl HostCalls {
         OpenHostCall(self)
     }
 
-    /// The call is about to be cancelled: a host call that is open then does not return.
+    /// Marks the call as about to be cancelled: an open host call then does not return.
     pub fn interrupt(&self) {
         self.0.lock().is_interrupted = true;
     }
 
-    /// Ends the one that is open, if there is one.
+    /// Ends the open host call, if there is one.
     fn end(&self) {
         let mut state = self.0.lock();
         if state.is_interrupted {
@@ -146,7 +146,7 @@ impl HostCalls {
         state.keep_last(call);
     }
 
-    /// What was called of each function, in the order of the first calls. One that has not returned counts with its time until now.
+    /// The calls of each function, in the order of the first calls. A call that has not returned counts with its time until now.
     pub fn totals(&self) -> Vec<HostCallTotal> {
         let state = self.0.lock();
         let mut all = State { totals: state.totals.clone(), ..State::default() };
@@ -156,7 +156,7 @@ impl HostCalls {
         all.totals
     }
 
-    /// The last host calls, oldest first, with the one that has not returned.
+    /// The last host calls, oldest first, including one that has not returned.
     pub fn last(&self) -> Vec<HostCall> {
         let state = self.0.lock();
         let mut last: Vec<_> =
@@ -166,15 +166,15 @@ impl HostCalls {
         last
     }
 
-    /// The last lines of standard error and of what it logged as errors, oldest first, as they were written.
+    /// The last lines of standard error and of logged errors, oldest first, in their original form.
     pub fn error_lines(&self) -> Vec<String> {
         self.0.lock().error_lines.iter().cloned().collect()
     }
 }
 
 impl State {
-    /// Keeps it among the last ones, together with the one before if that is of the same function. Not what it logs, which is
-    /// [kept](Self::error_lines) itself.
+    /// Adds a call to the last ones, and merges it with the previous one if both are of the same function. Log calls are left out, because
+    /// their lines are [kept](Self::error_lines).
     fn keep_last(&mut self, call: HostCall) {
         if call.function.starts_with("wasi:logging/") {
             return;
@@ -204,9 +204,9 @@ impl State {
     }
 }
 
-/// Records that so many bytes of contents go to or from the guest in the current host call.
+/// Records that `bytes` bytes of contents pass to or from the guest in the current host call.
 pub(crate) fn transferred(bytes: usize) {
-    // Outside of an observed call there is no recorder.
+    // Without a recorder, the call is not observed.
     let _ = CURRENT.try_with(|calls| {
         if let Some(open) = &mut calls.0.lock().open {
             open.bytes = open.bytes.saturating_add(bytes as u64);
@@ -214,7 +214,7 @@ pub(crate) fn transferred(bytes: usize) {
     });
 }
 
-/// Records lines that the guest writes on standard error, or logs as an error.
+/// Records lines that the guest writes to standard error, or logs as an error.
 pub(crate) fn wrote_errors(lines: &str) {
     let _ = CURRENT.try_with(|calls| {
         let mut state = calls.0.lock();
@@ -240,7 +240,7 @@ mod tests {
                 let open = HostCalls::current().unwrap().begin(function);
                 transferred(10);
                 drop(open);
-                // Between host calls nothing is counted.
+                // Bytes between host calls are not counted.
                 transferred(1000);
             }
             wrote_errors("one\n\ntwo\n");

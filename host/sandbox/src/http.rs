@@ -1,25 +1,23 @@
 //! Outbound HTTP: `grants.http`.
 //!
-//! This is the only HTTP that a guest has: `wasi:http` of WASI 0.2, with the host's own
-//! [`send_request`](WasiHttpHooks::send_request). The reference of [`HttpGrants`] says which requests are allowed. Each
-//! request passes these steps, in this order:
+//! A guest has no other HTTP: this is `wasi:http` of WASI 0.2, with the host's own [`send_request`](WasiHttpHooks::send_request). The
+//! reference of [`HttpGrants`] defines which requests are allowed. Each request passes these steps, in this order:
 //!
 //! | step | mechanism | error if it fails |
 //! |---|---|---|
 //! | the origin is granted (allowlist) | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
-//! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
-//! | concurrency limit and rate limit, of which each client has a share ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
+//! | an access token is available, if the grant has a source of tokens | [`oauth`] | `internal-error`, which SDKs treat as temporary |
+//! | concurrency limit and rate limit, with a share for each client ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, immediately |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`is_public`](mcp_host_model::net::is_public) | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
 //! | the response's headers are within their size limit, and informational responses (1xx) before it within about twice that | `limits.http.headers`, [`head_limit`] | `HTTP-response-header-section-size` |
 //! | the body is within its size limit, and arrives before the deadline | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
-//! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the
-//! guest's own timeouts can only shorten it. Redirects are not followed: the guest receives the `3xx`, and its next
-//! request is checked like the first. Each exchange has a connection of its own, so no state of one exchange is visible
-//! to another.
+//! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the guest's own timeouts
+//! can only shorten it. Redirects are not followed: the guest receives the `3xx`, and its next request is checked like the first. Each
+//! exchange has a separate connection, so no state of one exchange is visible to another.
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so is the connection. It runs on the guest
 //! threads, in tasks whose processor time is a part of `limits.cpu` of the call ([`HostCpuBudget`]).
@@ -70,9 +68,9 @@ use crate::memory::MemoryMeter;
 pub(crate) use self::resources::{HttpView, add_to_linker};
 pub use self::tls::TlsRoots;
 
-/// The size of the chunks in which a request's body is buffered for the network.
+/// The size of the chunks in which a request body is buffered for the network.
 const BODY_CHUNK_SIZE: usize = 16 << 10;
-/// The size of the headers that a guest without grants may build, although it can send no request.
+/// The maximum size of the headers that a guest without grants may build, although it cannot send a request.
 const MAX_HEADERS_WITHOUT_GRANT: usize = 8 << 10;
 /// The memory that a header takes in addition to its text.
 const HEADER_OVERHEAD: usize = 128;
@@ -89,9 +87,9 @@ pub(crate) struct OutboundHttp {
     refusal_log: RefusalLog,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
-    /// TLS clients of the grants with certificate authorities of their own, created at first use.
+    /// The TLS clients of grants with separate certificate authorities, created at first use.
     per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
-    /// The access tokens of the grants with a source of them.
+    /// The access tokens of grants that have a source of tokens.
     access_tokens: BTreeMap<OriginPattern, Arc<AccessTokens>>,
     outcomes: HttpOutcomeCounts,
 }
@@ -138,7 +136,7 @@ impl OutboundHttp {
         &self.outcomes
     }
 
-    /// Requests an access token from each source of them. The error is for the admin.
+    /// Requests an access token from each source. The error is for the admin.
     pub(crate) async fn check_access_tokens(&self) -> Result<(), String> {
         let checks = self.access_tokens.iter().map(|(origin, tokens)| async move {
             let error = tokens.token().await.err()?;
@@ -149,8 +147,8 @@ impl OutboundHttp {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
-    /// Connects to each granted origin that is no wildcard, with a TLS handshake if it is `https`, and sends nothing. Returns a warning
-    /// for each that fails.
+    /// Connects to each granted origin without a wildcard, with a TLS handshake if it is `https`, and sends nothing. Returns a warning
+    /// for each failure.
     pub(crate) async fn check_origins(&self) -> Vec<String> {
         let checks = self.grants.iter().map(|grant| async move {
             let origin = grant.origin.exact()?;
@@ -167,7 +165,7 @@ impl OutboundHttp {
             false => usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX),
         };
         let mut ctx = WasiHttpCtx::new();
-        // A guest that exceeds this size traps, so it is larger than the headers that can be sent.
+        // A guest that exceeds this size traps, so this size is larger than the headers that can be sent.
         let max_header_memory = headers.saturating_add(headers::MAX_HEADERS.saturating_mul(HEADER_OVERHEAD));
         ctx.set_field_size_limit(max_header_memory);
         InstanceHttp {
@@ -186,12 +184,12 @@ pub struct InstanceHttp {
 }
 
 impl InstanceHttp {
-    /// Begins a call for that client, whose exchanges have that budget of processor time.
+    /// Begins a call for this client. Its exchanges have this budget of processor time.
     pub(crate) fn begin_call(&mut self, cpu: HostCpuBudget, client: Client) {
         (self.hooks.cpu, self.hooks.client) = (cpu, client);
     }
 
-    /// Returns the view that the linker's functions take.
+    /// Returns the view for the linker's functions.
     pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable, memory: &'a mut MemoryMeter) -> HttpView<'a> {
         let wasi = WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx };
         HttpView { wasi, reservations: &mut self.reservations, memory }
@@ -215,7 +213,7 @@ impl WasiHttpHooks for Hooks {
         Arc::new(headers::is_host_controlled)
     }
 
-    /// The header is set once the origin is known to be granted.
+    /// The `Host` header is set later, once the origin is known to be granted.
     fn set_host_header(&mut self) -> bool {
         false
     }

@@ -2,10 +2,9 @@
 //!
 //! # Storage
 //!
-//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, accessible
-//! to its user only. SQLite, not an embedded store for a single process, because several hosts may share a state
-//! directory: two desktop clients that each start `mcp-host` with the same config see the same buckets, at the same
-//! time.
+//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, accessible to its user
+//! only. It is SQLite, not an embedded store for a single process, because several hosts may share a state directory: two desktop
+//! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
 //!
 //! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
 //! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Keyvalue`] has one method per operation, and
@@ -13,20 +12,20 @@
 //!
 //! # Guarantees
 //!
-//! - A bucket that is not granted does not exist: opening it returns `no-such-store`. No existing bucket is ever
-//!   denied, since a bucket exists by being granted.
+//! - A bucket that is not granted does not exist: opening it returns `no-such-store`. An existing bucket is never denied, because a
+//!   bucket exists exactly if it is granted.
 //! - Acknowledged writes survive `kill -9`, and writes are atomic: each operation is one transaction of a write-ahead
 //!   log. The log is synchronized at checkpoints, not at each write, so a power failure may lose the last writes, in
 //!   their order; the database stays consistent. A host that shuts down gracefully checkpoints the log and removes it.
 //! - Quotas are exact, also between processes: the totals of a bucket are a row that is read, checked and written in
 //!   the transaction that writes the entry, and a writer takes the write lock before it reads.
-//! - A database that is damaged, was emptied, cannot be written, or does not belong to this user is an error for the
-//!   guest, and a log line for the admin. It is never deleted or recreated: a new database is created with its tables
-//!   under a temporary name and then renamed, so an empty file is never one whose creation was interrupted.
+//! - A database that is damaged, was emptied, cannot be written, or does not belong to this user is an error for the guest, and a log
+//!   line for the admin. It is never deleted or recreated: a new database is created with its tables under a temporary name and then
+//!   renamed, so an empty file is never the result of an interrupted creation.
 //!
 //! # Without the feature `keyvalue`
 //!
-//! The interface is linked, so that components which import it load, and no bucket is granted: a config that grants one is
+//! The interface is linked, so that components that import it load, but no bucket can be granted: a config that grants one is
 //! rejected. Every operation on a bucket that an application grants in code fails ([`absent`]).
 //!
 //! # Bounds
@@ -43,10 +42,10 @@
 //! | threads | one blocking thread per plugin, during an operation |
 //! | file descriptors | three per plugin, from its first use |
 //!
-//! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind
-//! a lock that calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes one of
-//! them, not all. A dedicated thread per plugin would work as well, but would be idle most of the time. A call that
-//! ends while it waits has changed nothing; one that ends during its operation may have completed it, unacknowledged.
+//! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind a lock that
+//! calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes only one thread. A dedicated
+//! thread per plugin would work, too, but would be idle most of the time. A call that ends while it waits has changed nothing; a call
+//! that ends during its operation may have completed it, unacknowledged.
 
 #![cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only buckets use it"))]
 
@@ -94,7 +93,7 @@ const MAX_KEY: usize = 1024;
 const MAX_VALUE: usize = 16 << 20;
 /// The maximum number of keys of one call, and of one page of a listing.
 const MAX_KEYS: usize = 1000;
-/// Names of denied buckets that are recorded.
+/// The maximum number of recorded names of denied buckets.
 const MAX_DENIED: usize = 8;
 
 /// A key with its value, or `None` if the key does not exist.
@@ -110,12 +109,12 @@ pub(crate) struct Keyvalue {
     database_path: Option<DatabasePath>,
     /// Opened at the first use, and again after a database error.
     database: Arc<Mutex<Option<Database>>>,
-    /// What the buckets held when [`usage`](Self::usage) read that last; none before.
+    /// The contents of the buckets when [`usage`](Self::usage) last read them. None before the first time.
     last_usage: parking_lot::Mutex<Option<Vec<BucketUsage>>>,
     refusal_log: RefusalLog,
-    /// Since when the database cannot be used, and why; none while it can.
+    /// The time since when the database is unusable, and the reason. None while it is usable.
     unusable: parking_lot::Mutex<Option<UnusableGrant>>,
-    /// Names of buckets that were opened and are not granted, [`MAX_DENIED`] at most: for `mcp-host check`.
+    /// The names of buckets that were opened without being granted, at most [`MAX_DENIED`]: for `mcp-host check`.
     denied: std::sync::Mutex<BTreeSet<String>>,
 }
 
@@ -126,7 +125,7 @@ struct Quota {
     keys: u64,
 }
 
-/// An open bucket: the name of a granted one.
+/// An open bucket: the name of a granted bucket.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub struct Bucket {
@@ -134,7 +133,7 @@ pub struct Bucket {
     quota: Quota,
 }
 
-/// The state of a key on which a compare-and-swap is conditional.
+/// The state of a key that a compare-and-swap requires.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub struct Cas {
@@ -144,7 +143,7 @@ pub struct Cas {
 }
 
 impl Bucket {
-    /// What it holds; nothing where there is no database yet.
+    /// Returns the contents of the bucket. They are empty without a database.
     fn usage(&self, database: Option<&Database>) -> Result<BucketUsage, StoreError> {
         let (keys, bytes) = match database {
             Some(database) => store::usage(database, self)?,
@@ -194,12 +193,12 @@ impl Keyvalue {
         }))
     }
 
-    /// Returns the names of buckets that were opened and are not granted.
+    /// Returns the names of buckets that were opened without being granted.
     pub(crate) fn denied_buckets(&self) -> Vec<String> {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// The operations for that call.
+    /// The operations of this call.
     fn operations<'a>(&'a self, accounts: CallAccounts<'a>) -> Operations<'a> {
         Operations { keyvalue: self, accounts }
     }
@@ -217,12 +216,13 @@ impl Keyvalue {
         }
     }
 
-    /// What each bucket holds, as far as this process can tell without waiting. A database that a call has opened is read; one that is
-    /// not open is opened once, and then counts as it was, until a call opens it. Empty if it cannot be read. Blocks.
+    /// Returns the contents of each bucket, as far as this process knows them without waiting. A database that a call has opened is
+    /// read. A database that is not open is opened once; later calls return these values, until a call opens it. Empty if it cannot be
+    /// read. Blocks.
     pub(crate) fn usage(&self) -> Vec<BucketUsage> {
         let Some(path) = self.database_path.as_ref().filter(|_| !self.granted.is_empty()) else { return Vec::new() };
         let mut last = self.last_usage.lock();
-        // During an operation the last values stand.
+        // During an operation the previous values are returned.
         if let Ok(database) = self.database.try_lock() {
             let read = |database: Option<&Database>| {
                 let buckets =
@@ -249,7 +249,7 @@ impl Keyvalue {
         self.try_open().await.map_err(|error| error.for_admin(file))
     }
 
-    /// The same, and logs why the database cannot be used.
+    /// Checks the database, and records whether it is usable.
     pub(crate) async fn try_stored_data(&self) {
         let _ = self.log_refusal(self.try_open().await);
     }
@@ -268,23 +268,23 @@ impl Keyvalue {
         let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
         self.note_whether_usable(&checked);
         match checked {
-            // In use by another process.
+            // Another process is using the database.
             Ok(()) | Err(StoreError::Busy) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Since when the database cannot be used, and why; none while it can, as far as it was tried.
+    /// The time since when the database is unusable, and the reason. None if the last attempt succeeded or there was none.
     pub(crate) fn unusable(&self) -> Option<UnusableGrant> {
         self.unusable.lock().clone()
     }
 
-    /// Forgets that the database could not be used, until it is tried again.
+    /// Forgets that the database was unusable, until the next attempt.
     pub(crate) fn forget_unusable(&self) {
         *self.unusable.lock() = None;
     }
 
-    /// Remembers whether an operation of the database failed because of the database.
+    /// Records whether the database is usable, according to the result of an operation.
     fn note_whether_usable<T>(&self, result: &Result<T, StoreError>) {
         let error = result.as_ref().err();
         match error.filter(|error| error.is_database_fault() || **error == StoreError::NoStateDir) {
@@ -296,7 +296,7 @@ impl Keyvalue {
                 let since = unusable.as_ref().map_or_else(SystemTime::now, |before| before.since);
                 *unusable = Some(UnusableGrant { since, reason });
             }
-            // It says nothing of the database.
+            // These errors do not depend on the state of the database.
             None if matches!(error, Some(StoreError::OutOfMemory | StoreError::Busy)) => {}
             None => *self.unusable.lock() = None,
         }
@@ -370,7 +370,7 @@ impl Operations<'_> {
         self.with_database(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
     }
 
-    /// Writes the key of `cas` if its state is unchanged. Otherwise returns its current state.
+    /// Writes the key of `cas` if its state is unchanged, else returns its current state.
     async fn swap(&self, cas: Cas, value: Vec<u8>) -> Result<Result<(), Cas>, StoreError> {
         self.with_database(value.len(), zero_size, move |database| store::swap(database, cas, value)).await
     }
@@ -411,7 +411,7 @@ impl Operations<'_> {
             keyvalue.note_whether_usable::<()>(&Err(StoreError::NoStateDir));
             return keyvalue.log_refusal(Err(StoreError::NoStateDir));
         };
-        // Another call of the plugin may hold it.
+        // Another call of the plugin may hold the database.
         let mut database = accounts.cpu.contend(keyvalue.database.clone().lock_owned()).await;
         let cpu = accounts.cpu.clone();
         let done = tokio::task::spawn_blocking(move || {
@@ -426,7 +426,7 @@ impl Operations<'_> {
                 memory.try_resize(bytes).map(|()| result).map_err(|_| StoreError::OutOfMemory)
             });
             if result.as_ref().is_err_and(StoreError::is_database_fault) {
-                // Once the admin has repaired the database, the next operation opens it without a restart of the host.
+                // The next operation reopens the database, so after a repair the host does not have to be restarted.
                 *database = None;
             }
             Ok((result?, memory))
@@ -440,7 +440,7 @@ impl Operations<'_> {
     }
 }
 
-/// The size of a result that takes no memory in proportion to the stored data.
+/// The size of a result that does not depend on the stored data.
 fn zero_size<T>(_: &T) -> usize {
     0
 }

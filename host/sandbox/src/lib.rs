@@ -1,16 +1,14 @@
-//! The sandbox of a plugin: what its guests may use of the outside world. Nothing but the grants.
+//! The sandbox of a plugin: its guests can access the outside world only through the plugin's grants.
 //!
-//! Every instance gets a context of its own, made from the plugin's grants: its directories (reopened, so that a
-//! directory that was replaced is the new one), its variables, outgoing HTTP, its buckets, its configuration, the log.
-//! Sockets refuse, arguments and standard input are empty, clocks and random numbers are real. Files are reached
-//! through the capability of the directory, never by a path of the host: no `..`, link or absolute path leads out of
-//! it.
+//! Every instance gets a separate context, made from the plugin's grants: its directories (reopened, so that a replaced directory is the
+//! new one), its variables, outgoing HTTP, its buckets, its configuration, the log. Sockets are refused, arguments and standard input are
+//! empty, clocks and random numbers are real. Files are accessed through a handle of the directory, never by a path of the host: no `..`,
+//! link or absolute path escapes (path traversal).
 //!
-//! Grants have one shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of
-//! what may be written there; `sandbox::NAME` enforces it for one plugin. It is built once per plugin from that value,
-//! gives each call what the call needs, rejects everything else with the errors of the interface that the guest uses,
-//! and logs that, once a minute for each kind of rejection. [`Sandbox`] builds the context of an instance from all of
-//! them.
+//! All grants have the same shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of its
+//! syntax. `sandbox::NAME` enforces the grant for one plugin: it is built once per plugin from the validated value, gives each call its
+//! access, rejects everything else with the errors of the guest's interface, and logs each kind of rejection once a minute. [`Sandbox`]
+//! builds the context of an instance from all grants.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -52,10 +50,10 @@ use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
 use crate::fair_semaphore::Client;
 
-/// The bytes of a handle in the tables that hold it, with the smallest resource: a timer and its pollable.
+/// The bytes of a handle in its tables, with the smallest resource: a timer and its pollable.
 const HANDLE_COST: usize = 320;
 
-/// Why an instance has no context.
+/// The reason why an instance has no context.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// `limits.memory` does not leave room for the table of handles.
@@ -66,7 +64,8 @@ pub enum SandboxError {
     Directory(#[from] dirs::GrantError),
 }
 
-/// The call that uses a grant: what the host keeps and computes for it is charged to its instance and to its client.
+/// The accounts of the call that uses a grant: the host's memory and processor time for the call are charged to its instance and its
+/// client.
 #[derive(Clone, Copy)]
 pub(crate) struct CallAccounts<'a> {
     memory: &'a Arc<MemoryAccount>,
@@ -74,7 +73,7 @@ pub(crate) struct CallAccounts<'a> {
 }
 
 impl CallAccounts<'_> {
-    /// The client that the call is made for; none for the host itself.
+    /// The client of the call. None for the host itself.
     fn client(&self) -> Client {
         self.memory.client()
     }
@@ -90,7 +89,7 @@ pub struct Sandbox {
     keyvalue: Arc<Keyvalue>,
     sql: Arc<SqlDatabases>,
     memory: Arc<MemoryBudget>,
-    /// The memory of the probe of the circuit breaker, as much again.
+    /// The memory of the circuit breaker's probe, in addition to the budget and of the same size.
     probe_memory: Arc<MemoryBudget>,
     /// The maximum number of handles of an instance.
     max_handles: usize,
@@ -100,8 +99,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin, which stores its buckets below `state_dir`, runs SQLite in child processes if there is a
-    /// program for that, and evicts `idle` when it runs out of memory.
+    /// Creates the sandbox of a plugin. It stores buckets below `state_dir`, runs SQLite in child processes if `sqlite_workers` is given,
+    /// and evicts `idle` instances when it runs out of memory.
     pub fn new(
         plugin: &config::Plugin,
         state_dir: Option<&Path>,
@@ -134,49 +133,51 @@ impl Sandbox {
         }
     }
 
-    /// Closes what the plugin has open beside its instances.
+    /// Closes the plugin's open databases.
     pub async fn close(&self) {
         self.keyvalue.close().await;
     }
 
-    /// Takes the last lines that the plugin wrote on standard error, if they are kept.
+    /// Takes the plugin's last lines of standard error, if they are kept.
     pub fn take_last_errors(&self) -> Vec<String> {
         self.log.take_last_errors()
     }
 
-    /// How much the plugin has used its grants.
+    /// The usage of the plugin's grants.
     pub fn grant_usage(&self) -> GrantUsage<'_> {
         let (sql, sql_time) = self.sql.statements();
         GrantUsage { http: self.http.outcomes(), sql, sql_time }
     }
 
-    /// What the plugin's key-value buckets hold, and may hold. Empty if that cannot be read. Blocks.
+    /// The contents and quotas of the plugin's key-value buckets. Empty if they cannot be read. Blocks.
     pub fn bucket_usage(&self) -> Vec<BucketUsage> {
         self.keyvalue.usage()
     }
 
-    /// Tries the plugin's stored data, if there is any. What comes of it is in [`unusable_grant`](Self::unusable_grant).
+    /// Tries the plugin's stored data, if there is any. [`unusable_grant`](Self::unusable_grant) has the result.
     pub async fn try_stored_data(&self) {
         self.keyvalue.try_stored_data().await;
     }
 
-    /// Returns the grant that cannot be used, since when and why; none if there is none, as far as it was tried: the plugin's stored data.
+    /// Returns an unusable grant, with the time and the reason. None if the last attempt succeeded or there was none. Only the plugin's
+    /// stored data is tried.
     pub fn unusable_grant(&self) -> Option<UnusableGrant> {
         self.keyvalue.unusable()
     }
 
-    /// Forgets that a grant could not be used, until it is tried again.
+    /// Forgets that a grant was unusable, until the next attempt.
     pub fn forget_unusable_grant(&self) {
         self.keyvalue.forget_unusable();
     }
 
-    /// Returns the names of buckets that the plugin opened and that it is not granted.
+    /// Returns the names of buckets that the plugin opened without a grant.
     pub fn denied_buckets(&self) -> Vec<String> {
         self.keyvalue.denied_buckets()
     }
 
-    /// Returns which grant cannot be used, and why: the plugin's stored data, a database, or a source of access tokens. Each is tried.
-    /// Each server gets one request, none with `offline`. Returns warnings about conditions that the config may not cause.
+    /// Tries the plugin's stored data, its databases and its sources of access tokens. The error names an unusable grant and the reason.
+    /// Each server gets one request, or none with `offline`. Returns warnings about problems whose cause may be outside of the config,
+    /// such as an unreachable origin.
     pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         let unusable = |reason| format!("its key-value store cannot be used: {reason}");
         self.keyvalue.check().await.map_err(unusable)?;
@@ -188,7 +189,7 @@ impl Sandbox {
         Ok(warnings)
     }
 
-    /// Returns why the host refuses the role of a granted database, as far as it can be connected to now.
+    /// Returns why the host refuses the role of a granted database, if it can connect to the database now.
     pub async fn check_roles(&self) -> Result<(), String> {
         self.sql.check_roles().await
     }
@@ -203,22 +204,22 @@ impl Sandbox {
         self.sql.listen()
     }
 
-    /// The memory budget that all calls of the plugin share, without the probe of the circuit breaker.
+    /// The memory budget that all calls of the plugin share, except the circuit breaker's probe.
     pub fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
     }
 
-    /// The memory budget of the probe, which no call of a client has a part in.
+    /// The memory budget of the probe, which calls of clients cannot use.
     pub fn probe_memory(&self) -> &Arc<MemoryBudget> {
         &self.probe_memory
     }
 
-    /// How much of the plugin's preparation is done, as its provider may read it.
+    /// The finished part of the plugin's preparation, which its provider may read.
     pub fn prepared(&self) -> &Arc<PreparedPercent> {
         &self.prepared
     }
 
-    /// Creates the context of one instance, with that memory. Its directories are opened on threads that may block.
+    /// Creates the context of one instance, with this memory. Its directories are opened on threads that may block.
     pub async fn new_store_data(&self, memory: MemoryMeter) -> Result<GuestState, SandboxError> {
         let handles = memory.account().try_reserve(self.max_handles.saturating_mul(HANDLE_COST));
         let handles = handles.map_err(SandboxError::OutOfMemory)?;
@@ -229,7 +230,7 @@ impl Sandbox {
         wasi.envs(&self.variables)
             .stdout(streams.stdout)
             .stderr(streams.stderr)
-            // Otherwise sockets could be created, each a file descriptor of the process, though they lead nowhere.
+            // Without this, guests could create sockets, each a file descriptor of the process, although the sockets cannot connect.
             .allow_tcp(false)
             .allow_udp(false)
             .max_random_size(self.max_random_bytes);

@@ -1,22 +1,20 @@
 //! The memory of a plugin while its calls run: linear memory, tables, and the host's allocations for its guests.
 //!
-//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and
-//! tables are charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a
-//! failed allocation continues. The host's allocations for a guest (header fields, requests, bodies, buffers of
-//! streams, queries, values of buckets, lifted values, an answer that is validated) are a [`Reservation`], released when it is
-//! dropped. Idle instances are evicted before anything is denied.
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and tables are
+//! charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a failed allocation continues. The
+//! host's allocations for a guest (header fields, requests, bodies, buffers of streams, queries, values of buckets, lifted values, an
+//! answer during validation) are a [`Reservation`], which is released on drop. Idle instances are evicted before a charge is denied.
 //!
-//! **Shares of clients.** Each byte is charged through a [`MemoryAccount`], which knows the call that it is for ([`CallOwner`]).
-//! The calls of a client that hold more than 1/[`SMALL_SHARE`] of the budget must leave 1/[`RESERVE`] of it free. So one
-//! client gets at most 7/8, and what is left suffices for small calls of others; a call that takes all it can get ends at its
-//! own expense. The client that started the host has no others beside it, and may take everything. An instance that is reused
-//! takes all that it holds from one client to the next.
+//! **Shares of clients.** Each byte is charged through a [`MemoryAccount`], which knows the owner of the call ([`CallOwner`]). If the
+//! calls of a client hold more than 1/[`SMALL_SHARE`] of the budget, they must leave 1/[`RESERVE`] of it free. So one client gets at
+//! most 7/8, and the rest suffices for small calls of others; a greedy call only fails itself. The client that started the host
+//! competes with no other, and may take everything. When an instance is reused, all of its memory is charged to the next client.
 //!
-//! A [`ShareLimiter`](mcp_host_base::share_limiter) would not do: idle instances are evicted before a charge is denied, and the reserve
-//! depends on what the client holds.
+//! A [`ShareLimiter`](mcp_host_base::share_limiter) is not sufficient: idle instances are evicted before a charge is denied, and the
+//! reserve depends on the client's current memory.
 //!
-//! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which then caused the
-//! failure, or other calls.
+//! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which are then the cause of
+//! the failure, or other calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -30,66 +28,66 @@ use mcp_host_model::requester::Requester;
 
 /// The maximum number of elements of one table.
 pub const MAX_TABLE_ELEMENTS: usize = 60_000;
-/// The part of a budget that a client may use without leaving a reserve.
+/// The divisor of the part of a budget that a client may use without leaving a reserve.
 const SMALL_SHARE: usize = 16;
-/// The part of a budget that the calls of a client leave free for others.
+/// The divisor of the part of a budget that a client's calls leave free for others.
 const RESERVE: usize = 8;
 /// The bytes of one table element: a pointer.
 const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
 
-/// Idle instances that can be evicted to free what they hold.
+/// Idle instances that can be evicted to free their memory.
 pub trait Reclaim: Send + Sync {
-    /// The time since which the instance that has been idle for longest is idle.
+    /// The time since when the least recently used instance is idle.
     fn idle_since(&self) -> Option<Instant>;
 
-    /// Ends the instance that has been idle for longest. Returns whether there was one.
+    /// Ends the instance that has been idle for longest (LRU). Returns whether there was one.
     fn evict_oldest(&self) -> bool;
 }
 
-/// The memory of one plugin, shared by all its instances. Idle ones are evicted when a call needs more.
+/// The memory of one plugin, shared by all its instances. Idle instances are evicted when a call needs more.
 pub struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
     reclaim: Option<Weak<dyn Reclaim>>,
-    /// The totals of calls that are counted together, while there are any.
+    /// The totals of calls that are counted together, while such calls exist.
     totals: WeakMap<TotalOf, AtomicUsize>,
 }
 
 /// The calls that are counted together.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum TotalOf {
-    /// Those of one client.
+    /// The calls of one client.
     Client(Requester),
-    /// Those of one client with one input, as a hash of both.
+    /// The calls of one client with one input, as a hash of both.
     Input(u64),
 }
 
-/// Who holds the memory that a charge was denied for.
+/// The holder of the memory for which a charge was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// The calls of one client with one input exceed the budget alone.
     Input,
-    /// Other calls hold a part of it, of the same client or of others.
+    /// Other calls, of the same client or of others, hold a part of the budget.
     Others,
 }
 
-/// The client and the input of a call, with the memory that the calls of each hold together. The default is the host itself.
+/// The client and the input of a call, with the total memory of the calls of each. The default is the host itself.
 #[derive(Clone, Default)]
 pub struct CallOwner {
     requester: Option<Requester>,
-    /// None for a client that needs to leave nothing for others.
+    /// None for a client that does not have to leave a reserve.
     of_client: Option<Arc<AtomicUsize>>,
     of_input: Option<Arc<AtomicUsize>>,
 }
 
 impl MemoryBudget {
-    /// A budget of that many bytes, from which `reclaim` is evicted before a charge is denied.
+    /// Creates a budget of `limit` bytes. Instances of `reclaim` are evicted before a charge is denied.
     pub fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim, totals: WeakMap::default() })
     }
 
-    /// Its size in bytes.
+    /// The size of the budget in bytes.
     pub fn limit(&self) -> u64 {
         self.limit as u64
     }
@@ -99,7 +97,7 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed) as u64
     }
 
-    /// Returns the owner of a call of that client with that input, a hash of both.
+    /// Returns the owner of a call of this client with this input, a hash of both.
     pub fn owner(&self, requester: Option<Requester>, input: Option<u64>) -> CallOwner {
         let shares = requester.clone().filter(|requester| !requester.is_local() && *requester != Requester::Host);
         if shares.is_none() && input.is_none() {
@@ -122,7 +120,7 @@ impl MemoryBudget {
         true
     }
 
-    /// Returns what must be left when a client's calls hold that many bytes.
+    /// Returns the bytes that must stay free when a client's calls hold `held` bytes.
     fn reserve_beside(&self, held: usize) -> usize {
         let is_small = held.saturating_mul(SMALL_SHARE) <= self.limit;
         if is_small { 0 } else { self.limit.checked_div(RESERVE).unwrap_or(0) }
@@ -157,7 +155,7 @@ impl CallOwner {
     }
 }
 
-/// What an instance holds of a budget, or the host for one call. All of it is charged to the owner of the current call.
+/// The memory that an instance, or the host for one call, holds of a budget. All of it is charged to the owner of the current call.
 pub struct MemoryAccount {
     budget: Arc<MemoryBudget>,
     state: Mutex<AccountState>,
@@ -166,44 +164,44 @@ pub struct MemoryAccount {
 struct AccountState {
     owner: CallOwner,
     held: usize,
-    /// The most that was held for the current owner.
+    /// The peak for the current owner.
     peak: usize,
 }
 
 impl MemoryAccount {
-    /// An account that holds nothing, for calls of that owner.
+    /// Creates an empty account, for calls of this owner.
     pub fn new(budget: Arc<MemoryBudget>, owner: CallOwner) -> Arc<Self> {
         Arc::new(Self { budget, state: Mutex::new(AccountState { owner, held: 0, peak: 0 }) })
     }
 
-    /// An account without a bound, for work that no plugin is charged for.
+    /// An account without a limit, for work that is not charged to a plugin.
     pub fn unlimited() -> Arc<Self> {
         Self::new(MemoryBudget::new(u64::MAX, None), CallOwner::default())
     }
 
-    /// The most bytes that were held for the current owner: by the current call, or the last one.
+    /// The peak of held bytes for the current owner, in the current or the last call.
     pub fn peak(&self) -> u64 {
         self.state().peak as u64
     }
 
-    /// The client of the current call; none for an indexer.
+    /// The client of the current call. None for an indexer.
     pub(crate) fn client(&self) -> Option<Requester> {
         self.state().owner.requester.clone()
     }
 
-    /// A reservation of nothing, to be resized.
+    /// An empty reservation, which can be resized.
     pub fn reservation(self: &Arc<Self>) -> Reservation {
         Reservation { account: self.clone(), bytes: 0 }
     }
 
-    /// Reserves that many bytes until the reservation is dropped, unless the budget does not have them even after the
-    /// plugin's idle instances were evicted.
+    /// Reserves `bytes` bytes until the reservation is dropped. Fails if the budget lacks them even after eviction of the plugin's idle
+    /// instances.
     pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Denial> {
         let mut reservation = self.reservation();
         reservation.try_resize(bytes).map(|()| reservation)
     }
 
-    /// Charges all that it holds to that owner, and to no other.
+    /// Moves all charges of the account to this owner.
     fn set_owner(&self, owner: CallOwner) {
         let mut state = self.state();
         state.owner.subtract(state.held);
@@ -215,7 +213,7 @@ impl MemoryAccount {
     /// Charges `bytes` if at least `reserve` bytes, and the reserve of the client, stay free.
     fn charge(&self, bytes: usize, reserve: usize) -> Result<(), Denial> {
         let mut state = self.state();
-        // Charged before the reserve is known, so that two calls of a client do not both count as small.
+        // Charged before the reserve is computed, so that two calls of a client do not both count as small.
         state.owner.add(bytes);
         let total = |total: &Option<Arc<AtomicUsize>>| total.as_ref().map(|total| total.load(Ordering::Relaxed));
         let of_client = total(&state.owner.of_client);
@@ -257,17 +255,17 @@ impl Reservation {
         self.bytes
     }
 
-    /// A reservation of nothing on the same account.
+    /// An empty reservation on the same account.
     pub fn another(&self) -> Self {
         self.account.reservation()
     }
 
-    /// Resizes it to that many bytes. Changes nothing if the budget does not have them.
+    /// Resizes the reservation to `bytes` bytes. Changes nothing if the budget lacks them.
     pub fn try_resize(&mut self, bytes: usize) -> Result<(), Denial> {
         self.try_resize_leaving(bytes, 0)
     }
 
-    /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
+    /// Like [`try_resize`](Self::try_resize), but only if 1/`part` of the budget stays free.
     pub fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
         self.try_resize_leaving(bytes, self.account.budget.limit.checked_div(part).unwrap_or(0))
     }
@@ -288,7 +286,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The budget is too small for an allocation of the host for the guest. Ends the call.
+/// The budget is too small for the host's allocation for a guest. The call ends.
 #[derive(Debug, thiserror::Error)]
 #[error("the host cannot keep another {0} bytes for the guest: `limits.memory` is used up")]
 pub struct OutOfMemory(pub usize);
@@ -296,14 +294,14 @@ pub struct OutOfMemory(pub usize);
 /// Charges one instance's memory to its plugin's budget, and releases it when the instance ends.
 pub struct MemoryMeter {
     account: Arc<MemoryAccount>,
-    /// What memories, tables and the declared content take; all else are reservations.
+    /// The bytes of memories, tables and static charges. All other memory is in reservations.
     held: usize,
     last_growth: usize,
     denial: Option<Denial>,
 }
 
 impl MemoryMeter {
-    /// A meter that charges to that budget, for a call of that owner.
+    /// Creates a meter that charges this budget, for a call of this owner.
     pub fn new(budget: Arc<MemoryBudget>, owner: CallOwner) -> Self {
         Self { account: MemoryAccount::new(budget, owner), held: 0, last_growth: 0, denial: None }
     }
@@ -313,7 +311,7 @@ impl MemoryMeter {
         self.denial
     }
 
-    /// The account of the instance, for reservations whose denial is no cause of a trap.
+    /// The account of the instance, for reservations whose denial is not recorded as the cause of a trap.
     pub fn account(&self) -> &Arc<MemoryAccount> {
         &self.account
     }
@@ -322,7 +320,7 @@ impl MemoryMeter {
     ///
     /// # Errors
     ///
-    /// The budget does not have it, which is recorded as a denial.
+    /// The budget lacks the bytes. The denial is recorded.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
         let reserved = self.account.try_reserve(bytes);
         self.record(reserved).ok_or(OutOfMemory(bytes))
@@ -332,7 +330,7 @@ impl MemoryMeter {
     ///
     /// # Errors
     ///
-    /// The budget does not have the bytes, which is recorded as a denial; the reservation is unchanged.
+    /// The budget lacks the bytes. The denial is recorded, and the reservation is unchanged.
     pub(crate) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
         let resized = reservation.try_resize(bytes);
         self.record(resized).ok_or(OutOfMemory(bytes))
@@ -343,21 +341,21 @@ impl MemoryMeter {
         self.denial = None;
     }
 
-    /// The bytes that the instance holds in its memories and tables, and by declaration.
+    /// The bytes of the instance's memories, tables and static charges.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Charges what the instance holds, reservations included, to the owner of another call, and to no other.
+    /// Moves all charges of the instance, including reservations, to the owner of another call.
     pub fn set_owner(&mut self, owner: CallOwner) {
         self.account.set_owner(owner);
     }
 
-    /// Charges what wasmtime is about to allocate for the instance beside its memories and tables.
+    /// Charges the memory that wasmtime is about to allocate for the instance besides its memories and tables.
     ///
     /// # Errors
     ///
-    /// The budget does not have it.
+    /// The budget lacks the bytes.
     pub fn charge_static(&mut self, bytes: usize) -> Result<(), Denial> {
         self.charge_growth(bytes)
     }
@@ -376,7 +374,7 @@ impl MemoryMeter {
         Ok(())
     }
 
-    /// Releases the last charge: the growth failed.
+    /// Releases the last charge after the growth failed.
     fn release_last_growth(&mut self) {
         let last_growth = std::mem::take(&mut self.last_growth);
         self.account.release(last_growth);
@@ -515,7 +513,7 @@ mod tests {
     fn a_denial_says_whose_calls_hold_the_memory() {
         let budget = MemoryBudget::new(1600, None);
         let meter = |name: &str, input| MemoryMeter::new(budget.clone(), budget.owner(client(name), Some(input)));
-        // The client over stdio has no reserve, and inputs nevertheless.
+        // The client over stdio has no reserve, but its inputs are distinguished nevertheless.
         let local = Some(Requester::Principal(Principal::LOCAL));
         let mut bomb = MemoryMeter::new(budget.clone(), budget.owner(local.clone(), Some(1)));
         assert!(bomb.memory_growing(0, 1500, None).unwrap() && !bomb.memory_growing(1500, 1700, None).unwrap());

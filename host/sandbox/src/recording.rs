@@ -1,31 +1,30 @@
-//! Records the host calls of an instance, and answers them from a record.
+//! Record and replay of the host calls of an instance.
 //!
-//! Everything that a guest gets from outside (time, random numbers, files, HTTP, buckets, rows, its config) is the result of an imported
-//! function. So a record of a call has its arguments, each host call with its arguments and its result, and its answer, and the call
-//! can be repeated without any grant.
+//! All outside data of a guest (time, random numbers, files, HTTP, buckets, rows, its config) are results of imported functions. So a record of a
+//! call consists of its arguments, each host call with its arguments and result, and its answer, and the call can be replayed without any grant.
 //!
-//! **Where.** Imports are intercepted as values of the component model ([`linker`]), after lifting and before lowering, by one function
-//! for all interfaces, those of WASI and those of this project. wasmtime 48 has a feature `rr` of which there are only settings yet.
-//! It would record what a host call writes to the memory of the guest; such a record does not fit another build of the same
-//! provider, whose memory is laid out differently. Values do.
+//! **Where.** Imports are intercepted as values of the component model ([`linker`]), after lifting and before lowering, by one function for all
+//! interfaces of WASI and of this project. The feature `rr` of wasmtime 48 has only settings yet. It would record the bytes that a host call
+//! writes to the guest's memory; such a record does not fit another build of the same provider, whose memory layout differs. A record of values
+//! does.
 //!
-//! **Recording.** Each import of the guest is a dynamically typed function of the host that calls the real one. The real ones are
-//! typed Rust functions in the [linker of all instances](crate::state::linker), which cannot be called with values. A small component
-//! between them can: [`Passthrough`]. It has one export for each import, calls it, and is instantiated in the same store. So the grants, limits,
-//! errors and accounting of a recorded call are those of any other; the passthrough's memory is charged to the plugin.
+//! **Recording.** Each import of the guest is a dynamically typed function of the host that calls the real one. The real ones are typed Rust
+//! functions in the [linker of all instances](crate::state::linker), which cannot be called with dynamic values. A small component in between can
+//! call them: the [`Passthrough`]. It has one export for each import, which calls the import, and is instantiated in the same store. So grants,
+//! limits, errors and accounting are the same for recorded and other calls; the passthrough's memory is charged to the plugin.
 //!
-//! **Replaying.** The same functions take the results from the record, in its order. A host call that is not the next one of the record, or has
-//! other arguments, is a [`Difference`], and ends the call. Nothing else is linked.
+//! **Replaying.** The same functions return the results in the record, in order. A host call that is not the next one in the record, or has other
+//! arguments, is a [`Difference`], and ends the call. No other function is linked.
 //!
-//! **Resources.** Streams, descriptors, pollables, fields, buckets and all other handles are numbered in the order in which the guest gets
-//! them, from 1 in each instance. Where a value has a handle, the record has its number. So a replay needs no resource of the host: reading a
-//! stream is one more host call whose result is in the record, and a pollable is ready when the record says that it was. Dropping a handle is not
-//! recorded: it returns nothing, and two builds may drop in another order.
+//! **Resources.** Streams, descriptors, pollables, fields, buckets and all other handles are numbered in the order in which the guest gets them,
+//! from 1 in each instance. A record has numbers in place of handles. So a replay needs no resource of the host: reading a stream is another host
+//! call whose result is in the record, and a pollable is ready when it was ready in the record. Dropping a handle is not recorded, because it
+//! returns nothing, and two builds may drop handles in a different order.
 //!
-//! **Logging.** Calls of `wasi:logging` are neither recorded nor compared: a line of the log more is no difference.
+//! **Logging.** Calls of `wasi:logging` are neither recorded nor compared: an additional log line is not a difference.
 //!
-//! **Bounded.** Host calls of a call are kept until it ends, at most [`MAX_CALL_BYTES`], and are charged to the plugin's memory. When there is no
-//! more room, the rest of the call is not recorded, and the record says so.
+//! **Bounded.** The host calls of a call are kept until it ends, at most [`MAX_CALL_BYTES`] bytes, and are charged to the plugin's memory. When
+//! there is no more room, the rest of the call is not recorded, and the record is marked as truncated.
 
 mod linker;
 mod redaction;
@@ -45,7 +44,7 @@ use crate::memory::Reservation;
 pub use self::linker::{ImportedFunction, LinkedPassthrough, linker};
 pub use self::redaction::Redaction;
 
-/// The bytes of the host calls that are kept of one call.
+/// The maximum size of the recorded host calls of one call, in bytes.
 pub const MAX_CALL_BYTES: usize = 32 << 20;
 
 /// A host call in a record.
@@ -55,7 +54,7 @@ pub struct RecordedHostCall {
     pub function: String,
     /// The arguments.
     pub arguments: Vec<Value>,
-    /// What it returned.
+    /// The result.
     #[serde(flatten)]
     pub outcome: HostCallOutcome,
 }
@@ -64,46 +63,46 @@ pub struct RecordedHostCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostCallOutcome {
-    /// It returned this; null if it returns nothing.
+    /// The call returned this value; null if it returns nothing.
     Result(Value),
-    /// It ended the call: the guest exited, or a limit was used up.
+    /// The call ended the guest's call: the guest exited, or a limit was exhausted.
     Trap(String),
 }
 
-/// The first host call of a replay that is not as in the record.
+/// The first host call of a replay that differs from the record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// How many host calls were as in the record.
+    /// The number of host calls that matched the record.
     pub position: usize,
-    /// What the record has there; none after its end.
+    /// The host call in the record. None after the end of the record.
     pub expected: Option<RecordedHostCall>,
-    /// The function and the arguments of the replay; none if it ended before.
+    /// The function and the arguments in the replay. None if the replay ended before.
     pub actual: Option<(String, Vec<Value>)>,
 }
 
-/// A component that exports each function of the host that another component imports.
+/// A component that exports a function for each host function that another component imports.
 #[derive(Clone, Debug)]
 pub struct Passthrough {
     /// The component. Its exports are functions `f0`, `f1` and so on.
     pub component: Vec<u8>,
-    /// What each of them calls: the import and the function as they are written in the component.
+    /// The import and the function that each export calls, as they are written in the component.
     pub functions: Vec<(String, String)>,
 }
 
-/// The host calls of one call that is recorded, as JSON.
+/// The host calls of one recorded call, as JSON.
 pub struct HostCallRecord(Mutex<Kept>);
 
 struct Kept {
     calls: Vec<Box<RawValue>>,
     bytes: usize,
-    /// Their memory.
+    /// The memory of the record.
     charge: Option<Reservation>,
     /// Whether there was no room for a host call.
     is_cut: bool,
 }
 
 impl HostCallRecord {
-    /// A record whose memory is charged there.
+    /// A record whose memory is charged to `charge`.
     fn new(charge: Reservation) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Kept { calls: Vec::new(), bytes: 0, charge: Some(charge), is_cut: false })))
     }
@@ -128,7 +127,7 @@ impl HostCallRecord {
         }
     }
 
-    /// Takes the host calls, and whether all of them are there.
+    /// Takes the host calls, and returns whether they are complete.
     pub fn take(&self) -> (Vec<Box<RawValue>>, bool) {
         let mut kept = self.0.lock();
         kept.charge = None;
@@ -136,7 +135,7 @@ impl HostCallRecord {
     }
 }
 
-/// What stands between an instance and the functions of the host.
+/// The recorder or the replay between an instance and the functions of the host.
 pub struct InstanceRecording {
     handles: Handles,
     mode: Mode,
@@ -150,26 +149,26 @@ enum Mode {
 /// The state of a replay.
 struct Replay {
     expected: VecDeque<RecordedHostCall>,
-    /// How many were as in the record.
+    /// The number of host calls that matched the record.
     position: usize,
     difference: Option<Difference>,
 }
 
 impl InstanceRecording {
-    /// Records host calls. The memory of the record is charged there.
+    /// Creates a recorder of host calls. The memory of the record is charged to `charge`.
     pub fn recorder(redaction: Arc<Redaction>, charge: Reservation) -> (Self, Arc<HostCallRecord>) {
         let record = HostCallRecord::new(charge);
         let mode = Mode::Record { passthrough: None, record: record.clone(), redaction };
         (Self { handles: Handles::default(), mode }, record)
     }
 
-    /// Answers host calls from a record.
+    /// Creates a replay that answers host calls from a record.
     pub fn replay(expected: Vec<RecordedHostCall>) -> Self {
         let replay = Replay { expected: expected.into(), position: 0, difference: None };
         Self { handles: Handles::default(), mode: Mode::Replay(replay) }
     }
 
-    /// The first difference of a replay that has ended.
+    /// The first difference of a replay after its end.
     pub fn difference(&self) -> Option<Difference> {
         let Mode::Replay(replay) = &self.mode else { return None };
         let missing = || {
@@ -179,7 +178,7 @@ impl InstanceRecording {
         replay.difference.clone().or_else(missing)
     }
 
-    /// Keeps a host call, if this records.
+    /// Keeps a host call, if this is a recorder.
     fn record(&self, function: &str, arguments: Vec<Value>, outcome: HostCallOutcome) {
         if let Mode::Record { record, redaction, .. } = &self.mode {
             let mut call = RecordedHostCall { function: function.to_owned(), arguments, outcome };
@@ -188,7 +187,7 @@ impl InstanceRecording {
         }
     }
 
-    /// The outcome of the next host call of the record, if it is that one.
+    /// Returns the outcome of the record's next host call, if it matches this one.
     fn next(&mut self, function: &str, arguments: Vec<Value>) -> Option<HostCallOutcome> {
         let Mode::Replay(replay) = &mut self.mode else { return None };
         if replay.difference.is_some() {
@@ -209,7 +208,7 @@ impl InstanceRecording {
     }
 }
 
-/// The handles that a guest has: their numbers, and the resources of the host if it is recorded.
+/// The handles of a guest: their numbers, and the resources of the host when recording.
 #[derive(Default)]
 struct Handles {
     last: u32,

@@ -1,36 +1,35 @@
 //! SQL grants: the host's implementation of `mcp-host:sql` for one plugin.
 //!
-//! A guest names a granted database and sends the text of one query with parameters. The host has the address and the
-//! password, connects, and returns typed rows.
+//! A guest names a granted database and sends the text of one query with parameters. The host knows the address and the password,
+//! connects, and returns typed rows.
 //!
 //! # Guarantees
 //!
 //! - A database that is not granted does not exist: a query of it returns `not-granted`.
-//! - A guest only reads. `backend::postgresql` and `backend::sqlite` have the means, which are several for each: none relies on the
-//!   text of a query.
-//! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
-//!   Nothing of a query is left on it.
-//! - A query ends by its timeout, and with the call: the host sends a cancellation to the server, and kills the process
-//!   that runs SQLite.
-//! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
-//!   nor the address. What only an
-//!   admin can repair is logged, with the reason.
+//! - A guest only reads. `backend::postgresql` and `backend::sqlite` each enforce this by several mechanisms, none of which relies
+//!   on the text of a query.
+//! - Each query is a separate transaction, which is always rolled back, on a connection that no other query uses at that time. A
+//!   query leaves no state on its connection.
+//! - A query ends at its timeout, and with the call: the host sends a cancellation to the server, or kills the process that runs
+//!   SQLite.
+//! - Messages to the guest may contain words of the statement and names of the database's objects, but neither stored data nor the
+//!   address. Errors that only an admin can repair are logged with the reason.
 //!
 //! # Without the feature `sql`
 //!
-//! The interface is linked, so that components which import it load, and no database is granted: a config that grants
-//! one is rejected. Queries of a database that an application grants in code fail.
+//! The interface is linked, so that components that import it load, but no database can be granted: a config that grants one is
+//! rejected. Queries of a database that an application grants in code fail.
 //!
 //! # Bounds
 //!
 //! | bound | mechanism |
 //! |---|---|
-//! | rows of a result | `max-rows`: more are not fetched |
+//! | rows of a result | `max-rows`: further rows are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
-//! | memory: the query, what was received, and the result | `limits.memory` |
+//! | memory: the query, the received bytes, and the result | `limits.memory` |
 //! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: `backend::sqlite` |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
-//! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
+//! | connections, and therefore concurrent queries | `connections`, with [a share for each client](crate::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
 
@@ -83,17 +82,17 @@ use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 const MAX_SQL: usize = 256 << 10;
 /// The maximum number of parameters of a query.
 const MAX_PARAMETERS: usize = 1000;
-/// How long a plugin that is loaded waits for a database, to check its role.
+/// The maximum wait for a database when a plugin is loaded, to check the role.
 const ROLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a name in a message.
 const MAX_NAME: usize = 64;
 
-/// How SQLite is run in child processes.
+/// The program for child processes that run SQLite.
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
     /// A program whose `main` begins with `engine::run_compiler`.
     pub program: PathBuf,
-    /// A variable that is set for such processes, so that another program can tell that it was started as one.
+    /// A variable that is set for such processes, so that another program can detect that it was started as one.
     pub child_variable: &'static str,
     /// The directory for SQLite's temporary files.
     pub temp_dir: PathBuf,
@@ -122,15 +121,15 @@ struct Query {
     parameters: Vec<Value>,
     bounds: ResultBounds,
     deadline: Instant,
-    /// The memory of the query, later of the result.
+    /// The memory of the query, and later of the result.
     memory: Reservation,
     usage: Usage,
 }
 
-/// What a query uses of its call, beside memory.
+/// The parts of a call that a query uses besides memory.
 #[derive(Clone)]
 struct Usage {
-    /// The client that it is made for.
+    /// The client of the query.
     client: Client,
     cpu: HostCpuBudget,
 }
@@ -141,7 +140,7 @@ impl From<CallAccounts<'_>> for Usage {
     }
 }
 
-/// The host itself, as the one that queries.
+/// The accounts of the host as the caller of a query.
 struct HostAccounts {
     memory: Arc<MemoryAccount>,
     cpu: HostCpuBudget,
@@ -154,7 +153,7 @@ impl HostAccounts {
 }
 
 impl SqlDatabases {
-    /// The databases that are granted to the plugin. Connects to none.
+    /// Creates the databases that are granted to the plugin, without connecting.
     pub(crate) fn new(
         plugin: &config::Plugin,
         sqlite_workers: Option<&WorkerProgram>,
@@ -176,7 +175,7 @@ impl SqlDatabases {
         }
     }
 
-    /// The statements by outcome, and their time, with the wait for a connection.
+    /// The statements by outcome, and their time, including waits for a connection.
     pub(crate) fn statements(&self) -> (&OutcomeCounts, Duration) {
         (&self.outcomes, self.statement_time.time())
     }
@@ -205,7 +204,7 @@ impl SqlDatabases {
         let began = Instant::now();
         let result = match self.prepare(name, sql, parameters, max_rows, accounts) {
             Ok((database, query)) => {
-                // The text of a saved query only: a client may have written any other one, or a part of it.
+                // Only the text of a saved query: any other text may contain text of a client.
                 let text = self.saved_queries.contains(name, &query.sql).then(|| prefix(&query.sql, MAX_ATTRIBUTE));
                 let span = info_span!(
                     target: trace::TARGET,
@@ -230,7 +229,7 @@ impl SqlDatabases {
     }
 
     /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
-    /// saved queries; `offline` without those on servers. Returns warnings. They and the error are for the admin.
+    /// saved queries. With `offline`, databases on servers are skipped. The returned warnings and the error are for the admin.
     pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
         let (mut warnings, host) = (Vec::new(), self.host());
         for (name, database) in &self.granted {
@@ -272,8 +271,8 @@ impl SqlDatabases {
         warnings
     }
 
-    /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
-    /// The error is for the admin.
+    /// Checks that the host accepts the roles of the databases that can be reached within [`ROLE_TIMEOUT`]. The error is for the
+    /// admin.
     pub(crate) async fn check_roles(&self) -> Result<(), String> {
         let host = self.host();
         for (name, database) in &self.granted {
@@ -285,7 +284,7 @@ impl SqlDatabases {
         Ok(())
     }
 
-    /// Listens to the channels of the databases that have one (`listen`), until the value is dropped.
+    /// Listens to the channels of the databases that have one (`listen`), until the result is dropped.
     pub(crate) fn listen(&self) -> DatabaseNotifications {
         let mut notifications = DatabaseNotifications::default();
         for (name, database) in &self.granted {
@@ -354,7 +353,7 @@ impl Database {
         described.await.unwrap_or(Err(QueryError::Timeout))
     }
 
-    /// Compiles a query, and does not run it.
+    /// Compiles a query without running it.
     async fn prepare(&self, query: Query) -> Result<(), QueryError> {
         timeout_at(query.deadline, self.backend.prepare(query)).await.unwrap_or(Err(QueryError::Timeout))
     }
@@ -369,7 +368,7 @@ fn admin_message(name: &str, reason: &str) -> String {
     format!("the database `{name}` of `grants.sql` cannot be used: {reason}")
 }
 
-/// The beginning of a name that a guest wrote.
+/// Truncates a name from a guest.
 fn short(name: &str) -> &str {
     name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name)
 }
@@ -395,8 +394,8 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     databases::add_to_linker::<_, HasSql>(linker, sql)
 }
 
-/// The notifications of all databases of one plugin. Notifications that arrive between two waits count as one. When it is dropped,
-/// the connections are closed.
+/// The notifications of all databases of one plugin. Notifications between two waits are merged into one. Dropping this value
+/// closes the connections.
 #[derive(Debug, Default)]
 pub struct DatabaseNotifications {
     received: Arc<Notify>,
@@ -412,7 +411,7 @@ impl DatabaseNotifications {
         self.listeners.spawn(listener(self.received.clone()));
     }
 
-    /// Waits for a notification. Without a listener there is none.
+    /// Waits for a notification. Without a listener, it waits indefinitely.
     pub async fn received(&self) {
         self.received.notified().await;
     }

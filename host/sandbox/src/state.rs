@@ -34,17 +34,17 @@ pub struct GuestState {
     /// The processor time of the host for the current call.
     pub(crate) cpu: HostCpuBudget,
     pub(crate) log: Arc<GuestLog>,
-    /// What it logs, put together to tracebacks.
+    /// The records that the guest's log lines are assembled into.
     pub(crate) log_records: Records,
     pub(crate) stderr: GuestStream,
-    /// What records its host calls, or answers them from a record; none unless its imports are linked for that.
+    /// The recorder or the replay of the instance's host calls. None unless its imports are linked for it.
     pub recording: Option<Box<InstanceRecording>>,
-    /// The memory of the full table of handles.
+    /// The memory of the handle table at its maximum size.
     pub(crate) _handles: Reservation,
 }
 
 impl GuestState {
-    /// Begins a call, for which the host has that budget of processor time.
+    /// Begins a call with this budget of processor time for the host.
     pub fn begin_call(&mut self, cpu: HostCpuBudget) {
         self.memory.reset();
         self.files.begin_call(cpu.clone());
@@ -61,7 +61,7 @@ impl GuestState {
         }
     }
 
-    /// The granted directories, with the files that this instance has open.
+    /// The granted directories, with the instance's open files.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
         FilesView { files: &mut self.files, wasi, memory: &mut self.memory }
@@ -88,7 +88,7 @@ impl GuestState {
 }
 
 impl Drop for GuestState {
-    /// A call that is cancelled does not end otherwise.
+    /// Logs the held record of a cancelled call, for which `end_call` is not called.
     fn drop(&mut self) {
         if let Some(record) = self.log_records.finish() {
             self.log.record(record);
@@ -122,8 +122,8 @@ impl logging::Host for GuestState {
     }
 }
 
-/// Links everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its
-/// buckets, its databases, and the log. `engine::imports` lists it.
+/// Links everything that a component may import: WASI 0.2 with HTTP, which grants nothing by itself, the
+/// plugin's config, buckets and databases, and the log. `engine::imports` lists it.
 pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

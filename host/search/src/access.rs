@@ -1,7 +1,7 @@
 //! Search and context for one principal.
 //!
-//! A principal finds a resource if it may both list and read it. The host decides that; search calls it through [`HostView`]. It is
-//! decided for each match before ranking and counting, and once more, under the rules of that moment, for each hit that is returned.
+//! A principal finds a resource if it may both list and read it. The host decides this, through [`HostView`]: for each match before
+//! ranking and counting, and again for each returned hit, under the then current rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl SearchService {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidRequest`] if the request cannot match anything, or nothing is searched; [`Error::Unavailable`] if the index
+    /// [`Error::InvalidRequest`] if the request cannot match anything, or no plugin is searched; [`Error::Unavailable`] if the index
     /// cannot be used at the moment.
     pub async fn search(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
@@ -48,7 +48,7 @@ impl SearchService {
     ///
     /// # Errors
     ///
-    /// As [`search`](Self::search).
+    /// The same as for [`search`](Self::search).
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
         let view = host.view(principal);
@@ -63,7 +63,7 @@ impl SearchService {
         Ok(selection)
     }
 
-    /// The MIME types, or the languages, of the documents that a principal may find; none if the index cannot be used.
+    /// The MIME types, or the languages, of the documents that a principal may find. None if the index cannot be used.
     pub(super) async fn values_for(
         &self,
         principal: &Principal,

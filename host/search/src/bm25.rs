@@ -1,9 +1,9 @@
-//! BM25 with weights of terms that are given: the function `weighted_bm25` of SQL.
+//! BM25 with given term weights: the SQL function `weighted_bm25`.
 //!
-//! FTS5's own `bm25()` counts the documents that have each phrase before the first result. That is one step for SQLite: it takes as long as
-//! a phrase has documents, and cannot be interrupted. This function takes the inverse document frequencies as an argument
-//! instead ([`frequency`](super::frequency) finds them within bounds). All else is as there: `k1` is 1.2, `b` is 0.75, and results are negative, so
-//! that the best is the smallest. A match in the first column, which has names, counts twice.
+//! FTS5's own `bm25()` counts the documents that have each phrase before the first result. That is a single step for SQLite: its time is
+//! proportional to the number of these documents, and it cannot be interrupted. This function takes the inverse document frequencies as an argument
+//! instead ([`frequency`](super::frequency) finds them within bounds). Everything else is the same: `k1` is 1.2, `b` is 0.75, and scores are
+//! negative, so the smallest is the best. A match in the first column, which has names, counts twice.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -15,10 +15,10 @@ use super::error::IndexError;
 /// The saturation of a term's frequency, and the influence of a document's length.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// What a match counts in the first column, and in others.
+/// The weight of a match in the first column. In other columns it is 1.
 const NAME_WEIGHT: f64 = 2.0;
 const TEXT_WEIGHT: f64 = 1.0;
-/// The smallest inverse document frequency: terms in more than half of the documents decide only where nothing else does.
+/// The minimum inverse document frequency, so that terms in more than half of the documents decide only between otherwise equal documents.
 const MIN_WEIGHT: f64 = 1e-6;
 /// All columns.
 const ALL_COLUMNS: c_int = -1;
@@ -30,7 +30,7 @@ pub(super) fn weight(found: u64, documents: u64) -> f64 {
     ((documents - found + 0.5) / (found + 0.5)).ln().max(MIN_WEIGHT)
 }
 
-/// The second argument of `weighted_bm25`: the weight of each phrase of the expression, in its order.
+/// The second argument of `weighted_bm25`: the weight of each phrase of the expression, in order.
 pub(super) fn encode(weights: &[f64]) -> Vec<u8> {
     weights.iter().flat_map(|weight| weight.to_ne_bytes()).collect()
 }
@@ -48,7 +48,7 @@ pub(super) fn register(connection: &Connection) -> Result<(), IndexError> {
 
 /// # Safety
 ///
-/// `database` is an open connection that no other thread uses meanwhile.
+/// `database` is an open connection that no other thread uses during the call.
 #[allow(unsafe_code, reason = "the interface of FTS5 is one of C")]
 unsafe fn create_function(database: *mut ffi::sqlite3) -> c_int {
     const QUERY: &CStr = c"SELECT fts5(?1)";

@@ -1,13 +1,13 @@
 //! Polls a provider for changes of the indexed resources.
 //!
 //! Resources are watched in groups, in the order of the listing. Each group has its own token, so the number of paths of a call is bounded. The
-//! first poll of a group precedes the reads of its resources, so that a later change is reported. A walk of an unchanged listing keeps
-//! the groups and their tokens, and makes no calls but polls.
+//! first poll of a group precedes the reads of its resources, so that a later change is reported. A walk of an unchanged listing keeps the
+//! groups and their tokens, and makes no calls except polls.
 //!
 //! A walk collects the paths of each group again. A poll during the walk returns a new token. Until the walk ends, each call therefore also
 //! includes the paths that the previous token covers; otherwise the new token would skip their changes.
 //!
-//! A call may take as long as the provider takes to scan all its resources. Groups are therefore polled in turn, for [`POLL_TIME`] at a
+//! A provider may scan all its resources in one call, so a call may take long. Groups are therefore polled in turn, for [`POLL_TIME`] at a
 //! time: a few groups at each interval, many groups over several intervals.
 
 use std::borrow::Cow;
@@ -19,33 +19,33 @@ use tokio::time::Instant;
 use mcp_host_engine::plugin::{Plugin, WatchedChanges};
 use mcp_host_model::uri::Path;
 
-/// The number of paths of a group, unless half of `limits.response-items` is less.
+/// The maximum number of paths of a group, unless half of `limits.response-items` is less.
 const MAX_GROUP: usize = 1000;
-/// The bound of a group during a walk, with the paths of the walk before.
+/// The maximum number of paths of a group during a walk, including paths of the previous walk.
 const MAX_GROUP_IN_WALK: usize = 2 * MAX_GROUP;
-/// The number of resources that are watched one by one. Changes of others show in the listing.
+/// The maximum number of resources that are watched individually. Changes of other resources are detected in the listing.
 const MAX_WATCHED: usize = 16_000;
-/// After this time the remaining groups are left to the next poll.
+/// The time after which a poll leaves the remaining groups to the next poll.
 const POLL_TIME: Duration = Duration::from_millis(250);
-/// The bounds of a provider's hint when to poll next, unless the interval lies outside of them.
+/// The bounds of a provider's hint for the next poll, extended to the configured interval if that lies outside of them.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_INTERVAL: Duration = Duration::from_mins(5);
 
-/// Paths that are watched by one call.
+/// Paths that one call watches.
 #[derive(Default)]
 struct WatchedGroup {
     paths: Vec<Path>,
-    /// The state up to which changes are known; none before the first call.
+    /// The state up to which changes are known. None before the first call.
     token: Option<String>,
-    /// The paths that the token covers. A change of another one only means that it is new.
+    /// The paths that the token covers. For another path, a change only means that it is newly watched.
     token_paths: HashSet<Path>,
-    /// Whether these are just `paths`, as from the first poll after a walk on.
+    /// Whether `token_paths` equals `paths`, as from the first poll after a walk on.
     covers_paths: bool,
 }
 
 impl WatchedGroup {
-    /// The paths of a call. During a walk they include the paths that the token covers, unless these are too many: walks that fail, each
-    /// with another listing, would add up.
+    /// The paths of a call. During a walk they include the paths that the token covers, unless there are too many: the paths of failed walks
+    /// with different listings would accumulate.
     fn polled_paths(&self, is_walking: bool) -> Cow<'_, [Path]> {
         if !is_walking {
             return Cow::Borrowed(&self.paths);
@@ -60,15 +60,15 @@ impl WatchedGroup {
     }
 }
 
-/// The watched resources with their tokens, and what has changed.
+/// The watched resources with their tokens, and their changes.
 pub(super) struct ChangePoller {
-    /// At least one.
+    /// The groups, at least one.
     groups: Vec<WatchedGroup>,
-    /// The group that the walk is in, and the number of paths so far.
+    /// The group that the walk has reached, and the number of its paths so far.
     current: usize,
     watched: usize,
     is_walking: bool,
-    /// The group with which the next poll begins.
+    /// The first group of the next poll.
     next: usize,
     max_group: usize,
     hint: Option<Duration>,
@@ -79,7 +79,7 @@ pub(super) struct ChangePoller {
 }
 
 impl ChangePoller {
-    /// A poller for that plugin, which watches nothing.
+    /// Creates a poller for a plugin, without watched resources.
     pub(super) fn new(plugin: &Plugin) -> Self {
         Self {
             groups: vec![WatchedGroup::default()],
@@ -94,7 +94,7 @@ impl ChangePoller {
         }
     }
 
-    /// Begins a walk. Changes of the listing from here on are noticed.
+    /// Begins a walk. Changes of the listing from now on are detected.
     pub(super) async fn begin_walk(&mut self, plugin: &Plugin) {
         (self.current, self.watched, self.is_walking, self.listing_changed) = (0, 0, true, false);
         for group in &mut self.groups {
@@ -106,8 +106,7 @@ impl ChangePoller {
         }
     }
 
-    /// Watches the next resources of a walk. Changes from here on are noticed. Returns whether some of them were not watched
-    /// before.
+    /// Watches the next resources of a walk. Changes from now on are detected. Returns whether any of them was not watched before.
     pub(super) async fn watch(&mut self, plugin: &Plugin, paths: Vec<Path>) -> bool {
         let len = self.groups.get(self.current).map_or(0, |group| group.paths.len());
         self.watched = self.watched.saturating_add(paths.len());
@@ -130,13 +129,13 @@ impl ChangePoller {
         has_new
     }
 
-    /// Ends a walk: what it has not met is no longer watched.
+    /// Ends a walk: resources that it has not visited are no longer watched.
     pub(super) fn end_walk(&mut self) {
         self.is_walking = false;
         self.groups.truncate(self.current.saturating_add(1));
     }
 
-    /// Asks about the next groups. This may be during a walk.
+    /// Polls the next groups. This may happen during a walk.
     pub(super) async fn poll(&mut self, plugin: &Plugin) {
         let began = Instant::now();
         self.hint = None;
@@ -150,7 +149,7 @@ impl ChangePoller {
         }
     }
 
-    /// Asks about one group. What a call that fails does not report, a later one does.
+    /// Polls one group. Changes that a failed call does not report are reported by a later call.
     async fn poll_group(&mut self, plugin: &Plugin, index: usize) {
         let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return };
         let asked = group.polled_paths(self.is_walking);
@@ -165,7 +164,7 @@ impl ChangePoller {
         group.covers_paths = !self.is_walking;
     }
 
-    /// The pause before the next poll: the provider's hint, within bounds, else the interval of the config.
+    /// The pause before the next poll: the provider's hint, within bounds, or the configured interval.
     pub(super) fn interval(&self, configured: Duration) -> Duration {
         self.hint.map_or(configured, |hint| hint.clamp(MIN_INTERVAL.min(configured), MAX_INTERVAL.max(configured)))
     }

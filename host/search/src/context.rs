@@ -1,10 +1,10 @@
 //! Context: the best selection of passages within a budget of tokens.
 //!
 //! Candidates are the passages of the resources that a search finds, or, without a query, the beginnings of the resources with the
-//! highest priority. Each has a score from 0 to 1: its relevance (the rank of its resource, and the share of the query that it
-//! has), the priority of its resource, and how recently that changed, relative to the newest candidate. They are chosen in
-//! the order of their scores, as long as they fit the budget, and unless they are near-copies of what was chosen before. The
-//! result depends on nothing but the index and the request.
+//! highest priority. Each has a score from 0 to 1. It consists of the relevance (the rank of its resource, and the share of the
+//! query that the passage contains), the priority of its resource, and the recency of the resource's last change, relative to the
+//! newest candidate. Candidates are chosen in the order of their scores, if they fit the budget and are not near-copies of chosen
+//! ones. The result depends only on the index and the request.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use mcp_host_model::uri::Uri;
 use super::document::hash;
 use super::tokens::for_each_token;
 
-/// The parts of a score.
+/// The weights of the parts of a score.
 const RELEVANCE: f64 = 0.8;
 const PRIORITY: f64 = 0.15;
 const RECENCY: f64 = 0.05;
 /// The half-life of recency in days.
 const HALF_LIFE_DAYS: f64 = 30.0;
-/// The number of tokens that are compared as one to find near-copies.
+/// The number of consecutive tokens in a shingle, the unit for comparing texts.
 const SHINGLE: usize = 4;
 /// Two texts are near-copies if they have more than this share of their shingles in common.
 const MAX_SIMILARITY: f64 = 0.7;
@@ -38,14 +38,14 @@ const MAX_SIMILARITY: f64 = 0.7;
 pub struct ContextRequest {
     /// The question. Without one, resources are chosen by their priority alone.
     pub query: Option<String>,
-    /// The maximum number of tokens, estimated: a quarter of the ASCII bytes, and one for each other character.
+    /// The maximum number of tokens, estimated as a quarter of the ASCII bytes plus one for each other character.
     pub budget: usize,
     /// Only resources for this audience, or for everyone, are chosen.
     pub audience: Option<Role>,
 }
 
 impl ContextRequest {
-    /// The budget unless set.
+    /// The default budget.
     pub const DEFAULT_BUDGET: usize = 4000;
     /// The maximum budget.
     pub const MAX_BUDGET: usize = 200_000;
@@ -70,7 +70,7 @@ impl ContextRequest {
     }
 }
 
-/// The passages that do not fit the budget, and are named.
+/// The maximum number of named passages that do not fit the budget.
 const MAX_LEFT_OUT: usize = 20;
 
 /// A selection within a budget, for one principal.
@@ -79,34 +79,34 @@ const MAX_LEFT_OUT: usize = 20;
 pub struct ContextSelection {
     /// The chosen passages, the best first.
     pub passages: Vec<ContextPassage>,
-    /// The estimated number of tokens of all of them.
+    /// The estimated number of tokens of all passages.
     pub tokens: usize,
-    /// The number of candidates that were left out, as they do not fit the budget.
+    /// The number of candidates that were left out because they do not fit the budget.
     pub over_budget: usize,
-    /// The best of those, 20 at most.
+    /// The best of these candidates, at most 20.
     pub left_out: Vec<ContextPassage>,
-    /// The number of candidates that were left out, as they are near-copies of chosen ones.
+    /// The number of candidates that were left out because they are near-copies of chosen ones.
     pub near_copies: usize,
     /// Whether there may be better passages: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
-    /// The plugins that are searched, and of which the index does not have everything.
+    /// The searched plugins that are not completely indexed.
     pub incomplete: Vec<String>,
 }
 
 /// A passage of a selection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextPassage {
-    /// Its resource, as it was when it was indexed.
+    /// The resource, in its indexed state.
     pub resource: Resource,
     /// The URI of these lines, where the provider has lines.
     pub lines_uri: Option<Uri>,
     /// The text.
     pub text: String,
-    /// Its first and its last line, counted from 1.
+    /// The first and the last line, counted from 1.
     pub lines: (usize, usize),
-    /// The estimated number of its tokens.
+    /// The estimated number of tokens.
     pub tokens: usize,
-    /// Why it was chosen: words of the query that it has, and the priority of its resource.
+    /// The reason for the choice: the words of the query that the passage contains, and the priority of its resource.
     pub reason: String,
 }
 
@@ -114,11 +114,11 @@ pub struct ContextPassage {
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) passage: ContextPassage,
-    /// From 0 to 1.
+    /// The relevance, from 0 to 1.
     pub(super) relevance: f64,
 }
 
-/// Returns the estimated number of tokens of a text: a quarter of the ASCII bytes, and one for each other character.
+/// Returns the estimated number of tokens of a text: a quarter of the ASCII bytes plus one for each other character.
 pub fn estimate_tokens(text: &str) -> usize {
     mcp_host_base::text::estimate_tokens(text)
 }
@@ -164,7 +164,7 @@ fn score(candidate: &Candidate, newest: Option<f64>) -> f64 {
     RELEVANCE * candidate.relevance + PRIORITY * priority + RECENCY * recency
 }
 
-/// The time of the last change in days.
+/// The time of the resource's last change, in days.
 #[allow(clippy::cast_precision_loss, reason = "seconds are precise enough")]
 fn modified(resource: &Resource) -> Option<f64> {
     const SECONDS_PER_DAY: f64 = 86_400.0;
@@ -172,7 +172,7 @@ fn modified(resource: &Resource) -> Option<f64> {
     Some(time.as_second() as f64 / SECONDS_PER_DAY)
 }
 
-/// The hashes of each [`SHINGLE`] consecutive tokens; a shorter text has one hash.
+/// The hashes of all runs of [`SHINGLE`] consecutive tokens. A shorter text has one hash.
 fn shingles(text: &str) -> HashSet<i64> {
     let mut tokens = Vec::new();
     for_each_token(text, |token, _, _| tokens.push(hash(token)));
@@ -182,7 +182,7 @@ fn shingles(text: &str) -> HashSet<i64> {
     tokens.windows(SHINGLE).map(hash).collect()
 }
 
-/// The share of the smaller set that the other has, too.
+/// The share of the smaller set that is also in the other one.
 #[allow(clippy::cast_precision_loss, reason = "a share")]
 fn similarity(one: &HashSet<i64>, other: &HashSet<i64>) -> f64 {
     let smaller = one.len().min(other.len()).max(1);

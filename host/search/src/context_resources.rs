@@ -1,10 +1,10 @@
-//! The resources of context: the built-in mount `context:`, which exists while anything is searched.
+//! The resources of context: the built-in mount `context:`, which exists while any plugin is searched.
 //!
 //! `context:///?q=QUESTION`, with `budget` and `audience`, has the best selection for a question within a budget of tokens:
-//! several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta` of each says why
-//! it was chosen. Without `q` the selection is by priority alone.
+//! several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta` of each has the
+//! reason for its choice. Without `q`, passages are selected by priority alone.
 //!
-//! As [searches](super::search_resources), they are a [built-in provider](mcp_host_engine::plugin::BuiltIn).
+//! Like [searches](super::search_resources), these resources are a [built-in provider](mcp_host_engine::plugin::BuiltIn).
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ const NAME: &str = "mcp-host.context";
 const MOUNT: &str = "context:///";
 /// The template of selections.
 const TEMPLATE: &str = "{?q,budget,audience}";
-/// The keys in `_meta` of a content: why it was chosen, its lines, its tokens; and of the first one, what was left out.
+/// The keys in `_meta` of a content: the reason for its choice, its lines and its tokens; and in the first content, the
+/// omitted passages.
 const REASON: &str = "mcp-host/reason";
 const LINES: &str = "mcp-host/lines";
 const TOKENS: &str = "mcp-host/tokens";
@@ -53,7 +54,7 @@ fn parse(path: &str) -> Result<ContextRequest> {
     };
     for (name, value) in parameters(query) {
         match name {
-            // An expression of the template without a value.
+            // A template expression without a value.
             _ if value.is_empty() => {}
             "q" => request.query = Some(value),
             "budget" => request.budget = parameters::integer(name, &value, ContextRequest::MAX_BUDGET)?,
@@ -92,7 +93,7 @@ impl Provider for ContextResources {
         Ok(Entry::new(path, request.query.unwrap_or_else(|| "context".to_owned())).mime_type("text/plain"))
     }
 
-    /// Reads have a principal: [`read_for`](BuiltIn::read_for).
+    /// Reads need a principal: [`read_for`](BuiltIn::read_for).
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         parse(path).and(Err(Failure::internal("a context was read without a principal")))
     }
@@ -143,7 +144,7 @@ impl BuiltIn for ContextResources {
     }
 }
 
-/// The passages as contents; an empty content of the selection itself if there are none.
+/// The passages as contents, or an empty content of the selection itself if there are none.
 fn to_contents(selection: ContextSelection, uri: &Uri) -> Vec<ResourceContents> {
     let left_out = serde_json::json!({
         "overBudget": selection.over_budget,

@@ -1,9 +1,9 @@
 //! The database file of the index: its tables, creation, opening and rebuilding.
 //!
-//! The index is derived data. A file that is damaged, or was written by an older version, is deleted and created anew, and
-//! its content is indexed again. One that a newer version has written is neither used nor deleted: that version may be
-//! running beside this one, or come back. It is `search/index.sqlite3` below the state directory, accessible to this user only.
-//! Several hosts may share it: each finds its own sources in it.
+//! The index is derived data. A file that is damaged, or was written by an older version, is deleted and created again, and its
+//! content is indexed again. A file of a newer version is neither used nor deleted, because that version may be running at the same
+//! time, or be started again. The file is `search/index.sqlite3` below the state directory, accessible to this user only. Several
+//! hosts may share it: each finds its own sources in it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -25,22 +25,22 @@ const DIRECTORY: &str = "search";
 const FILE_NAME: &str = "index.sqlite3";
 /// A file of zeros that is deleted when the disk is full.
 const BALLAST_FILE: &str = "ballast";
-/// The key of the sources' keys, which depend on secret values of the config.
+/// The file of the secret that is mixed into the keys of sources, which depend on secret values of the config.
 const SECRET_FILE: &str = "sources.key";
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
 const SCHEMA_VERSION: i32 = 4;
-/// The longest time that a lookup waits for another process that has locked the file.
+/// The maximum time that a lookup waits for another process that has locked the file.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time that a write waits for other processes. Their threads that write have low priority like this one's: on a
-/// machine that computes, each may hold a lock for seconds. Nobody waits for a write but those who index.
+/// The maximum time that a write waits for other processes. Their writing threads have low priority, too, so on a busy machine each
+/// may hold a lock for seconds. Only indexers wait for a write.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const FORMAT: Format =
     Format { application_id: APPLICATION_ID, version: SCHEMA_VERSION, schema: &[SCHEMA, vector_store::SCHEMA] };
 
-/// A source is a plugin with everything that its content depends on, by a digest. `terms` has the tokens of a document, made
-/// by `tokens` and separated by spaces, and no text; `passages` has the text.
+/// A source is a plugin with everything that its content depends on, identified by a digest. `terms` has the tokens of a document,
+/// made by `tokens` and separated by spaces, without the text; `passages` has the text.
 const SCHEMA: &str = "
     CREATE TABLE sources (
         id INTEGER PRIMARY KEY,
@@ -112,7 +112,7 @@ impl DatabasePath {
         Ok(connection)
     }
 
-    /// The secret that the keys of sources are computed with. It is created if it does not exist.
+    /// The secret for computing the keys of sources. It is created if it does not exist.
     pub(super) fn source_secret(&self) -> Result<[u8; SECRET_LEN], IndexError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
         dir.load_or_create_secret(SECRET_FILE).map_err(|error| in_file(&dir, SECRET_FILE, error))
@@ -135,18 +135,18 @@ impl DatabasePath {
         Ok(())
     }
 
-    /// Deletes the ballast, so that there is space for what has to be written now.
+    /// Deletes the ballast, which frees space for urgent writes.
     pub(super) fn release_ballast(&self) {
-        // It does not exist if the disk is full for longer.
+        // If the disk stays full, the ballast may not exist.
         let _ = fs::remove_file(self.file.with_file_name(BALLAST_FILE));
     }
 
-    /// The device and inode number of the file; `None` if it does not exist.
+    /// The device and inode number of the file. None if the file does not exist.
     pub(super) fn file_id(&self) -> Option<FileId> {
         fs::metadata(&self.file).ok().map(|found| (found.dev(), found.ino()))
     }
 
-    /// Opens the index, which exists, for reading.
+    /// Opens the existing index for reading.
     pub(super) fn open_reader(&self) -> Result<Connection, IndexError> {
         let connection = self.connect(READER_BUSY_TIMEOUT)?;
         connection.pragma_update(None, "query_only", true)?;
@@ -154,7 +154,7 @@ impl DatabasePath {
         Ok(connection)
     }
 
-    /// Deletes the index. A process that has it open keeps the deleted file until it opens it again.
+    /// Deletes the index. Another process that has the index open keeps the deleted file until it reopens the index.
     pub(super) fn delete(&self) -> Result<(), IndexError> {
         for beside in AUXILIARY.into_iter().chain([""]) {
             let mut name = self.file.as_os_str().to_owned();
@@ -167,7 +167,7 @@ impl DatabasePath {
         Ok(())
     }
 
-    /// Opens the index, which exists.
+    /// Opens the existing index.
     fn connect(&self, busy_timeout: Duration) -> Result<Connection, IndexError> {
         let connection = sqlite_file::open(&self.file, busy_timeout)?;
         connection.pragma_update(None, "cache_size", -4096)?;
@@ -176,12 +176,12 @@ impl DatabasePath {
     }
 }
 
-/// Whether a file of the directory exists. Fails, with its path, unless it belongs to this user only.
+/// Whether a file of the directory exists. Fails, with the path, if another user can access the file.
 fn has_file(dir: &PrivateDir, name: &str) -> Result<bool, IndexError> {
     dir.has_file(name).map_err(|error| in_file(dir, name, error))
 }
 
-/// The error of a file, with its path.
+/// Adds the path to the error of a file.
 fn in_file(dir: &PrivateDir, name: &str, error: PrivateError) -> IndexError {
     match error {
         PrivateError::Io(error) => error.into(),
@@ -189,18 +189,18 @@ fn in_file(dir: &PrivateDir, name: &str, error: PrivateError) -> IndexError {
     }
 }
 
-/// Keeps the write-ahead log within the space of the index.
+/// Limits the write-ahead log to its part of the index's space.
 pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), IndexError> {
     let page_size: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = space.checkpoint_size().checked_div(page_size).unwrap_or_default().max(1);
     connection.pragma_update(None, "wal_autocheckpoint", pages)?;
-    // Truncates a log that a large write has extended.
+    // The limit truncates a log that a large write has extended.
     connection.pragma_update(None, "journal_size_limit", space.log_limit())?;
     Ok(())
 }
 
-/// Writes the log back to the database, except for pages that a reader's snapshot needs. It neither blocks other connections nor waits
-/// for them.
+/// Writes the log back to the database, except for pages that a reader's snapshot needs. This neither blocks other connections nor
+/// waits for them.
 pub(super) fn write_back_log(connection: &Connection) -> Result<(), IndexError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }

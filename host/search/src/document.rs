@@ -1,4 +1,4 @@
-//! Documents: what the index has of a resource.
+//! Documents: resources in the index.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{language, tokens};
 
-/// The bytes after which a passage ends at the next empty line, and after which it ends at the next line.
+/// The size in bytes after which a passage ends at the next empty line, and the size after which it ends
+/// at the next line.
 const MIN_PASSAGE: usize = 800;
 const MAX_PASSAGE: usize = 1600;
-/// The bytes after which a passage ends within a line.
+/// The size in bytes after which a passage ends within a line.
 const MAX_LINE: usize = 4096;
 
 /// The metadata of a resource that results show.
@@ -34,7 +35,7 @@ pub(super) struct DocumentEntry {
     pub(super) for_user: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) for_assistant: bool,
-    /// Which part of its text is indexed, if that is not all of it: the provider's notice.
+    /// The provider's notice about the indexed part of the text. None if the whole text is indexed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) part: Option<String>,
 }
@@ -61,7 +62,7 @@ impl DocumentEntry {
         u8::from(self.for_user) | u8::from(self.for_assistant) << 1
     }
 
-    /// The resource at that URI, with a notice if only a part of its text is indexed.
+    /// The resource at this URI, with a notice if only a part of its text is indexed.
     pub(super) fn into_resource(self, uri: Uri) -> Resource {
         let mut meta = Meta::new();
         if let Some(part) = self.part {
@@ -85,21 +86,21 @@ impl DocumentEntry {
     }
 }
 
-/// A resource that is to be indexed.
+/// A resource to index.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub(super) path: String,
     pub(super) entry: DocumentEntry,
     /// The hash of the whole entry.
     pub(super) entry_hash: i64,
-    /// Its text; empty if only its metadata are indexed.
+    /// The text. Empty if only the metadata are indexed.
     pub(super) text: String,
-    /// Whether the text is the beginning of a longer one: `max-document`.
+    /// Whether the text was truncated to `max-document`.
     pub(super) is_cut: bool,
 }
 
 impl Document {
-    /// The text's hash.
+    /// The hash of the text.
     pub(super) fn text_hash(&self) -> i64 {
         hash(&self.text)
     }

@@ -1,7 +1,7 @@
-//! Embeddings: vectors of passages, by which a search finds what has other words than the query.
+//! Embeddings: vectors of passages, by which a search finds texts that use other words than the query.
 //!
-//! An endpoint of the config computes them (`[search.embeddings]`). They are kept in the database of the index, quantised to a
-//! byte for each dimension, and belong to a *space*: a digest of everything that a vector depends on but the text. Vectors of
+//! An endpoint of the config computes them (`[search.embeddings]`). They are stored in the database of the index, quantised to a
+//! byte for each dimension, and belong to a *space*: a digest of everything except the text that a vector depends on. Vectors of
 //! two spaces are never compared.
 //!
 //! | module | subject |
@@ -9,11 +9,11 @@
 //! | `endpoint` | a request to the endpoint |
 //! | `vector` | a quantised vector, and the similarity of two |
 //! | `vector_store` | the vectors in the index |
-//! | `embedder` | the task that computes vectors of what was indexed |
+//! | `embedder` | the task that computes vectors of indexed documents |
 //! | `query_vectors` | vectors of queries |
-//! | `vector_graph`, `graph_updater` | an approximate index of vectors in memory; the task that keeps it level |
+//! | `vector_graph`, `graph_updater` | an approximate index of vectors in memory; the task that updates it |
 //! | `nearest` | the documents with the nearest vectors to a query |
-//! | `fusion` | one ranking of two |
+//! | `fusion` | merging of two rankings |
 //!
 //! # Guarantees
 //!
@@ -21,7 +21,7 @@
 //!   config of this host excludes are not sent, even if the index contains them. After a reload that disables a plugin, a
 //!   request with its text is cancelled.
 //! - The log does not quote responses of the endpoint, because they may repeat the request.
-//! - Text that has not changed is not sent again: a vector is found by the digest of its text.
+//! - Unchanged text is not sent again: a vector is found by the digest of its text.
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
 
 mod embedder;
@@ -85,16 +85,16 @@ impl EmbeddingService {
         })
     }
 
-    /// Whether it was started with the given config.
+    /// Whether the service was started with this config.
     pub(super) fn is_of(&self, search: &Search) -> bool {
         search.embeddings.as_ref() == Some(&self.settings)
             && self.queries.are_kept(search.saved.iter().map(|saved| saved.query.as_str()))
     }
 
-    /// Sets the plugins whose text is sent. If they are others than before, a request with text is cancelled.
+    /// Sets the plugins whose text is sent. If the set has changed, a request with text is cancelled.
     pub(super) fn set_sources(&self, sources: Vec<EmbeddedSource>) {
         self.sources.send_if_modified(|old| {
-            // A plugin that has changed has another state.
+            // A changed plugin has a new state.
             let is_kept = |(old, new): (&EmbeddedSource, &EmbeddedSource)| Arc::ptr_eq(&old.state, &new.state);
             let is_same = old.len() == sources.len() && old.iter().zip(&sources).all(is_kept);
             *old = sources;
@@ -102,7 +102,7 @@ impl EmbeddingService {
         });
     }
 
-    /// The vector of a query and where it is looked up; none if the query is not sent, or there is no answer in time.
+    /// The vector of a query, and where it is looked up. None if the query is not sent, or has no answer in time.
     pub(super) async fn query(&self, query: &str) -> Option<NearestQuery> {
         let sources: Vec<SourceId> =
             self.sources.borrow().iter().filter_map(|source| *source.state.id.lock()).collect();

@@ -6,19 +6,19 @@ use rusqlite::{ErrorCode, ffi};
 
 use mcp_host_base::private_dir::PrivateError;
 
-/// Why an operation on the index failed.
+/// The reason why an operation on the index failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IndexError {
-    /// The file is damaged, or is no index of this version.
+    /// The file is damaged, or is not an index of this version.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// A newer version of this program has written it.
+    /// A newer version of this program has written the file.
     #[error(
         "a newer version of mcp-host has written it (format {found}; this one has {expected}): use that version, give this one a \
          state directory of its own (`server.state`), or make the index anew with `mcp-host index rebuild`"
     )]
     Newer {
-        /// The version of its tables.
+        /// The version of the file's tables.
         found: i32,
         /// The version of this program's tables.
         expected: i32,
@@ -43,9 +43,9 @@ pub(super) enum IndexError {
 impl From<rusqlite::Error> for IndexError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error().map(|error| error.extended_code) {
-            // Without space, the memory that processes share cannot be extended either.
+            // Without space, the shared memory of the processes cannot be extended either.
             Some(ffi::SQLITE_IOERR_SHMSIZE) => return Self::DiskFull,
-            // The tables contradict each other: a row of one is there, and what it belongs to is not.
+            // The tables are inconsistent: a row exists, and the row that it belongs to does not.
             Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID) => {
                 return Self::Damaged(error.to_string());
             }
@@ -57,7 +57,7 @@ impl From<rusqlite::Error> for IndexError {
             Some(ErrorCode::DiskFull) => Self::DiskFull,
             Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
             Some(_) => Self::Failed(error.to_string()),
-            // Not an error of SQLite: a value has a type that is never written here.
+            // The error is not SQLite's: a value has a type that this program never writes.
             None => Self::Damaged(error.to_string()),
         }
     }
@@ -81,16 +81,16 @@ impl From<io::Error> for IndexError {
     }
 }
 
-/// Why a search has no result.
+/// The reason why a search has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SearchError {
     /// No plugin is searched.
     #[error("no plugin is searched")]
     Off,
-    /// There is no index, which has been logged.
+    /// There is no index. The reason has been logged.
     #[error("there is no search index: {0}")]
     NoIndex(String),
-    /// Too many searches run.
+    /// Too many searches are running.
     #[error("too many searches run at the moment")]
     Busy,
     /// The index cannot be used.
@@ -107,7 +107,7 @@ impl From<IndexError> for SearchError {
     }
 }
 
-/// Returns none if the operation was interrupted.
+/// Returns `None` if the operation was interrupted.
 pub(super) fn interruptible<T>(result: Result<T, IndexError>) -> Result<Option<T>, IndexError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,9 +1,9 @@
-//! Validates search requests. A request that cannot match anything is an invalid request. The message names the parameter, the expected value and
-//! the found value.
+//! Validates search requests. A request that cannot match anything is rejected as invalid. The message names the parameter, the expected value
+//! and the found value.
 //!
-//! The checks do not depend on the content of the index: a type or a language that no resource has at the moment is a search without results,
-//! and so is a URI below a searched mount. A mount that the principal may not search is handled as one that does not exist. If the plugin of a
-//! mount is not searched, the message says how to enable that.
+//! The checks do not depend on the content of the index: a search for a type or a language that no resource has at the moment, or for a URI below
+//! a searched mount, is valid and has no results. A mount that the principal may not search is treated as nonexistent. If the plugin of a mount
+//! is not searched, the message explains how to enable search.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::request::SearchRequest;
 use super::searched::is_below;
 use super::service::{SearchService, has_search};
 
-/// The number of kinds that a message names.
+/// The maximum number of kinds in a message.
 const MAX_KINDS: usize = 8;
 
-/// Checks a search, and brings its parameters into normal form.
+/// Checks a search, and normalizes its parameters.
 pub(super) async fn check(
     view: &Arc<dyn HostView>,
     service: &SearchService,
@@ -56,13 +56,13 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Rejects a query that is too long, or has nothing to search for.
+/// Rejects a query that is too long or has no words.
 pub(super) fn check_query(view: &dyn HostView, query: &str) -> Result<(), Error> {
     let (found, max) = (query.len(), SearchRequest::MAX_QUERY_LEN);
     if found > max {
         return Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") });
     }
-    // The vector of a query without words may be near to something: an emoji has a meaning.
+    // The vector of a query without words may still be near to a text: an emoji has a meaning.
     let embeddings = view.config().search.as_ref().and_then(|search| search.embeddings.as_ref());
     let is_embedded = embeddings.is_some_and(|embeddings| embeddings.queries) && !query.trim().is_empty();
     if is_embedded || has_words(query) {
@@ -73,7 +73,7 @@ pub(super) fn check_query(view: &dyn HostView, query: &str) -> Result<(), Error>
     Err(Error::InvalidRequest { message })
 }
 
-/// A URI of which something may be found, in normal form: one of a searched mount, or the beginning of some.
+/// Normalizes a URI below which resources may be found: a URI of a searched mount, or a prefix of one.
 fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
     let mounts: Vec<_> = searched_mounts(view).collect();
     if let Some((mount, uri)) = view.route(&within)
@@ -81,7 +81,7 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
     {
         return Ok(uri.into());
     }
-    // If nothing is searched at all, the lookup says so.
+    // If no plugin is searched at all, the lookup reports it.
     if !has_search(view.config(), view.plugins().iter().filter_map(|plugin| Some(&**plugin.loaded?)))
         || mounts.iter().any(|mount| is_below(mount.as_str(), &within))
     {
@@ -100,8 +100,7 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
     })
 }
 
-/// The message for a URI whose plugin, or the first plugin below it, is not searched. `None` if the principal may not find anything
-/// there anyway.
+/// The message for a URI whose plugin, or the first plugin below it, is not searched. None if the principal may not find anything there anyway.
 fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> Option<String> {
     let owner = view.route(within).map(|(mount, _)| mount);
     let is_built_in = |plugin: &MountedPlugin<'_>| plugin.loaded.is_some_and(|plugin| plugin.built_in().is_some());
@@ -118,7 +117,7 @@ fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> 
     Some(format!("`in`: nothing is found below {found}, because plugin {name} is not searched; {remedy}"))
 }
 
-/// The mounts of the plugins that are searched, loaded or not, and of which the principal may find something.
+/// The mounts of searched plugins, loaded or not, below which the principal may find any resource.
 pub(super) fn searched_mounts(view: &dyn HostView) -> impl Iterator<Item = &Mount> {
     let is_configured =
         |mount: &Mount| view.config().plugins.iter().any(|one| one.mount == *mount && one.search.is_some());

@@ -1,22 +1,22 @@
-//! Document frequencies: how many documents have a term.
+//! Document frequencies: the numbers of documents with a term.
 //!
-//! Up to [`MAX_COUNTED`] they are counted. Of a term that more have, they are estimated from [`SAMPLES`] parts of the ids, evenly
-//! distributed over all of them, as the documents of a plugin have ids next to each other: the density of the first
-//! [`MAX_IN_SAMPLE`] of each. So the time for a term is bounded, however many documents have it, and the same index yields the same
+//! Up to [`MAX_COUNTED`] documents are counted. For a more frequent term, the number is estimated from the density of the first
+//! [`MAX_IN_SAMPLE`] documents in each of [`SAMPLES`] ranges of ids. The ranges are evenly distributed over all ids, because the
+//! documents of one plugin have adjacent ids. So the time for a term is bounded for any frequency, and the same index yields the same
 //! estimate.
 
 use rusqlite::{Connection, params};
 
 use super::error::IndexError;
 
-/// The number of documents that are counted one by one.
+/// The maximum number of documents that are counted one by one.
 const MAX_COUNTED: u32 = 4096;
 /// The number of samples.
 const SAMPLES: u32 = 8;
-/// The number of documents that are counted in a sample.
+/// The maximum number of documents that are counted in a sample.
 const MAX_IN_SAMPLE: u32 = 256;
 
-/// The ids of all documents: the first one and the last one.
+/// A range of document ids: the first one and the last one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdRange {
     first: i64,
@@ -38,7 +38,7 @@ impl IdRange {
         self.last.saturating_sub(self.first).saturating_add(1) as f64
     }
 
-    /// The sample of that number: a part of the ids.
+    /// The sample with this number: a part of the ids.
     fn sample(self, number: u32) -> Self {
         let len = self.last.saturating_sub(self.first).saturating_add(1);
         let at = |number: u32| {
@@ -49,8 +49,8 @@ impl IdRange {
     }
 }
 
-/// The number of documents that match an expression of FTS5 of one term. `is_prefix`: each lookup of it is expensive, so there are no
-/// samples.
+/// The number of documents that match an FTS5 expression of one term. With `is_prefix` there are no samples, because each lookup of a
+/// prefix is expensive.
 pub(super) fn document_frequency(
     connection: &Connection,
     expression: &str,
@@ -73,7 +73,7 @@ pub(super) fn document_frequency(
     Ok(round(sum).max(MAX_COUNTED.into()))
 }
 
-/// Counts matches in order of their ids, up to a bound. Returns the id of the last one as well.
+/// Counts matches in order of their ids, up to a bound. Also returns the id of the last match.
 fn count(connection: &Connection, expression: &str, ids: IdRange, max: u32) -> Result<(u32, i64), IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*), coalesce(max(id), 0) FROM (
@@ -83,7 +83,7 @@ fn count(connection: &Connection, expression: &str, ids: IdRange, max: u32) -> R
     Ok(statement.query_row(columns, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// The estimated number of matches in a part of the ids, by the number that was counted, up to `last` if there are more.
+/// The estimated number of matches in a range of ids, from the number of counted matches, which end at `last` if there are more.
 fn estimate(count: u32, last: i64, max: u32, ids: IdRange) -> f64 {
     if count < max { count.into() } else { f64::from(count) / IdRange { last, ..ids }.len() * ids.len() }
 }
@@ -101,7 +101,7 @@ fn round(number: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// An index whose documents have these texts, by their ids.
+    /// An index whose documents have these texts by id.
     fn index(texts: impl Iterator<Item = (i64, String)>) -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
         let tables = "CREATE TABLE documents (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE terms USING fts5(text);";
@@ -134,7 +134,7 @@ mod tests {
         let text = |id: i64| {
             let mut words = vec!["all"];
             words.extend((id % 3 == 0).then_some("third"));
-            // At the beginning, and at the end.
+            // Words at the beginning and at the end.
             words.extend((id < 5000).then_some("early"));
             words.extend((id >= 15_000).then_some("late"));
             words.join(" ")

@@ -1,4 +1,4 @@
-//! The host, as search sees it: what it serves, and what a principal may find of that.
+//! The interface of search to the host: the served plugins, and the resources that a principal may find.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use mcp_host_model::principal::Principal;
 use mcp_host_model::provider::async_trait;
 use mcp_host_model::uri::{Mount, Uri};
 
-/// The host that search is part of.
+/// The host that contains search.
 #[async_trait]
 pub trait SearchHost: Send + Sync {
     /// Returns the current config.
     fn config(&self) -> Arc<Config>;
 
-    /// Returns what is served now, for a principal.
+    /// Returns the currently served plugins, for a principal.
     fn view(&self, principal: &Principal) -> Arc<dyn HostView>;
 
-    /// Returns the resources below a mount that have subscribers, with the principals of these.
+    /// Returns the resources below a mount that have subscribers, with the principals of the subscribers.
     fn subscriptions_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)>;
 
-    /// Notifies the subscribers of a resource that are one of those principals.
+    /// Notifies the subscribers of a resource that belong to these principals.
     async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>);
 }
 
-/// What a host serves at one moment, with the rules for one principal.
+/// A snapshot of the plugins that a host serves, with the rules for one principal.
 pub trait HostView: Send + Sync {
     /// Returns the config.
     fn config(&self) -> &Config;
@@ -39,7 +39,8 @@ pub trait HostView: Send + Sync {
     /// Decides whether the principal may find a resource, by its URI in normal form.
     fn may_find(&self, uri: &str) -> bool;
 
-    /// Returns whether the principal may find any resource below a mount. Some resources below it may be hidden all the same.
+    /// Returns whether the principal may find any resource below a mount. Some resources below the mount may be hidden
+    /// nevertheless.
     fn may_find_below(&self, mount: &Mount) -> bool;
 
     /// Returns whether the principal may find any resource of a plugin.

@@ -1,7 +1,8 @@
 //! The index: one thread writes, and a few connections read.
 //!
 //! Writes run on a separate thread of low priority, because SQLite blocks and indexing needs processor time; requests are served first.
-//! Lookups run on the runtime's blocking threads, at most [`MAX_LOOKUPS`] at a time. Each is interrupted after its [`LookupTime`].
+//! Lookups run on the runtime's blocking threads, and a semaphore limits them to [`MAX_LOOKUPS`] at a time. Each lookup is interrupted after
+//! its [`LookupTime`].
 //!
 //! The index is deleted and created again when a read or a write finds it damaged. [`rebuilds`](Index::rebuilds) notifies the indexers, which
 //! then index everything again. Another process may replace the file, too (`mcp-host index rebuild`, another host with the same state
@@ -26,21 +27,21 @@ use super::database::{DatabasePath, FileId, limit_log, write_back_log};
 use super::error::IndexError;
 use super::space::Space;
 
-/// The number of writes that wait for the thread.
+/// The maximum number of writes that wait for the thread.
 const MAX_QUEUED: usize = 4;
-/// The number of lookups at a time.
+/// The maximum number of concurrent lookups.
 pub(super) const MAX_LOOKUPS: usize = 4;
-/// The longest time that a lookup waits for others.
+/// The maximum time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The nice value of the indexing threads, relative to other threads.
 pub(super) const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// The time that a lookup has.
+/// The time limits of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookupTime {
-    /// It has its result after this time.
+    /// The time after which a lookup returns its result.
     total: Duration,
     /// The lookup is interrupted this long before the deadline, so that it can return partial results.
     interrupt_margin: Duration,
@@ -52,38 +53,38 @@ impl Default for LookupTime {
     }
 }
 
-/// The index of a host. Dropping it closes the database when the writes that wait are done.
+/// The index of a host. Dropping it closes the database after the pending writes.
 pub(super) struct Index {
     path: DatabasePath,
     jobs: mpsc::Sender<Job>,
     readers: Mutex<Readers>,
     lookups: Arc<Semaphore>,
     lookup_time: LookupTime,
-    /// The number of times that the database was created anew.
+    /// The number of times that the database was created again.
     rebuilds: watch::Sender<u64>,
-    /// The number of writes that changed something.
+    /// The number of writes that made a change.
     changes: AtomicU64,
-    /// The bound of the index in bytes.
+    /// The maximum size of the index in bytes.
     max_size: Arc<AtomicU64>,
 }
 
-/// Idle connections, of the database that was created by that rebuild.
+/// Idle connections to the database of a specific rebuild.
 #[derive(Default)]
 struct Readers {
     rebuild: u64,
     idle: Vec<Connection>,
 }
 
-/// The state of the thread that writes.
+/// The state of the writing thread.
 struct Writer {
     path: DatabasePath,
     connection: Option<Connection>,
-    /// The file that the connection has open.
+    /// The identity of the connection's open file.
     file: Option<FileId>,
-    /// The bound of the index, and the one that the connection's log has been limited by.
+    /// The maximum size of the index, and the size that limits the connection's log.
     max_size: Arc<AtomicU64>,
     limited_by: Option<Space>,
-    /// Whether there is a file to delete when the disk is full.
+    /// Whether the ballast file exists, which is deleted when the disk is full.
     has_ballast: bool,
     rebuilds: watch::Sender<u64>,
 }
@@ -124,44 +125,44 @@ impl Index {
         }))
     }
 
-    /// The bound of the index.
+    /// The space limit of the index.
     pub(super) fn space(&self) -> Space {
         Space::new(self.max_size.load(Ordering::SeqCst))
     }
 
-    /// Sets the bound of the index, from the next write on.
+    /// Sets the space limit of the index, from the next write on.
     pub(super) fn set_space(&self, space: Space) {
         self.max_size.store(space.max(), Ordering::SeqCst);
     }
 
-    /// Tells when the database was created anew: then nothing is indexed.
+    /// Notifies when the database was created again, and is therefore empty.
     pub(super) fn rebuilds(&self) -> watch::Receiver<u64> {
         self.rebuilds.subscribe()
     }
 
-    /// The number of times that the database was created anew.
+    /// The number of times that the database was created again.
     pub(super) fn rebuild_count(&self) -> u64 {
         *self.rebuilds.borrow()
     }
 
-    /// The number of writes that changed something.
+    /// The number of writes that made a change.
     pub(super) fn change_count(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Counts a write that changed something.
+    /// Counts a write that made a change.
     pub(super) fn mark_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Runs an operation on the thread that writes. Dropping the future does not stop it.
+    /// Runs an operation on the writing thread. Dropping the future does not stop the operation.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&mut Connection) -> Result<T, IndexError> + Send + 'static,
     ) -> Result<T, IndexError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |writer| {
-            // Nobody waits for it any more.
+            // The receiver may have been dropped.
             let _ = sender.send(writer.run(operation));
         });
         self.jobs.send(job).await.map_err(|_| IndexError::Closed)?;
@@ -175,7 +176,7 @@ impl Index {
         computing.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Deletes the index and creates it anew.
+    /// Deletes the index and creates it again.
     pub(super) async fn rebuild(&self) -> Result<(), IndexError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |writer| {
@@ -186,7 +187,7 @@ impl Index {
     }
 
     /// Runs an operation on a reading connection, after waiting for its turn. Its [`LookupTime`] starts then. `operation` gets a deadline
-    /// a little before the end of this time, and SQLite is interrupted at that deadline. An operation that is still running at the end,
+    /// slightly before the end of this time, and SQLite is interrupted at that deadline. An operation that is still running at the end,
     /// because a single step takes too long, is abandoned with [`IndexError::Interrupted`]. A damaged index is created again.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
@@ -218,7 +219,7 @@ impl Index {
             let (connection, rebuild) = index.acquire_reader()?;
             interruptible.set(Some(connection.get_interrupt_handle()));
             let result = operation(&connection, interrupt_at);
-            // The next operation on the connection is not to be interrupted.
+            // The next operation on the connection must not be interrupted.
             interruptible.set(None);
             index.release_reader(connection, rebuild);
             result
@@ -255,7 +256,7 @@ impl Index {
     }
 }
 
-/// The statement of a lookup that can be interrupted, while there is one.
+/// The handle for interrupting a running lookup. None if no statement is running.
 #[derive(Default)]
 struct Interrupt(Mutex<Option<InterruptHandle>>);
 
@@ -269,7 +270,7 @@ impl Interrupt {
     }
 }
 
-/// Interrupts a lookup when it is dropped, because its result is no longer needed.
+/// Interrupts a lookup when this is dropped, because the result is no longer needed.
 struct InterruptOnDrop(Arc<Interrupt>);
 
 impl Drop for InterruptOnDrop {
@@ -293,7 +294,7 @@ impl Writer {
                 self.has_ballast = false;
                 self.path.release_ballast();
             }
-            // Without space for it, the next operation tries again.
+            // If there is no space for it, the next operation tries again.
             Ok(_) if !self.has_ballast => self.has_ballast = self.path.create_ballast().is_ok(),
             _ => {}
         }
@@ -302,7 +303,7 @@ impl Writer {
 
     fn open(&mut self) -> Result<&mut Connection, IndexError> {
         if self.connection.is_some() && self.path.file_id() != self.file {
-            // Another process has created it anew.
+            // Another process has replaced the database.
             self.connection = None;
             self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
         }
@@ -330,11 +331,11 @@ impl Writer {
         opened
     }
 
-    /// Closes the database. SQLite locks the file while its last connection closes and writes back the log, and a host that starts
-    /// when this one ends would wait for a thread of low priority. So it is written back before, without that lock.
+    /// Closes the database. The log is written back first, without a lock: SQLite locks the file while the last connection closes and writes
+    /// back the log, and a host that starts when this one ends would wait for this thread of low priority.
     fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
-            // Closing writes back what this could not.
+            // Closing the connection writes back the rest.
             let _ = write_back_log(&connection);
         }
     }

@@ -1,9 +1,9 @@
 //! Indexes one plugin: a task that keeps the index consistent with the plugin's listing.
 //!
-//! A *walk* compares the default listing with the index (reconciliation). A resource is read if the index does not have it, or if its entry
-//! has changed. It is also read if the entry does not show changes (it has no time of the last change, and the provider does not report
-//! changes) and the last read is older than `search.refresh`. Resources that are no longer listed are removed at the end of the comparison. A
-//! comparison that fails removes nothing and is retried with back-off.
+//! A *walk* compares the default listing with the index (reconciliation). A resource is read if the index lacks it, or if its entry has changed.
+//! A resource is also read if its entry does not show changes (there is no time of the last change, and the provider does not report changes)
+//! and the last read is older than `search.refresh`. Resources that are no longer listed are removed at the end of the comparison. A comparison
+//! that fails removes nothing and is retried with back-off.
 //!
 //! A provider that reports changes is polled at `watch-interval`: between walks, between the pages of a long comparison, and while a walk waits
 //! for its budget of reads. Changed resources are read, and deleted ones removed. A changed listing is walked again, after a pause of
@@ -36,7 +36,7 @@ use super::store;
 use super::updater::{PAUSE_FACTOR, Updater, later};
 use super::walk::{Pass, Until, WalkError};
 
-/// The longest pause after a comparison.
+/// The maximum pause after a comparison.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// The task that indexes one plugin.
@@ -44,16 +44,16 @@ pub(super) struct Indexer {
     pub(super) updater: Updater,
 }
 
-/// What the task knows, whatever happens to the index.
+/// The progress of the task, which survives a failure of the index.
 struct Progress {
     poller: ChangePoller,
-    /// Whether the index was not level with the plugin yet.
+    /// Whether the index has not been consistent with the plugin yet.
     is_first: bool,
     backoff: Backoff,
 }
 
 impl Indexer {
-    /// Keeps the index level with the plugin until it is dropped.
+    /// Keeps the index consistent with the plugin until the future is dropped.
     pub(super) async fn run(self) {
         let poller = ChangePoller::new(&self.updater.reader.plugin);
         let mut progress = Progress { poller, is_first: true, backoff: Backoff::default() };
@@ -65,13 +65,13 @@ impl Indexer {
                 self.keep_indexed(id, &mut progress).await
             };
             let ended = tokio::select! {
-                // A session ends with an error only.
+                // A session ends only with an error.
                 Err(error) = session => error,
                 _ = rebuilds.changed() => continue,
             };
             match ended {
                 IndexError::Closed => return,
-                // It was created anew, which has been logged.
+                // The index was created again, which has been logged.
                 IndexError::Damaged(_) => {}
                 error => {
                     self.updater.state.set_error(&error.to_string());
@@ -93,7 +93,7 @@ impl Indexer {
         Ok(id)
     }
 
-    /// Walks and polls, by turns, until the index fails.
+    /// Alternates walks and polls until the index fails.
     async fn keep_indexed(&self, id: SourceId, progress: &mut Progress) -> Result<Infallible, IndexError> {
         let Progress { poller, is_first, backoff } = progress;
         loop {
@@ -104,12 +104,12 @@ impl Indexer {
             match self.walk(id, poller, *is_first, began).await {
                 Ok(Some((gaps, pause))) => {
                     (*backoff, *is_first) = (Backoff::default(), false);
-                    // A process that waits for the end of the walk may exit then.
+                    // A process that waits for the end of the walk may exit after it is reported.
                     self.save(Report::complete(gaps)).await;
                     self.updater.state.set_complete(gaps);
                     self.poll_until_listing_changes(id, poller, began, pause).await?;
                 }
-                // It is compared again, with what has been read.
+                // The listing is compared again, with the read resources in the index.
                 Ok(None) => {}
                 Err(WalkError::Index(error)) => return Err(error),
                 Err(WalkError::Plugin(fault)) => {
@@ -121,8 +121,8 @@ impl Indexer {
         }
     }
 
-    /// Makes the index level with the listing. Returns what it does not have all the same, and the pause until the next walk;
-    /// none if this one is to be repeated at once.
+    /// Makes the index consistent with the listing. Returns the remaining gaps, and the pause until the next walk. None if the walk has to be
+    /// repeated immediately.
     async fn walk(
         &self,
         id: SourceId,
@@ -148,12 +148,12 @@ impl Indexer {
         Ok(Some((gaps, pause)))
     }
 
-    /// When a walk that began at that time is followed by another in any case.
+    /// The time at which a walk that began at `began` is followed by another in any case.
     fn next_refresh(&self, began: Instant) -> Instant {
         later(began, self.updater.reader.source.settings().refresh.duration())
     }
 
-    /// Reads what changes until the listing is to be walked again: when it has changed, and `pause` is over, or after
+    /// Reads changed resources until the next walk of the listing is due: when the listing has changed and `pause` is over, or after
     /// `search.refresh`.
     async fn poll_until_listing_changes(
         &self,
@@ -176,7 +176,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Stores what others are to know of the source, if the index can be written.
+    /// Stores the report of the source for other processes, if the index can be written.
     async fn save(&self, report: Report) {
         let saving = async {
             let key = self.updater.index.source_key(&self.updater.reader.source).await?;

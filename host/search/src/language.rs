@@ -2,7 +2,7 @@
 //!
 //! The script decides first, at any length: kana are Japanese and Hangul is Korean. Among the languages of the Latin script, the classifier
 //! (`whichlang`) proposes one. The proposal counts only if the text has [`MIN_FUNCTION_WORDS`] function words of that language and not more
-//! of another one: a classifier answers for any text, even a list of names, and is often wrong for a short one. Letters that Arabic or
+//! of another one: the classifier answers for any text, even a list of names, and is often wrong for a short one. Letters that Arabic or
 //! Russian lack indicate another language of the same script. All other texts are undetermined.
 
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ use whichlang::{Lang, detect_language};
 
 use mcp_host_base::text::prefix;
 
-/// The bytes of a text that are looked at.
+/// The maximum number of inspected bytes of a text.
 const SAMPLE: usize = 4096;
-/// A text with fewer letters has a known language only if its script has one.
+/// The minimum number of letters. A text with fewer letters has a known language only if its script determines it.
 const MIN_LETTERS: usize = 20;
-/// The function words of a language that a text in Latin script has at least.
+/// The minimum number of function words of a language in a text in Latin script.
 const MIN_FUNCTION_WORDS: usize = 2;
 
 /// Frequent words of the languages in Latin script.
@@ -32,14 +32,14 @@ const FUNCTION_WORDS: [(&str, &str); 10] = [
     ("vi", "và của là các có cho không được trong một với người này để những khi từ đã như về"),
 ];
 
-/// The letters of a text by script.
+/// The numbers of a text's letters by script.
 #[derive(Default)]
 struct Letters {
     all: usize,
     kana: usize,
     hangul: usize,
     latin: usize,
-    /// Letters of languages that share a script with one that is known.
+    /// The number of letters that only other languages of the script have.
     foreign: usize,
 }
 
@@ -47,7 +47,7 @@ struct Letters {
 pub(super) fn detect(text: &str) -> Option<&'static str> {
     let sample = prefix(text, SAMPLE);
     let letters = Letters::of(sample);
-    // Japanese and Korean technical texts are full of Latin words.
+    // Japanese and Korean technical texts contain many Latin words.
     let is_share = |count: usize| count >= 2 && count.saturating_mul(10) >= letters.all;
     if is_share(letters.kana) && letters.kana >= letters.hangul {
         return Some("ja");
@@ -60,7 +60,7 @@ pub(super) fn detect(text: &str) -> Option<&'static str> {
     }
     let likely = code(detect_language(sample));
     if letters.latin.saturating_mul(2) < letters.all {
-        // Kana would have been seen.
+        // A Japanese text would have had kana.
         return (!matches!(likely, "ja" | "ko")).then_some(likely);
     }
     let found = function_words(sample);
@@ -89,7 +89,7 @@ impl Letters {
     }
 }
 
-/// Counts the function words of each language in a text.
+/// Counts each language's function words in a text.
 fn function_words(text: &str) -> HashMap<&'static str, usize> {
     let mut found = HashMap::new();
     let lower = text.to_lowercase();
@@ -101,7 +101,7 @@ fn function_words(text: &str) -> HashMap<&'static str, usize> {
     found
 }
 
-/// A [`LanguageCode`](mcp_host_config::search::LanguageCode).
+/// Returns the [`LanguageCode`](mcp_host_config::search::LanguageCode).
 fn code(language: Lang) -> &'static str {
     match language {
         Lang::Ara => "ar",
@@ -176,7 +176,7 @@ mod tests {
         ] {
             assert_eq!(detect(text), None, "{text}");
         }
-        // A note in English that was taken for Swedish is English or undetermined, and nothing else.
+        // A note in English that was once classified as Swedish must be English or undetermined.
         for text in
             ["Remember the milk on Friday", "Meeting notes: budget, hiring, travel", "TODO fix login bug in staging"]
         {

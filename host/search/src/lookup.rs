@@ -1,20 +1,20 @@
-//! Looking up a query in the index.
+//! Lookup of a query in the index.
 //!
 //! Matches are streamed from the index and filtered, and the best are kept. A match that the filter rejects is neither ranked nor counted.
 //!
-//! Documents are ranked by BM25; a match in the name, the title, the description or the path counts twice. The frequency of a term is
-//! computed over the whole index. It decides the order of results. For queries that match too much (`query`), it also decides which terms are
-//! looked up; the result is then partial.
+//! Documents are ranked by BM25; a match in the name, the title, the description or the path counts twice. The frequency of a term is computed
+//! over the whole index. The frequency determines the order of results. For queries with too many matches (`query`), it also determines which
+//! terms are looked up; the result is then partial.
 //!
-//! All steps share one deadline, and each step has a part of the remaining time. A step that runs out of time ends with what it has found, and
-//! the result is partial. Later steps still have their time.
+//! All steps share one deadline, and each step has a part of the remaining time. A step that runs out of time keeps its findings, and the
+//! result is partial. Later steps still have their time.
 //!
 //! | step | part |
 //! |---|---|
-//! | ranking | [`RANKING_PART`] of all; in it, a half for vectors, and then [`FREQUENCY_PART`] of the rest for frequencies |
-//! | entries and snippets, or passages, of the best | the rest; each document [`DOCUMENT_PART`] of what is left then |
+//! | ranking | [`RANKING_PART`] of the total; of this, a half for vectors, and then [`FREQUENCY_PART`] of the rest for frequencies |
+//! | entries and snippets, or passages, of the best | the rest; each document [`DOCUMENT_PART`] of the time that is left then |
 //!
-//! With the vector of a query, the nearest documents match as well, and the two rankings are merged (`embeddings`).
+//! With the vector of a query, the nearest documents match, too, and the two rankings are merged (`embeddings`).
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::time::Instant;
@@ -33,36 +33,36 @@ use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, SoughtTerms};
 use super::status::SourceId;
 
-/// The part of the time that ranking may take.
+/// The part of the total time for ranking.
 const RANKING_PART: f64 = 0.75;
-/// The part of the time of a ranking by words that finding the frequencies of the words may take.
+/// The part of the ranking time for finding the frequencies of words.
 const FREQUENCY_PART: f64 = 0.4;
-/// The part of the time of a ranking that comparing vectors may take.
+/// The part of the ranking time for comparing vectors.
 const VECTORS_PART: f64 = 0.5;
-/// The part of the remaining time that the passages of one document may take: a long document leaves time for the next.
+/// The part of the remaining time for the passages of one document, so that a long document leaves time for the next one.
 const DOCUMENT_PART: f64 = 0.5;
 
 /// A lookup.
 pub(super) struct Lookup<F> {
     pub(super) query: Query,
-    /// The vector of the query. None if it has a phrase, which a result has to have as it is written.
+    /// The vector of the query. None if the query has a phrase, which every result must contain literally.
     pub(super) nearest: Option<NearestQuery>,
     pub(super) conditions: Conditions,
-    /// The number of hits.
+    /// The maximum number of hits.
     pub(super) limit: usize,
     pub(super) deadline: Instant,
-    /// Returns the URI of a path of a source, if it is to be found.
+    /// Returns the URI of a source's path. None if it must not be found.
     pub(super) filter: F,
 }
 
-/// A match that was found.
+/// A found document.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) source: SourceId,
     pub(super) path: String,
     pub(super) entry: DocumentEntry,
     pub(super) snippet: Option<Snippet>,
-    /// Whether there may be a better snippet: the time ended before all passages were compared.
+    /// Whether there may be a better snippet, because the time ended before all passages were compared.
     pub(super) is_snippet_partial: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct LookupResult {
 /// The best matches of a query.
 #[derive(Default)]
 struct Ranking {
-    /// The best first.
+    /// The candidates, best first.
     best: Vec<Candidate>,
     total: u64,
     is_partial: bool,
@@ -158,7 +158,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(ranking)
     }
 
-    /// The documents that are nearest to the query.
+    /// The nearest documents to the query.
     fn find_nearest(
         &mut self,
         connection: &Connection,
@@ -172,7 +172,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(nearest.found)
     }
 
-    /// The documents that match by their words, best first. Counts them, and the nearest ones that do not.
+    /// The documents that match by their words, best first. Counts these documents, and the nearest ones that do not match by words.
     fn rank_by_words(
         &mut self,
         connection: &Connection,
@@ -184,7 +184,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         let mut others: HashSet<i64> = nearest.iter().map(|nearest| nearest.id).collect();
         let mut best = Vec::new();
         if !self.query.is_empty() {
-            // Document frequencies, matches and texts are of one state of the index: the caller has a transaction.
+            // The caller's transaction makes document frequencies, matches and texts consistent.
             let documents: u64 =
                 connection.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
             match interruptible(frequencies(connection, terms, part_of(end, FREQUENCY_PART)))? {
@@ -193,9 +193,9 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
                     let known: HashMap<_, _> = terms.iter().zip(frequencies).collect();
                     let selection = self.query.select(|term| known.get(term).copied());
                     ranking.is_partial |= selection.is_partial;
-                    // One that there was no time for is probably frequent.
+                    // A term whose frequency could not be found in time is probably frequent.
                     let frequency = |term: &Term| known.get(term).copied().unwrap_or(documents);
-                    // A phrase has at most as many documents as its rarest term.
+                    // A phrase has at most the frequency of its rarest term.
                     let phrase_frequency = |phrase: &[Term]| phrase.iter().map(frequency).min().unwrap_or_default();
                     let weights: Vec<_> = selection
                         .phrases
@@ -211,8 +211,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(best)
     }
 
-    /// The best matches of an expression of FTS5, best first, with these weights of its phrases. Removes all matches from
-    /// `others`.
+    /// The best matches of an FTS5 expression, best first, with these weights of its phrases. Removes all matches from `others`.
     fn candidates(
         &mut self,
         connection: &Connection,
@@ -222,9 +221,9 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         others: &mut HashSet<i64>,
         result: &mut Ranking,
     ) -> Result<Vec<Candidate>, IndexError> {
-        // The place in the other ranking may lift a match that is not among the first.
+        // The rank in the other ranking may lift a match that is not among the first ones.
         let depth = if self.nearest.is_some() { self.limit.max(MAX_NEAREST) } else { self.limit };
-        // The conditions are part of the result: between rows that they exclude, the time is compared as well.
+        // The conditions are part of the result columns, so that the deadline is also checked between rows that they exclude.
         let mut statement = connection.prepare_cached(
             "SELECT t.rowid, CASE WHEN (?2 IS NULL OR d.kind = ?2 OR substr(d.kind, 1, length(?2) + 1) = ?2 || '/')
                                    AND (?3 IS NULL OR d.language = ?3)
@@ -265,7 +264,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     }
 }
 
-/// Loads what is shown of a match, until that time.
+/// Loads the displayed data of a match, until a deadline.
 fn load(
     connection: &Connection,
     candidate: Candidate,
@@ -281,7 +280,7 @@ fn load(
     Ok(Some(Found { source, path, entry, snippet, is_snippet_partial }))
 }
 
-/// Returns the best snippet of a document that was found until that time, and whether there may be a better one.
+/// Returns the best snippet of a document that was found until the deadline, and whether there may be a better one.
 pub(super) fn find_snippet(
     connection: &Connection,
     id: i64,
@@ -289,7 +288,7 @@ pub(super) fn find_snippet(
     terms: &SoughtTerms<'_>,
     end: Instant,
 ) -> Result<(Option<Snippet>, bool), IndexError> {
-    // The first of passages with as many words is shown: the nearest one, if there is one.
+    // Among passages with the same number of words, the first one is shown: the nearest passage, if there is one.
     let mut statement = connection
         .prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number")?;
     let mut rows = statement.query(params![id, nearest_passage])?;
@@ -308,7 +307,7 @@ pub(super) fn find_snippet(
     Ok((finder.finish(), is_partial))
 }
 
-/// The MIME types, or the languages, of the documents that pass the filter; incomplete if the deadline passes.
+/// The MIME types, or the languages, of the documents that pass the filter. Incomplete if the deadline passes.
 pub(super) fn values(
     connection: &Connection,
     are_kinds: bool,
@@ -324,7 +323,7 @@ pub(super) fn values(
     while let Some(Some(row)) = interruptible(rows.next().map_err(IndexError::from))? {
         let text = |column: usize| Ok::<_, IndexError>(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?);
         let value = text(2)?;
-        // The filter takes longer.
+        // Checked last, because the filter is slower.
         if !values.contains(value) && filter(SourceId(row.get(0)?), text(1)?) {
             values.insert(value.to_owned());
         }
@@ -335,7 +334,7 @@ pub(super) fn values(
     Ok(values.into_iter().collect())
 }
 
-/// The number of documents that each term is in; incomplete if the time is over.
+/// The number of documents with each term. Incomplete if the deadline passes.
 fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<Vec<u64>, IndexError> {
     let ids = IdRange::of(connection)?;
     let mut frequencies = Vec::with_capacity(terms.len());
@@ -348,7 +347,7 @@ fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<
     Ok(frequencies)
 }
 
-/// The end of a step that may take that part of the time until a deadline.
+/// The end of a step that may take this part of the time until a deadline.
 pub(super) fn part_of(deadline: Instant, part: f64) -> Instant {
     let now = Instant::now();
     now.checked_add(deadline.saturating_duration_since(now).mul_f64(part)).unwrap_or(deadline)

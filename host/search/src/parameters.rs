@@ -20,12 +20,12 @@ pub(super) fn integer(name: &str, value: &str, max: usize) -> Result<usize, Fail
     number.ok_or_else(|| wrong(name, &format!("an integer from 1 to {max}"), value))
 }
 
-/// The failure of a parameter with a value that is not the expected one.
+/// The error for a parameter with an unexpected value.
 pub(super) fn wrong(name: &str, expected: &str, value: &str) -> Failure {
     Failure::invalid(format!("`{name}`: expected {expected}, found {}", quote(value)))
 }
 
-/// The failure of a parameter that does not exist.
+/// The error for an unknown parameter.
 pub(super) fn unknown(name: &str, known: &[&str]) -> Failure {
     Failure::invalid(format!("there is no parameter {}; expected `{}`", quote(name), known.join("`, `")))
 }

@@ -1,4 +1,4 @@
-//! The passages of documents that may be part of a context.
+//! Candidate passages of documents for a context.
 
 use std::time::Instant;
 
@@ -11,35 +11,35 @@ use super::query::Candidate;
 use super::snippet::SoughtTerms;
 use super::status::SourceId;
 
-/// The number of passages of one document that may be chosen.
+/// The maximum number of candidate passages of one document.
 const MAX_OF_DOCUMENT: usize = 6;
-/// The number of documents whose beginnings may be chosen, without a query.
+/// The maximum number of documents whose beginnings are candidates, without a query.
 const MAX_DOCUMENTS: usize = 200;
-/// The number of matching words that a reason names.
+/// The maximum number of matching words in a reason.
 const MAX_REASONS: usize = 8;
-/// The part of a query that the passage counts as having that is nearest to it.
+/// The minimum share of the query that the nearest passage is considered to contain.
 const SHARE_OF_NEAREST: f64 = 0.5;
-/// The part of the budget that the beginning of one document may take.
+/// The divisor of the part of the budget for the beginning of one document.
 const SHARE_OF_DOCUMENT: usize = 4;
 
-/// A passage that was found.
+/// A found passage.
 #[derive(Debug)]
 pub(super) struct FoundPassage {
     pub(super) source: SourceId,
     pub(super) path: String,
     pub(super) entry: DocumentEntry,
     pub(super) text: String,
-    /// Its first line.
+    /// The first line.
     pub(super) line: usize,
-    /// From 0 to 1.
+    /// The relevance, from 0 to 1.
     pub(super) relevance: f64,
-    /// The words of the query that it has.
+    /// The words of the query in the passage.
     pub(super) words: Vec<String>,
     /// Whether it was found by the vector of the query.
     pub(super) is_nearest: bool,
 }
 
-/// The passages that a lookup has found.
+/// The found passages of a lookup.
 #[derive(Debug, Default)]
 pub(super) struct PassagesResult {
     pub(super) found: Vec<FoundPassage>,
@@ -47,8 +47,9 @@ pub(super) struct PassagesResult {
     pub(super) is_partial: bool,
 }
 
-/// Returns the passages of a document that match most of the query, among the ones that are compared until that time. `rank` is the rank of the document, from 0 to 1. The passage that
-/// is nearest to the query by its vector counts as one that has at least half of it.
+/// Returns the passages of a document that match most of the query, among the passages that are compared before the deadline.
+/// `rank` is the rank of the document, from 0 to 1. The nearest passage by its vector counts as containing at least half of
+/// the query.
 pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,
@@ -139,7 +140,7 @@ pub(super) fn by_priority(
     Ok(result)
 }
 
-/// A document with the first passages that fit the budget, at least one. `None` if it has no text.
+/// A document with the first passages that fit the budget, at least one. None if it has no text.
 fn load_beginning(
     connection: &Connection,
     id: i64,
@@ -151,7 +152,7 @@ fn load_beginning(
     let (mut text, mut tokens) = (String::new(), 0_usize);
     while let Some(row) = rows.next()? {
         let passage = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        // At least as many as of the whole text.
+        // At least the number of tokens of the whole text.
         tokens = tokens.saturating_add(estimate_tokens(passage));
         if !text.is_empty() && tokens > budget {
             break;

@@ -1,17 +1,17 @@
-//! Queries: the text that a person or a model searches for, as terms.
+//! Queries: search texts as terms.
 //!
-//! A query is words. Text in double quotes is a phrase, which a result must have; of the words outside of quotes it has at
-//! least one. There is no other syntax, so no query with a word is invalid: operators of FTS5 are words or separators like any
-//! other.
+//! A query consists of words. Text in double quotes is a phrase, which a result must contain; a result contains at least one of the
+//! words outside of quotes. There is no other syntax, so a query with a word is never invalid: operators of FTS5 are ordinary words
+//! or separators.
 //!
-//! All words count, and one that the query repeats counts as often, as BM25 has it. The cost of a lookup is bounded by what its words
-//! match, not by their number: in a large index the most frequent words of a long query, which say the least, are left out, and
-//! the result is partial.
+//! All words count, and a repeated word counts repeatedly, as in BM25. The bound on the cost of a lookup applies to the matches of
+//! its words, not to their number: in a large index the most frequent words of a long query, which are the least significant, are
+//! left out, and the result is partial.
 //!
 //! # Cost
 //!
-//! FTS5 visits each document that a word is in, and compares it with each word of the query, so the cost of n words, which p
-//! documents have altogether, is p · (c + n). Measured are about 20 ns for a step, and c = 100 ([`STEPS_PER_MATCH`]).
+//! FTS5 visits each document with a word, and compares the document with each word of the query, so the cost of n words with p
+//! matches in total is p · (c + n) steps. By measurement, a step takes about 20 ns, and c = 100 ([`STEPS_PER_MATCH`]).
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -20,20 +20,20 @@ use std::iter;
 use super::status::SourceId;
 use super::tokens::{TokenKind, for_each_token};
 
-/// The different terms of a query that count: as many as a query of the maximum length usually has.
+/// The maximum number of different terms of a query that count, which a query of the maximum length usually does not exceed.
 const MAX_TERMS: usize = 1024;
-/// The number of times that a repeated word counts.
+/// The maximum number of times that a repeated word counts.
 const MAX_REPEATS: usize = 4;
-/// The bound on the steps of a lookup: about 200 ms of one processor.
+/// The maximum number of steps of a lookup: about 200 ms of one processor.
 const MAX_STEPS: u64 = 10_000_000;
-/// The steps that a document with a word costs, besides one for each word of the query.
+/// The steps for a document with a word, in addition to one step for each word of the query.
 const STEPS_PER_MATCH: u64 = 100;
 
-/// A term that occurs in a text, or not.
+/// A term to search for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub(super) text: String,
-    /// Whether tokens match that begin with it: a single character of a script that is indexed by bigrams.
+    /// Whether tokens match that begin with the term: a single character of a script that is indexed by bigrams.
     pub(super) is_prefix: bool,
 }
 
@@ -41,37 +41,37 @@ pub(super) struct Term {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     term: Term,
-    /// The number of times that the query has it, at most [`MAX_REPEATS`].
+    /// The number of times that the word occurs in the query, at most [`MAX_REPEATS`].
     repeats: usize,
 }
 
 /// A parsed query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
-    /// Consecutive tokens.
+    /// The phrases, each a sequence of consecutive tokens.
     phrases: Vec<Vec<Term>>,
-    /// Words, each once.
+    /// The words, without repetitions.
     words: Vec<Word>,
 }
 
-/// What is looked up of a query: its phrases and words.
+/// The phrases and words of a query that are looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection<'a> {
-    /// The expression of FTS5.
+    /// The FTS5 expression.
     pub(super) expression: String,
-    /// The terms of each phrase of the expression, in its order: there, a word is a phrase as well.
+    /// The terms of each phrase of the expression, in order. In the expression, a word is a phrase, too.
     pub(super) phrases: Vec<&'a [Term]>,
-    /// Whether there are words that are not looked up.
+    /// Whether some words are not looked up.
     pub(super) is_partial: bool,
 }
 
-/// Whether a query has anything that can be looked up.
+/// Whether a query contains a term to look up.
 pub(crate) fn has_words(query: &str) -> bool {
     !Query::parse(query).is_empty()
 }
 
 impl Term {
-    /// The expression of FTS5 that is this term.
+    /// The FTS5 expression of the term.
     pub(super) fn expression(&self) -> String {
         quoted(std::slice::from_ref(self))
     }
@@ -83,7 +83,7 @@ impl Query {
         let (mut query, mut left) = (Self::default(), MAX_TERMS);
         let (mut places, quotes) = (HashMap::<String, usize>::new(), text.matches('"').count());
         for (index, part) in text.split('"').enumerate() {
-            // The quote of a phrase without an end is a separator.
+            // The opening quote of an unfinished phrase is a separator.
             if index % 2 == 1 && index < quotes {
                 let phrase = phrase(part, left);
                 left = left.saturating_sub(phrase.len());
@@ -109,12 +109,12 @@ impl Query {
         query
     }
 
-    /// Whether there is nothing to search for.
+    /// Whether there is no term to search for.
     pub(super) fn is_empty(&self) -> bool {
         self.phrases.is_empty() && self.words.is_empty()
     }
 
-    /// Whether it has a phrase.
+    /// Whether the query has a phrase.
     pub(super) fn has_phrase(&self) -> bool {
         !self.phrases.is_empty()
     }
@@ -124,8 +124,8 @@ impl Query {
         self.phrases.iter().flatten().chain(self.words.iter().map(|word| &word.term))
     }
 
-    /// Selects the words that are looked up: all, or the rarest ones of which a lookup takes at most [`MAX_STEPS`], but at least
-    /// one. `frequency` is the number of documents that have a term; words of which it is not known are the last ones.
+    /// Selects the words to look up: all, or the rarest ones within [`MAX_STEPS`] steps, but at least one. `frequency` is the number
+    /// of documents with a term; words with an unknown frequency come last.
     pub(super) fn select(&self, frequency: impl Fn(&Term) -> Option<u64>) -> Selection<'_> {
         let mut words: Vec<_> =
             self.words.iter().enumerate().map(|(place, word)| (frequency(&word.term), place, word)).collect();
@@ -153,8 +153,8 @@ impl Query {
     }
 }
 
-/// The terms of a phrase, at most `max`. The last character of a run is one of them unless the phrase may continue in the text
-/// behind it.
+/// The terms of a phrase, at most `max`. The last character of a run is a term, unless the run may continue in the text after the
+/// phrase.
 fn phrase(text: &str, max: usize) -> Vec<Term> {
     let (mut terms, mut is_last) = (Vec::new(), false);
     for_each_token(text, |token, _, kind| {
@@ -169,7 +169,7 @@ fn phrase(text: &str, max: usize) -> Vec<Term> {
     terms
 }
 
-/// Consecutive tokens as a string of FTS5. Tokens have no quotes.
+/// Consecutive tokens as an FTS5 string. Tokens contain no quotes.
 fn quoted(terms: &[Term]) -> String {
     let texts: Vec<_> = terms.iter().map(|term| term.text.as_str()).collect();
     let prefix = if terms.last().is_some_and(|term| term.is_prefix) { "*" } else { "" };
@@ -182,11 +182,11 @@ pub(super) struct Conditions {
     /// A MIME type, or its part before the slash.
     pub(super) kind: Option<String>,
     pub(super) language: Option<String>,
-    /// An audience as bits, as documents have it; 0 for all.
+    /// An audience as bits, as in documents; 0 for all.
     pub(super) audience: u8,
 }
 
-/// A match, ordered by rank: the best is the smallest.
+/// A match, ordered by rank: the smallest is the best.
 #[derive(Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) score: f64,
@@ -194,7 +194,7 @@ pub(super) struct Candidate {
     pub(super) id: i64,
     pub(super) source: SourceId,
     pub(super) path: String,
-    /// The number of the passage that is nearest to the query, if it was found by its vector.
+    /// The number of the nearest passage, if the match was found by the vector of the query.
     pub(super) nearest_passage: Option<i64>,
 }
 
@@ -208,7 +208,7 @@ impl PartialOrd for Candidate {
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        // FTS5's scores are negative: the better, the smaller.
+        // FTS5's scores are negative: the smaller, the better.
         self.score.total_cmp(&other.score).then_with(|| self.uri.cmp(&other.uri))
     }
 }

@@ -1,6 +1,6 @@
-//! Requests to search.
+//! Search requests.
 
-/// A request to search.
+/// A search request.
 ///
 /// ```
 /// use mcp_host_search::SearchRequest;
@@ -10,15 +10,15 @@
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchRequest {
-    /// The words that are searched for. A text in double quotes is a phrase that every result has; of the other words a
-    /// result has at least one.
+    /// The words to search for. A text in double quotes is a phrase that every result contains; a result contains at least one of
+    /// the other words.
     pub query: String,
-    /// A URI below a mount that is searched: only that resource, and those below it, are searched.
+    /// A URI below a searched mount: only this resource, and the resources below it, are searched.
     pub within: Option<String>,
-    /// A MIME type, or its part before the slash, as a [`KindFilter`](mcp_host_config::search::KindFilter) is: only resources of it
-    /// are searched.
+    /// A MIME type, or its part before the slash, like a [`KindFilter`](mcp_host_config::search::KindFilter): only resources of
+    /// this type are searched.
     pub kind: Option<String>,
-    /// A [`LanguageCode`](mcp_host_config::search::LanguageCode): only texts that are likely to be in that language are searched.
+    /// A [`LanguageCode`](mcp_host_config::search::LanguageCode): only texts that are likely to be in this language are searched.
     pub language: Option<String>,
     /// The maximum number of hits: at most [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub limit: usize,
@@ -27,17 +27,17 @@ pub struct SearchRequest {
 impl SearchRequest {
     /// The maximum number of hits.
     pub const MAX_LIMIT: usize = 100;
-    /// The number of hits unless set.
+    /// The default number of hits.
     pub const DEFAULT_LIMIT: usize = 20;
     /// The maximum length of a query in bytes.
     pub const MAX_QUERY_LEN: usize = 4096;
 
-    /// A search for those words, for 20 hits.
+    /// Creates a search for these words, with at most 20 hits.
     pub fn new(query: impl Into<String>) -> Self {
         Self { query: query.into(), within: None, kind: None, language: None, limit: Self::DEFAULT_LIMIT }
     }
 
-    /// Searches only a resource, and those below it.
+    /// Searches only a resource, and the resources below it.
     #[must_use]
     pub fn within(mut self, uri: impl Into<String>) -> Self {
         self.within = Some(uri.into());

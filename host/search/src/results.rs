@@ -15,28 +15,28 @@ const NOTICES: &str = "notices";
 pub struct SearchResults {
     /// The hits, the best first.
     pub hits: Vec<SearchHit>,
-    /// The number of resources that match, of which `hits` are the best.
+    /// The number of matching resources. `hits` has the best of them.
     pub total: u64,
     /// Whether there may be better hits or snippets, and more hits: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
-    /// Whether the query was looked up by its embedding as well. If not, all hits have words of it.
+    /// Whether the query was also looked up by its embedding. If not, all hits contain words of the query.
     pub is_hybrid: bool,
-    /// The plugins that are searched, and of which the index does not have everything: they are being loaded or indexed, or
-    /// something could not be indexed.
+    /// The searched plugins that are not completely indexed: they are being loaded or indexed, or some resources could not be
+    /// indexed.
     pub incomplete: Vec<String>,
 }
 
-/// A resource that was found.
+/// A found resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchHit {
-    /// The resource, as it was when it was indexed.
+    /// The resource, in its indexed state.
     pub resource: Resource,
-    /// The part of its text that matches best; the beginning of the text if only its name, title, description or path matches.
+    /// The best matching part of the text, or its beginning if only the name, title, description or path matches.
     pub snippet: Option<Snippet>,
-    /// Whether there may be a better snippet: the search was interrupted before all of the text was compared. A notice of the
-    /// resource says so.
+    /// Whether there may be a better snippet, because the search was interrupted before all of the text was compared. The
+    /// resource then has a notice of it.
     pub is_snippet_partial: bool,
-    /// The URI of the lines that the snippet is from, where the provider has lines.
+    /// The URI of the snippet's lines, if the provider has lines.
     pub lines_uri: Option<Uri>,
 }
 

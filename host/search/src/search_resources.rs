@@ -1,17 +1,17 @@
-//! The resources of search: the built-in mount `search:`, which exists while anything is searched.
+//! The resources of search: the built-in mount `search:`, which exists while any plugin is searched.
 //!
 //! | URI | content |
 //! |---|---|
 //! | `search:///?q=WORDS`, with `in`, `kind`, `lang` and `limit` | the result of a search, as JSON |
 //! | `search:///saved/NAME` | the result of a saved search (`search.saved`); listed, and subscribable |
 //!
-//! They are a [built-in provider](mcp_host_engine::plugin::BuiltIn): it lists the saved searches and the template, and answers a read and a
-//! completion for the principal.
+//! These resources are a [built-in provider](mcp_host_engine::plugin::BuiltIn), which lists the saved searches and the template, and
+//! answers reads and completions for the principal.
 //!
 //! # Subscriptions
 //!
-//! The provider is polled while there are subscriptions. If the index has changed since the last poll, each saved search is
-//! repeated for each principal that subscribes to it, and those whose own result has changed are notified.
+//! The provider is polled while there are subscriptions. If the index has changed since the last poll, each saved search is repeated for
+//! each principal that subscribes to it, and principals whose own result has changed are notified.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -46,15 +46,15 @@ const NAME: &str = "mcp-host.search";
 const MOUNT: &str = "search:///";
 /// The template of searches.
 const TEMPLATE: &str = "{?q,in,kind,lang,limit}";
-/// The part of the paths of saved searches before their names.
+/// The prefix of the paths of saved searches.
 const SAVED: &str = "saved/";
 const JSON: &str = "application/json";
 /// The interval at which subscribed searches are repeated, if the index has changed.
 const WATCH_INTERVAL: &str = "1s";
-/// The longest time that one poll may take.
+/// The maximum time of one poll.
 const DEADLINE: &str = "1m";
 
-/// What a path of the mount means.
+/// The meaning of a path of the mount.
 #[derive(Clone, Debug, PartialEq)]
 enum SearchPath {
     /// The mount itself.
@@ -79,7 +79,7 @@ struct Fingerprints {
     results: HashMap<(Uri, Principal), ResultHashes>,
 }
 
-/// The hashes of the results of one search with embeddings, and without: that an endpoint fails, or answers again, is no change.
+/// The hashes of one search's results with and without embeddings, so that a failure or recovery of the endpoint is not a change.
 #[derive(Clone, Copy, Default)]
 struct ResultHashes {
     hybrid: Option<u64>,
@@ -87,7 +87,7 @@ struct ResultHashes {
 }
 
 impl ResultHashes {
-    /// Records a result. Returns whether it differs from the one before.
+    /// Records a result. Returns whether it differs from the previous one.
     fn record(&mut self, is_hybrid: bool, result: u64) -> bool {
         let last = if is_hybrid { &mut self.hybrid } else { &mut self.lexical };
         last.replace(result).is_some_and(|last| last != result)
@@ -142,7 +142,7 @@ fn parse_query(query: &str) -> Result<SearchRequest> {
     for (name, value) in parameters(query) {
         match name {
             "q" => (request.query, has_query) = (value, true),
-            // An expression of the template without a value.
+            // A template expression without a value.
             _ if value.is_empty() => {}
             "in" => request.within = Some(value),
             "kind" => request.kind = Some(value),
@@ -198,7 +198,7 @@ impl Provider for SearchResources {
         Ok(entry(path, self.parse(path)?))
     }
 
-    /// Reads have a principal: [`read_for`](BuiltIn::read_for).
+    /// Reads need a principal: [`read_for`](BuiltIn::read_for).
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         self.parse(path).and(Err(Failure::internal("a search was read without a principal")))
     }
@@ -220,7 +220,7 @@ impl Provider for SearchResources {
 }
 
 impl SearchResources {
-    /// Notifies each principal of the subscribed searches whose result has changed for it.
+    /// Notifies each principal of subscribed searches whose result has changed for this principal.
     async fn notify_of_changed_results(&self, host: &dyn SearchHost) {
         let Some(mount) = MOUNT.parse::<Mount>().ok() else { return };
         let watched = host.subscriptions_below(&mount);
@@ -261,8 +261,8 @@ impl SearchResources {
     }
 }
 
-/// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted. A snippet that may not be
-/// the best differs from search to search, and is not part of the fingerprint.
+/// Whether the result for a principal is hybrid, and its fingerprint. None if the search was interrupted. The fingerprint leaves out a
+/// snippet that may not be the best one, because it differs from search to search.
 async fn fingerprint(service: &SearchService, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = service.search(principal, request).await.ok()?;
     let SearchResults { mut hits, total, is_partial, is_hybrid, incomplete } = results;
@@ -333,7 +333,7 @@ impl BuiltIn for SearchResources {
         Ok(Completion::matching(values, &argument.value))
     }
 
-    /// For context, too.
+    /// Switches the generation for context, too.
     fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
         self.service.switch_generation(config, plugins);
     }

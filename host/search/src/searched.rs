@@ -1,5 +1,5 @@
-//! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path; its URI is composed here, with
-//! the current mount of the plugin.
+//! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path. Its URI is composed in this
+//! module, with the current mount of the plugin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use super::service::SearchService;
 use super::shares::SearchTurn;
 use super::status::{SearchStatus, SourceId};
 
-/// The longest time that a search waits for sources that are being opened.
+/// The maximum time that a search waits for sources that are being opened.
 const MAX_OPEN_TIME: Duration = Duration::from_secs(1);
-/// The number of documents whose passages may be part of a context.
+/// The maximum number of documents with candidate passages for a context.
 const MAX_CONTEXT_DOCUMENTS: usize = 50;
-/// The part of the time for a context that finding passages may take. The rest is for choosing some of them.
+/// The part of the time for finding candidate passages of a context. The rest is for choosing among them.
 const PASSAGES_PART: f64 = 0.75;
 
 /// A source that a lookup searches.
@@ -40,29 +40,29 @@ struct SearchedSource {
 }
 
 impl SearchedSource {
-    /// The URI of a document; none if the config does not include it any more, and the index still has it.
+    /// The URI of a document. None if the index still has the document, but the config no longer includes it.
     fn uri(&self, path: &str) -> Option<String> {
         self.plugin.search_source()?.uri(&self.mount, path)
     }
 }
 
-/// What a lookup searches.
+/// The sources of a lookup.
 struct Searched {
     index: Arc<Index>,
-    /// The sources that have an id in the index.
+    /// The sources with an id in the index.
     sources: Arc<BTreeMap<SourceId, SearchedSource>>,
-    /// The names of the plugins of which the index does not have everything.
+    /// The names of the plugins that are not completely indexed.
     incomplete: Vec<String>,
 }
 
 impl SearchService {
-    /// Waits for the turn of a lookup of that principal, which it has until the lookup ends.
+    /// Waits for a lookup permit of this principal, which is held until the lookup ends.
     pub(super) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
         self.shares.turn(principal).await
     }
 
-    /// Searches the sources. `is_visible` decides on a URI in normal form: what it rejects is neither ranked nor counted.
-    /// `within` of the request is in normal form.
+    /// Searches the sources. `is_visible` decides on a URI in normal form: rejected documents are neither ranked nor counted. `within` of
+    /// the request is in normal form.
     pub(super) async fn find(
         &self,
         turn: SearchTurn,
@@ -98,7 +98,7 @@ impl SearchService {
         Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, is_hybrid, incomplete })
     }
 
-    /// Chooses passages within a budget, of the sources' documents that are visible.
+    /// Chooses passages within a budget, from the visible documents of the sources.
     pub(super) async fn choose(
         &self,
         turn: SearchTurn,
@@ -145,7 +145,7 @@ impl SearchService {
         Ok(ContextSelection { incomplete, ..chosen.unwrap_or_else(late) })
     }
 
-    /// The MIME types, or the languages, of the visible documents, in alphabetical order; incomplete if the time is over.
+    /// The MIME types, or the languages, of the visible documents, in alphabetical order. Incomplete if the deadline passes.
     pub(super) async fn values(
         &self,
         turn: SearchTurn,
@@ -166,8 +166,8 @@ impl SearchService {
         Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
-    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or it has a phrase, which a
-    /// result has to have as it is written.
+    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or has a phrase, which every result
+    /// must contain literally.
     async fn nearest_query(&self, query: &str) -> Option<NearestQuery> {
         let embeddings = self.state.lock().embeddings.clone()?;
         if Query::parse(query).has_phrase() {
@@ -176,21 +176,21 @@ impl SearchService {
         embeddings.query(query).await
     }
 
-    /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
+    /// Waits until each source has been found or created in the index, or this has failed. It takes a moment immediately after a start.
     async fn wait_until_open(&self) {
         let waiting: Vec<_> = self.state.lock().sources.values().map(|source| source.state.clone()).collect();
         let opening = async {
             for state in waiting {
                 let is_open = |status: &SearchStatus| state.id.lock().is_some() || status.error.is_some();
-                // It fails only without a sender, which `state` owns.
+                // The wait fails only without a sender, which `state` owns.
                 let _ = state.status.subscribe().wait_for(is_open).await;
             }
         };
-        // A search of the sources that are open is better than none.
+        // A search of the opened sources is better than none.
         let _ = tokio::time::timeout(MAX_OPEN_TIME, opening).await;
     }
 
-    /// What a lookup searches.
+    /// Returns the sources of a lookup.
     async fn searched(&self) -> Result<Searched, SearchError> {
         self.wait_until_open().await;
         let state = self.state.lock();
@@ -205,7 +205,7 @@ impl SearchService {
                 let (mount, plugin) = (mount.clone(), running.plugin.clone());
                 sources.insert(id, SearchedSource { mount, plugin, has_lines });
             }
-            // After a damage there is nothing, until the source is opened again.
+            // After a rebuild there are no documents until the source is opened again.
             let is_open = running.state.rebuild.load(Ordering::SeqCst) == index.rebuild_count();
             if !is_open || !running.state.status.borrow().has_everything() {
                 incomplete.push(running.plugin.name().to_owned());
@@ -216,7 +216,7 @@ impl SearchService {
     }
 }
 
-/// Whether a URI is that one, or below it.
+/// Whether a URI equals `within` or is below it.
 pub(super) fn is_below(uri: &str, within: &str) -> bool {
     match uri.strip_prefix(within) {
         Some(rest) => rest.is_empty() || within.ends_with('/') || rest.starts_with(['/', '?']),
@@ -224,7 +224,7 @@ pub(super) fn is_below(uri: &str, within: &str) -> bool {
     }
 }
 
-/// The hit of a match, with the URI that it has now.
+/// The hit of a match, with its current URI.
 fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<SearchHit> {
     let SearchedSource { mount, plugin, has_lines } = sources.get(&found.source)?;
     let uri = mount.compose(&found.path).ok()?.uri;
@@ -242,7 +242,7 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
     Some(SearchHit { resource, snippet: found.snippet, is_snippet_partial: found.is_snippet_partial, lines_uri })
 }
 
-/// A passage that may be part of a context, with the URI that its resource has now.
+/// A candidate passage for a context, with the current URI of its resource.
 fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<Candidate> {
     let FoundPassage { source, path, entry, text, line, relevance, words, is_nearest } = found;
     let SearchedSource { mount, has_lines, .. } = sources.get(&source)?;

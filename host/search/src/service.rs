@@ -1,4 +1,4 @@
-//! The search service of a host: the index, and a task for each plugin that is searched.
+//! The search service of a host: the index, and a task for each searched plugin.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ use super::status::{SearchStatus, SourceState};
 use super::store;
 use super::updater::Updater;
 
-/// A source that no host has used for this time is removed from the index.
+/// The time after which a source that no host has used is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 
-/// The index of a host, and the tasks that write to it. Dropping it stops them.
+/// The index of a host, and the tasks that write to it. Dropping this value stops the tasks.
 pub struct SearchService {
     state_dir: Option<PathBuf>,
-    /// The host; none before [`connect`](Self::connect).
+    /// The host. None before [`connect`](Self::connect).
     host: OnceLock<Weak<dyn SearchHost>>,
     pub(super) state: Mutex<State>,
     pub(super) shares: SearchShares,
@@ -44,12 +44,12 @@ pub struct SearchService {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// None before anything is searched; an error if there can be no index.
+    /// None before any plugin is searched; an error if the index cannot be created.
     index: Option<Result<OpenIndex, String>>,
     space: Space,
     pub(super) sources: BTreeMap<Mount, RunningSource>,
     pub(super) embeddings: Option<Arc<EmbeddingService>>,
-    /// The plugins that the config searches and that are not loaded.
+    /// The searched plugins that are not loaded.
     pub(super) not_loaded: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Computes embeddings as the config says, of the plugins that say so.
+    /// Starts, changes or stops embeddings according to the config and the plugins.
     fn switch_embeddings(&mut self, index: &Arc<Index>, search: Option<&Search>) {
         let Some(search) = search.filter(|search| search.embeddings.is_some()) else {
             self.stop_embeddings();
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Sends no more text, even if a query that waits for its vector still holds the service.
+    /// Stops sending text, even if a query that waits for its vector still holds the service.
     fn stop_embeddings(&mut self) {
         if let Some(embeddings) = self.embeddings.take() {
             embeddings.set_sources(Vec::new());
@@ -115,7 +115,7 @@ impl OpenIndex {
     }
 }
 
-/// A plugin that is indexed.
+/// An indexed plugin.
 pub(super) struct RunningSource {
     pub(super) plugin: Arc<Plugin>,
     pub(super) state: Arc<SourceState>,
@@ -123,7 +123,7 @@ pub(super) struct RunningSource {
 }
 
 impl SearchService {
-    /// A service without sources, whose index is kept in that directory.
+    /// Creates a service without sources. Its index is stored in this directory.
     pub fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
         let (state, shares) = (Mutex::default(), SearchShares::default());
         Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
@@ -131,7 +131,7 @@ impl SearchService {
 
     /// Sets the host, once. Requests fail before it is set, and after it is dropped.
     pub fn connect(&self, host: Weak<dyn SearchHost>) {
-        // It fails if it is set already.
+        // This fails if the host is already set.
         let _ = self.host.set(host);
     }
 
@@ -139,7 +139,7 @@ impl SearchService {
         self.host.get().and_then(Weak::upgrade)
     }
 
-    /// Indexes the plugins that are searched and loaded, and no others. Must be called on a tokio runtime.
+    /// Indexes exactly the searched and loaded plugins. Must be called on a tokio runtime.
     pub(super) fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
         let loaded = plugins.iter().filter_map(|plugin| plugin.loaded);
         let searched: Vec<_> = loaded.filter(|plugin| plugin.search_source().is_some()).collect();
@@ -202,22 +202,22 @@ impl SearchService {
         all
     }
 
-    /// Waits until the whole listing of each source was compared with the index, or that has failed.
+    /// Waits until the whole listing of each source has been compared with the index, or this has failed.
     pub async fn wait_until_indexed(&self) {
         let waiting: Vec<_> =
             self.state.lock().sources.values().map(|source| source.state.status.subscribe()).collect();
         for mut status in waiting {
-            // It fails if the source is gone.
+            // The wait fails if the source has been removed.
             let _ = status.wait_for(|status| status.is_complete || status.error.is_some()).await;
         }
     }
 
-    /// The number of changes of the index since the host started.
+    /// The number of changes of the index since the start of the host.
     pub(super) fn change_count(&self) -> u64 {
         self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
     }
 
-    /// Deletes the index. Everything is read and indexed again.
+    /// Deletes the index. All documents are read and indexed again.
     ///
     /// # Errors
     ///
@@ -225,14 +225,15 @@ impl SearchService {
     pub async fn rebuild(&self) -> Result<(), Error> {
         let index = {
             let state = self.state.lock();
-            // Nobody takes what was indexed before for the new index.
+            // Reset first, so that earlier results are not mistaken for results of the new index.
             for source in state.sources.values() {
                 source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
             }
             state.index()?.clone()
         };
         index.rebuild().await.map_err(SearchError::from)?;
-        // Attempts that failed meanwhile failed with the index that is gone: who waits for the new one waits on.
+        // Attempts that failed meanwhile used the deleted index, so their errors are reset, and waiting for the
+        // new index continues.
         for source in self.state.lock().sources.values() {
             source.state.status.send_modify(|status| status.error = None);
         }
@@ -240,19 +241,19 @@ impl SearchService {
     }
 }
 
-/// Whether any plugin is searched: one of the config, or one that is loaded.
+/// Whether any plugin in the config, or any loaded plugin, is searched.
 pub(super) fn has_search<'a>(config: &Config, mut loaded: impl Iterator<Item = &'a Plugin>) -> bool {
     config.has_search() || loaded.any(|plugin| plugin.search_source().is_some())
 }
 
-/// The names of the plugins that the config searches and that are not loaded.
+/// The names of the searched plugins in the config that are not loaded.
 fn searched_and_not_loaded(config: &Config, plugins: &[MountedPlugin<'_>]) -> Vec<String> {
     let searched = config.plugins.iter().filter(|plugin| plugin.search.is_some());
     let is_loaded = |name: &str| plugins.iter().any(|plugin| plugin.name == name && plugin.loaded.is_some());
     searched.map(|plugin| plugin.name.as_str()).filter(|name| !is_loaded(name)).map(str::to_owned).collect()
 }
 
-/// Removes sources that no host uses any more.
+/// Removes sources that no host uses.
 async fn remove_unused(index: Arc<Index>) {
     let unused = i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX);
     let since = now_millis().saturating_sub(unused);

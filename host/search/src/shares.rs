@@ -1,8 +1,8 @@
-//! Limits the concurrent lookups of one principal (bulkhead), so that it cannot keep others from searching.
+//! Limits the concurrent lookups of one principal (bulkhead), so that one principal cannot block searches of others.
 //!
-//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) at a time. A principal has at most [`MAX_PER_PRINCIPAL`] of them, over all its
-//! clients; all clients without credentials are one principal. `local`, the only principal over stdio, may use all. A further lookup
-//! waits for [`MAX_WAIT`]. An entry is kept while a lookup of its principal runs or waits.
+//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) lookups at a time. A principal has at most [`MAX_PER_PRINCIPAL`] of them over
+//! all its clients; all clients without credentials are one principal. `local`, the only principal over stdio, may use all. A further
+//! lookup waits for [`MAX_WAIT`]. An entry is kept while a lookup of its principal runs or waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use tokio::time::timeout;
 use super::error::SearchError;
 use super::index::MAX_LOOKUPS;
 
-/// The number of lookups of one principal at a time.
+/// The maximum number of concurrent lookups of one principal.
 const MAX_PER_PRINCIPAL: usize = MAX_LOOKUPS / 2;
-/// The longest time that a lookup waits for others of its principal.
+/// The maximum time that a lookup waits for others of its principal.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The lookups of each principal.
+/// The semaphores of principals with lookups.
 #[derive(Debug, Default)]
 pub(super) struct SearchShares(WeakMap<Principal, Semaphore>);
 
-/// A lookup of a principal, until it is dropped.
+/// A lookup of a principal. It ends when this is dropped.
 pub(super) type SearchTurn = OwnedSemaphorePermit;
 
 impl SearchShares {
-    /// Waits for the turn of a lookup of that principal.
+    /// Waits for a lookup permit of this principal.
     ///
     /// # Errors
     ///
-    /// [`SearchError::Busy`] if as many of its lookups as may run do not end in time.
+    /// [`SearchError::Busy`] if none of the principal's running lookups ends in time.
     pub(super) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
         let most = if *principal == Principal::LOCAL { MAX_LOOKUPS } else { MAX_PER_PRINCIPAL };
         let semaphore = self.0.get_or_insert_with(&principal.identity(), || Arc::new(Semaphore::new(most)));

@@ -1,4 +1,4 @@
-//! Snippets: the part of a text that shows best why it was found.
+//! Snippets: the part of a text that best shows why the text was found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -14,19 +14,19 @@ const SNIPPET_LEN: usize = 320;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snippet {
-    /// The text, as it is in the resource; an ellipsis begins or ends it where it is cut within a line.
+    /// The text of the resource. An ellipsis marks a cut within a line.
     pub text: String,
-    /// The ranges in `text` that match, in bytes, in order.
+    /// The ranges of the matches in `text`, in bytes, in order.
     pub matches: Vec<Range<usize>>,
-    /// The first and the last line of the resource's text that it is from, counted from 1.
+    /// The first and the last line of the snippet in the resource's text, counted from 1.
     pub lines: (usize, usize),
 }
 
-/// Terms, each once, in which tokens are looked up. All count the same: how frequent a term is in the index depends on documents that the
-/// principal may not see, and must not decide which part of another document it is shown.
+/// Distinct terms in which tokens are looked up. All have the same weight: the frequency of a term in the index depends on documents that
+/// the principal may not see, and must not determine which part of another document is shown.
 pub(super) struct SoughtTerms<'a> {
     terms: Vec<&'a Term>,
-    /// Indices into `terms`: by whole token, and of prefixes.
+    /// The indices into `terms` by whole token, and the indices of prefixes.
     tokens: HashMap<&'a str, usize>,
     prefixes: Vec<usize>,
 }
@@ -51,18 +51,18 @@ impl<'a> SoughtTerms<'a> {
         self.prefixes.iter().filter_map(|place| self.terms.get(*place)).any(|term| term.text == text)
     }
 
-    /// How many they are.
+    /// The number of terms.
     pub(super) fn count(&self) -> usize {
         self.terms.len()
     }
 
-    /// The places of the terms that a token is.
+    /// The indices of the terms that match a token.
     fn find(&self, token: &str) -> impl Iterator<Item = usize> {
         let is_begun = move |place: &&usize| self.terms.get(**place).is_some_and(|term| token.starts_with(&term.text));
         self.tokens.get(token).into_iter().chain(self.prefixes.iter().filter(is_begun)).copied()
     }
 
-    /// Those of the terms that a passage has.
+    /// The terms in a passage.
     pub(super) fn of_passage(&self, passage: &str) -> Vec<&'a Term> {
         let mut found = BTreeSet::new();
         for_each_token(passage, |token, _, _| found.extend(self.find(token)));
@@ -72,11 +72,11 @@ impl<'a> SoughtTerms<'a> {
 
 /// The matches in a passage.
 struct Matches {
-    /// Their ranges, with the place of the term.
+    /// The ranges, with the index of the term.
     found: Vec<(Range<usize>, usize)>,
 }
 
-/// Returns the number of terms that a passage has, and its matches.
+/// Returns the number of terms in a passage, and its matches.
 fn matches(passage: &str, terms: &SoughtTerms<'_>) -> (usize, Matches) {
     let mut found = Vec::new();
     for_each_token(passage, |token, range, _| {
@@ -86,7 +86,7 @@ fn matches(passage: &str, terms: &SoughtTerms<'_>) -> (usize, Matches) {
     (distinct.len(), Matches { found })
 }
 
-/// The snippet of the best of the passages that were added: the one with most terms, of equal ones the first.
+/// Finds the snippet of the best added passage: the passage with the most terms; among equal ones, the first.
 pub(super) struct SnippetFinder<'a> {
     terms: &'a SoughtTerms<'a>,
     best: Option<(usize, Snippet)>,
@@ -102,7 +102,7 @@ impl<'a> SnippetFinder<'a> {
         self.best.is_some()
     }
 
-    /// Adds a passage. Returns whether no other can be better.
+    /// Adds a passage. Returns whether no other one can be better.
     pub(super) fn add(&mut self, passage: Passage<'_>) -> bool {
         let (count, matches) = matches(passage.text, self.terms);
         if self.best.as_ref().is_none_or(|(best, _)| count > *best) {
@@ -116,7 +116,7 @@ impl<'a> SnippetFinder<'a> {
     }
 }
 
-/// Cuts the part out of a passage that has most terms.
+/// Cuts out the part of a passage with the most terms.
 fn cut(passage: Passage<'_>, matches: &Matches) -> Snippet {
     let text = passage.text;
     let mut best = (0_usize, 0_usize);
@@ -152,7 +152,7 @@ fn cut(passage: Passage<'_>, matches: &Matches) -> Snippet {
     Snippet { text: [before, inside, if behind { "…" } else { "" }].concat(), matches: ranges, lines }
 }
 
-/// The start of the part that shows a match: the start of its line if that is near, else of a word before it.
+/// The start of the part that shows a match: the start of its line if it is near, else the start of a word before the match.
 fn window_start(text: &str, first_match: usize) -> usize {
     let limit = text.floor_char_boundary(first_match.saturating_sub(SNIPPET_LEN / 4));
     let before = text.get(limit..first_match).unwrap_or_default();
@@ -175,7 +175,7 @@ fn window_end(text: &str, start: usize) -> usize {
     at.map_or(limit, |at| start.saturating_add(at))
 }
 
-/// Leaves out white space at both ends.
+/// Trims white space at both ends.
 fn trim(text: &str, start: usize, end: usize) -> (usize, usize) {
     let inside = text.get(start..end).unwrap_or_default();
     let start = start.saturating_add(inside.len().saturating_sub(inside.trim_start().len()));

@@ -1,7 +1,7 @@
 //! Reads a plugin for the index: its listing and its texts.
 //!
-//! There is one call at a time, through the queue of clients' calls and within all limits of the plugin. A call that fails because the plugin is
-//! busy or unavailable is retried a few times. Reads of content have a budget, `search.reads`.
+//! One call is in flight at a time, through the queue of clients' calls and within all limits of the plugin. A call that fails because the
+//! plugin is busy or unavailable is retried a few times. Reads of content have a budget, `search.reads`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use tokio::time::sleep;
 
 use super::document::{Document, DocumentEntry, hash};
 
-/// The requested number of entries of a page.
+/// The requested number of entries per page.
 const PAGE_SIZE: u32 = 1000;
-/// The number of consecutive empty pages after which a listing fails.
+/// The maximum number of consecutive empty pages before a listing fails.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// The number of attempts of a call to a busy plugin.
+/// The maximum number of attempts of a call to a busy plugin.
 const MAX_ATTEMPTS: u32 = 4;
-/// The pause between them, unless the plugin's error has one, which is clamped to the bounds.
+/// The default pause between attempts, and the bounds of a pause that the plugin's error requests.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Reads what is indexed of a plugin.
+/// Reads the indexed data of a plugin.
 pub(super) struct SourceReader {
     pub(super) plugin: Arc<Plugin>,
     pub(super) source: Arc<SearchSource>,
@@ -44,14 +44,14 @@ pub(super) struct Listed {
 #[derive(Default)]
 struct Text {
     text: String,
-    /// Which part of the whole it is, if it is one.
+    /// The provider's description of the part, if the text is only a part.
     part: Option<String>,
-    /// Whether it was longer than `max-document`.
+    /// Whether the text was longer than `max-document`.
     is_cut: bool,
 }
 
 impl Text {
-    /// Its longest beginning of at most `max` bytes.
+    /// Truncates the text to at most `max` bytes.
     fn cut_to(mut self, max: usize) -> Self {
         if self.text.len() > max {
             let (shown, all) = (prefix(&self.text, max).len(), self.text.len());
@@ -71,12 +71,12 @@ pub(super) struct Position {
     items: usize,
     empty_pages: usize,
     is_at_end: bool,
-    /// Whether it ended at `limits.listing-items`, although the plugin has more.
+    /// Whether the listing ended at `limits.listing-items`, although the plugin has more entries.
     pub(super) is_truncated: bool,
 }
 
 impl SourceReader {
-    /// The entries of the next page of the default listing that the config includes; `None` at its end.
+    /// The entries of the next page of the default listing that the config includes. None at the end.
     pub(super) async fn next_page(&self, position: &mut Position) -> Result<Option<Vec<Listed>>, Fault> {
         if position.is_at_end {
             return Ok(None);
@@ -97,7 +97,7 @@ impl SourceReader {
         Ok(Some(page.items.into_iter().filter_map(|entry| self.listed(entry)).collect()))
     }
 
-    /// The entry of a resource; none if it is not indexed.
+    /// The entry of a resource. None if the resource is not indexed.
     pub(super) async fn stat(&self, path: &Path) -> Result<Option<Listed>, Fault> {
         let entry = self.attempt(|| self.plugin.stat_as(CallOrigin::Host, path)).await?;
         let is_included = self.source.includes(entry.uri.as_str());
@@ -110,7 +110,7 @@ impl SourceReader {
         Some(Listed { entry_hash: hash(&entry), path, entry })
     }
 
-    /// Takes a read from the budget, if the resource is to be read at all. Fails with the time after which there is one.
+    /// Takes a read from the budget, if the resource has to be read at all. The error is the time until the budget has a read.
     pub(super) fn take_read(&self, entry: &Resource) -> Result<(), Duration> {
         if !self.source.reads_content_of(entry) {
             return Ok(());
@@ -125,7 +125,7 @@ impl SourceReader {
         }
     }
 
-    /// Reads a resource, for which there is a read in the budget, unless only its metadata are indexed.
+    /// Reads a resource, unless only its metadata are indexed. The caller has taken the read from the budget.
     pub(super) async fn read(&self, listed: Listed) -> Result<Document, Fault> {
         let Listed { entry, path, entry_hash } = listed;
         let Text { text, part, is_cut } = match self.source.reads_content_of(&entry) {
@@ -136,7 +136,7 @@ impl SourceReader {
         Ok(Document { path: path.as_str().to_owned(), entry, entry_hash, text, is_cut })
     }
 
-    /// The text of a resource: its first text content, up to `max-document`, or an empty text if there is none.
+    /// The text of a resource: its first text content, up to `max-document`. Empty if there is none.
     async fn read_text(&self, uri: &Uri, path: &Path) -> Result<Text, Fault> {
         let own = uri.clone();
         let filter = move |one: &ResourceContents| one.entry.uri == own && matches!(one.body, ResourceBody::Text(_));
@@ -149,7 +149,7 @@ impl SourceReader {
         Ok(text.map(|text| text.cut_to(max)).unwrap_or_default())
     }
 
-    /// Whether the provider has lines of each resource: a template such as `{+path}{?lines}`. None if that is not known.
+    /// Whether the provider has lines of each resource, by a template such as `{+path}{?lines}`. None if this is unknown.
     pub(super) async fn has_lines(&self) -> Option<bool> {
         let page = self.plugin.templates(CallOrigin::Host, None, |_| true).await.ok()?;
         Some(page.items.iter().any(|template| {
@@ -159,7 +159,7 @@ impl SourceReader {
         }))
     }
 
-    /// Makes a call, and repeats it a few times if the plugin is busy or unavailable.
+    /// Makes a call, and retries it a few times if the plugin is busy or unavailable.
     async fn attempt<T, F: Future<Output = Result<T, Fault>>>(&self, call: impl Fn() -> F) -> Result<T, Fault> {
         let mut attempts = 1_u32;
         loop {

@@ -1,23 +1,24 @@
-//! The space of the index on disk: how `search.max-size` is divided between the database and its write-ahead log.
+//! The space of the index on disk: the division of `search.max-size` between the database and its write-ahead log.
 //!
-//! A quarter is reserved for the log, at most 32 MiB. The log is written back and begun again at a quarter of that, and a batch is
-//! so small that its pages fit as well. Further [`BALLAST`] is kept in a file that is deleted when the disk is full, so that this
-//! can be recorded. The rest is for the database. What a text takes there is estimated before it is written, and its actual
+//! A quarter is reserved for the log, at most 32 MiB. The log is written back and restarted at a quarter of this size, and a batch
+//! is small enough for its pages to fit, too. A file of [`BALLAST`] bytes is deleted when the disk is full, so that this state can
+//! be recorded. The rest is for the database. The size of a text in the database is estimated before it is written, and its actual
 //! size counts from the next batch on.
 
 /// The size of the file that is deleted when the disk is full.
 pub(super) const BALLAST: u64 = 128 << 10;
-/// The size of the log's index in shared memory, at most, with a log of [`MAX_LOG`].
+/// The maximum size of the log's index in shared memory, with a log of [`MAX_LOG`].
 const SHARED_MEMORY: u64 = 96 << 10;
-/// The largest part that is reserved for the log.
+/// The maximum size that is reserved for the log.
 const MAX_LOG: u64 = 32 << 20;
-/// The largest text of a batch.
+/// The maximum size of the texts in a batch.
 const MAX_BATCH: u64 = 2 << 20;
-/// The pages that a document takes, at most, for each byte of its text, and besides: the text, its tokens and their positions.
+/// The maximum size of a document's pages for each byte of its text, and the constant overhead: the text, its tokens and their
+/// positions.
 const GROWTH: u64 = 6;
 const OVERHEAD: u64 = 2048;
 
-/// The bound of the index.
+/// The space limit of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     max: u64,
@@ -28,7 +29,7 @@ impl Space {
         Self { max }
     }
 
-    /// The size in bytes.
+    /// The maximum size in bytes.
     pub(super) fn max(self) -> u64 {
         self.max
     }
@@ -38,7 +39,7 @@ impl Space {
         (self.max / 4).min(MAX_LOG)
     }
 
-    /// The size of the log in bytes from which on it is written back.
+    /// The size of the log, in bytes, at which it is written back.
     pub(super) fn checkpoint_size(self) -> u64 {
         self.log() / 4
     }
@@ -48,24 +49,24 @@ impl Space {
         self.log() / 2
     }
 
-    /// The text of a batch in bytes, unless one document has more.
+    /// The maximum size of the texts in a batch, in bytes, unless one document is larger.
     pub(super) fn batch_size(self) -> usize {
         usize::try_from((self.log() / 16).min(MAX_BATCH)).unwrap_or(usize::MAX)
     }
 
-    /// Whether there is room for anything beside what is in use.
+    /// Whether there is any room besides the used bytes.
     pub(super) fn has_room(self, used: u64) -> bool {
         self.fits(used, OVERHEAD)
     }
 
-    /// Whether `growth` bytes, written in one transaction, fit beside the bytes in use.
+    /// Whether `growth` bytes, written in one transaction, fit in addition to the used bytes.
     pub(super) fn fits(self, used: u64, growth: u64) -> bool {
         let reserved = growth.max(self.log()).saturating_add(BALLAST).saturating_add(SHARED_MEMORY);
         used.saturating_add(growth).saturating_add(reserved) <= self.max
     }
 }
 
-/// The estimated size of a document with a text of that size, in bytes.
+/// The estimated size of a document with a text of this size, in bytes.
 pub(super) fn growth(text: u64) -> u64 {
     text.saturating_mul(GROWTH).saturating_add(OVERHEAD)
 }

@@ -1,7 +1,8 @@
-//! The state of a source: what of it is in the index, what is not, and why.
+//! The state of a source: its indexed part, the gaps, and their reasons.
 //!
-//! Searches read it while the plugin is indexed. It is also stored in the index (`Report`), for `mcp-host index status`, which
-//! runs in another process. On a full disk that may fail as well; it is repeated with each attempt to index the plugin.
+//! Searches read the state while the plugin is indexed. The state is also stored in the index (`Report`), for `mcp-host index
+//! status`, which runs in another process. On a full disk, storing it may fail, too; it is repeated with each attempt to index the
+//! plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ pub(super) struct SourceId(pub(super) i64);
 pub(super) struct SourceSize {
     pub(super) documents: u64,
     pub(super) bytes: u64,
-    /// The number of documents without their text, as the source had no room for it.
+    /// The number of documents without their text, because the source had no room for it.
     pub(super) without_text: u64,
 }
 
@@ -32,14 +33,14 @@ impl SourceSize {
         Ok(Self { documents: row.get(0)?, bytes: row.get(1)?, without_text: row.get(2)? })
     }
 
-    /// Counts a document that is added.
+    /// Counts an added document.
     pub(super) fn add(&mut self, bytes: u64, is_without_text: bool) {
         self.documents = self.documents.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
         self.without_text = self.without_text.saturating_add(u64::from(is_without_text));
     }
 
-    /// Counts a document that is removed.
+    /// Counts a removed document.
     pub(super) fn subtract(&mut self, bytes: u64, is_without_text: bool) {
         self.documents = self.documents.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -47,7 +48,7 @@ impl SourceSize {
     }
 }
 
-/// What the index has of a plugin.
+/// The state of a plugin in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchStatus {
@@ -57,31 +58,31 @@ pub struct SearchStatus {
     pub documents: u64,
     /// The size of their text in bytes.
     pub bytes: u64,
-    /// The number of resources with embeddings, when that was last counted.
+    /// The number of resources with embeddings, at the time of the last count.
     pub embedded: u64,
-    /// Whether the whole listing was compared with the index, and what differed was read, since the host started.
+    /// Whether, since the start of the host, the whole listing was compared with the index and all differences were read.
     pub is_complete: bool,
-    /// The number of resources without all of their text in the index: `search.max-bytes` left no room for it, or it is longer than
-    /// `search.max-document`, and only its beginning is there.
+    /// The number of resources whose text is not completely indexed: `search.max-bytes` left no room for it, or only its beginning
+    /// is indexed because it is longer than `search.max-document`.
     pub without_text: u64,
-    /// Whether the listing is longer than `limits.listing-items`, so that the rest is not indexed.
+    /// Whether the listing is longer than `limits.listing-items`, so its rest is not indexed.
     pub is_truncated: bool,
-    /// The number of resources that the index has no room for.
+    /// The number of resources without room in the index.
     pub omitted: u64,
     /// The number of resources that could not be read.
     pub failed: u64,
-    /// Why indexing failed; none if the last attempt did not.
+    /// The reason why indexing failed. None if the last attempt succeeded.
     pub error: Option<String>,
 }
 
 impl SearchStatus {
-    /// Returns whether the index has everything that is to be found of the plugin.
+    /// Returns whether the index has all of the plugin's resources that can be found.
     pub fn has_everything(&self) -> bool {
         let has_gaps = self.is_truncated || self.without_text > 0 || self.omitted > 0 || self.failed > 0;
         self.is_complete && self.error.is_none() && !has_gaps
     }
 
-    /// Returns what the index lacks, for people; nothing if it has everything.
+    /// Describes the gaps of the index, for people. Empty if there are none.
     pub fn gaps(&self) -> Vec<String> {
         let progress = match &self.error {
             Some(error) => Some(format!("not completely indexed: {error}")),
@@ -102,7 +103,7 @@ impl SearchStatus {
         progress.into_iter().chain(counts.into_iter().flatten()).collect()
     }
 
-    /// The status of a plugin by what the index has of it.
+    /// The status of a plugin from its state in the index.
     pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
         let SourceSize { documents, bytes, without_text } = size;
         let Report { is_complete, omitted, failed, is_truncated, error } = report;
@@ -111,7 +112,7 @@ impl SearchStatus {
     }
 }
 
-/// The part of a status that only the host knows that indexes the plugin.
+/// The part of a status that only the host that indexes the plugin knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Report {
     is_complete: bool,
@@ -123,17 +124,17 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The report of a walk that has met everything.
+    /// The report of a complete walk.
     pub(super) fn complete(gaps: Gaps) -> Self {
         let Gaps { omitted, failed, is_truncated } = gaps;
         Self { is_complete: true, omitted, failed, is_truncated, error: None }
     }
 }
 
-/// What a walk has met and the index does not have.
+/// The gaps of the index after a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
-    /// The number of resources that the index has no room for.
+    /// The number of resources without room in the index.
     pub(super) omitted: u64,
     /// The number of resources that could not be read.
     pub(super) failed: u64,
@@ -141,12 +142,12 @@ pub(super) struct Gaps {
     pub(super) is_truncated: bool,
 }
 
-/// The state of a source that others see.
+/// The state of a source, shared with searches.
 pub(super) struct SourceState {
     pub(super) id: Mutex<Option<SourceId>>,
-    /// The number of times that the index had been created anew when the source was opened.
+    /// The number of rebuilds of the index when the source was opened.
     pub(super) rebuild: AtomicU64,
-    /// Whether the provider has parts of each text, by `?lines=`.
+    /// Whether the provider serves parts of each text by `?lines=`.
     pub(super) has_lines: AtomicBool,
     pub(super) status: watch::Sender<SearchStatus>,
 }
@@ -158,10 +159,10 @@ impl SourceState {
         Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
     }
 
-    /// The source was found, or created, in the index. `rebuild` is the number of rebuilds of that index.
+    /// Records that the source was found or created in the index. `rebuild` is the number of rebuilds of this index.
     pub(super) fn set_open(&self, id: SourceId, size: SourceSize, rebuild: u64) {
         *self.id.lock() = Some(id);
-        // An error of the index before it was created anew, such as a newer format, says nothing of this one.
+        // An error of the previous index, such as a newer format, does not apply to this one.
         let is_new = self.rebuild.swap(rebuild, Ordering::SeqCst) != rebuild;
         self.status.send_modify(|status| {
             status.is_complete = false;
@@ -186,7 +187,7 @@ impl SourceState {
         });
     }
 
-    /// A walk has met everything, and the index has it but for these.
+    /// Records a complete walk: the index has everything except these gaps.
     pub(super) fn set_complete(&self, gaps: Gaps) {
         self.warn_of(gaps);
         self.status.send_modify(|status| {
@@ -195,13 +196,13 @@ impl SourceState {
         });
     }
 
-    /// There are resources that are to be read.
+    /// Records that some resources still have to be read.
     pub(super) fn set_incomplete(&self, gaps: Gaps) {
         self.warn_of(gaps);
         self.status.send_modify(|status| status.is_complete = false);
     }
 
-    /// Resources that have changed could not be read or stored.
+    /// Records that changed resources could not be read or stored.
     pub(super) fn add_gaps(&self, gaps: Gaps) {
         if gaps == Gaps::default() {
             return;
@@ -213,7 +214,7 @@ impl SourceState {
         });
     }
 
-    /// Logs that the index is full, once until there is room.
+    /// Logs that the index is full, once until there is room again.
     fn warn_of(&self, gaps: Gaps) {
         if gaps.omitted > 0 && self.status.borrow().omitted == 0 {
             tracing::warn!(
@@ -229,7 +230,7 @@ impl SourceState {
         }
     }
 
-    /// Indexing has failed. It is logged once until it changes.
+    /// Records that indexing has failed. The error is logged once until it changes.
     pub(super) fn set_error(&self, error: &str) {
         let is_new = self.status.borrow().error.as_deref() != Some(error);
         if is_new {
@@ -238,11 +239,11 @@ impl SourceState {
                 "a plugin cannot be indexed; that is retried with back-off"
             );
         }
-        // Whoever waits for this may refer to the log, and exit.
+        // Set after the log line, because a process that waits for this may refer to the log and exit.
         self.status.send_modify(|status| status.error = Some(error.to_owned()));
     }
 
-    /// What is stored in the index for other processes.
+    /// The report to store in the index for other processes.
     pub(super) fn report(&self) -> Report {
         let SearchStatus { is_complete, omitted, failed, is_truncated, error, .. } = self.status.borrow().clone();
         Report { is_complete, omitted, failed, is_truncated, error }

@@ -1,7 +1,7 @@
 //! Writing to the index: sources and their documents.
 //!
-//! Each function is one transaction, or a sequence of bounded ones, so a process that is killed leaves a consistent index
-//! that lacks its last changes.
+//! Each function is one transaction, or a sequence of bounded ones, so a killed process leaves a consistent index that lacks its last
+//! changes.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
@@ -15,12 +15,12 @@ use super::status::{SourceId, SourceSize};
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
 
-/// What the index has of a resource.
+/// The state of a resource in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownDocument {
     pub(super) id: i64,
     pub(super) entry_hash: i64,
-    /// When its content was last read, in milliseconds since 1970.
+    /// The time when the content was last read, in milliseconds since 1970.
     pub(super) checked: i64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct KnownDocument {
 pub(super) enum Change {
     Put(Box<Document>),
     Remove(String),
-    /// It has changed and could not be read: the next walk reads it, and until then it is found by what it was.
+    /// The resource has changed and could not be read. The next walk reads it, and until then it is found by its old content.
     Expire(String),
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Applied {
     pub(super) ids: Vec<i64>,
     /// The number of documents that were added, changed or removed.
     pub(super) changed: usize,
-    /// The number of documents that the index has no room for.
+    /// The number of documents without room in the index.
     pub(super) omitted: usize,
 }
 
-/// Returns the source with that key, and creates it if it does not exist. Ids are random, so that an id of an old file does not belong
-/// to another source after another process has replaced the file.
+/// Returns the source with this key, and creates it if it does not exist. Ids are random, so that after another process has replaced
+/// the file, an id from the old file does not identify another source.
 pub(super) fn open_source(connection: &Connection, key: &[u8], now: i64) -> Result<SourceId, IndexError> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO sources (id, key, used) VALUES (random(), ?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",
@@ -73,7 +73,7 @@ pub(super) fn remove_unused(connection: &mut Connection, since: i64) -> Result<(
     Ok(())
 }
 
-/// Returns what the index has of each of those paths.
+/// Returns the states of these paths in the index.
 pub(super) fn find_documents(
     connection: &Connection,
     source: SourceId,
@@ -116,7 +116,7 @@ pub(super) fn apply(
     writer.commit()
 }
 
-/// Removes the documents of a source but those with these ids, which are sorted. Returns how many.
+/// Removes the documents of a source, except these ids, which are sorted. Returns the number of removed documents.
 pub(super) fn remove_except(connection: &mut Connection, source: SourceId, kept: &[i64]) -> Result<usize, IndexError> {
     let (mut removed, mut after) = (0_usize, i64::MIN);
     loop {
@@ -142,7 +142,7 @@ pub(super) fn remove_except(connection: &mut Connection, source: SourceId, kept:
     }
 }
 
-/// The bytes of the file that are in use.
+/// The number of used bytes of the file.
 pub(super) fn used_bytes(connection: &Connection) -> Result<u64, IndexError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, u64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
@@ -156,7 +156,7 @@ pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<S
     Ok(statement.query_row([source.0], SourceSize::from_row)?)
 }
 
-/// The source with that key, its size, and what the host knows that indexed it last; none if there is no such source.
+/// The source with this key, its size, and the report of the host that last indexed it. None if there is no such source.
 pub(super) fn find_source(
     connection: &Connection,
     key: &[u8],
@@ -168,7 +168,7 @@ pub(super) fn find_source(
     Ok(found.optional()?.map(|(id, size, report)| (id, size, serde_json::from_str(&report).unwrap_or_default())))
 }
 
-/// Stores what the host knows of a source.
+/// Stores the host's report on a source.
 pub(super) fn set_report(connection: &Connection, key: &[u8], report: &Report) -> Result<(), IndexError> {
     let report = serde_json::to_string(report).map_err(|error| IndexError::Failed(error.to_string()))?;
     connection.prepare_cached("UPDATE sources SET report = ?2 WHERE key = ?1")?.execute(params![key, report])?;
@@ -195,13 +195,13 @@ fn remove(transaction: &Transaction<'_>, id: i64, size: &mut SourceSize) -> Resu
     Ok(())
 }
 
-/// Changes of a source in one transaction.
+/// Writes changes of a source in one transaction.
 struct ChangeWriter<'a> {
     transaction: Transaction<'a>,
     source: SourceId,
     bounds: Bounds,
     now: i64,
-    /// The bytes of the file that were in use before, and the estimated bytes that the batch adds.
+    /// The number of used bytes of the file before the batch, and the estimated growth by the batch.
     used: u64,
     growth: u64,
     size: SourceSize,
@@ -265,7 +265,7 @@ impl ChangeWriter<'_> {
         Ok(())
     }
 
-    /// Inserts a document with that text, under that id if it had one.
+    /// Inserts a document with this text, under its previous id if it had one.
     fn insert(
         &self,
         id: Option<i64>,

@@ -1,4 +1,5 @@
-//! The status of the plugins of a config in an index, for `mcp-host index status`. It is read from the file; no plugin is started.
+//! The status of the plugins of a config in an index, for `mcp-host index status`. The status is read from the file; no plugin is
+//! started.
 
 use std::path::Path;
 
@@ -14,26 +15,25 @@ use super::error::IndexError;
 use super::status::SearchStatus;
 use super::store;
 
-/// What an index has of a plugin.
+/// The state of a plugin in an index.
 #[derive(Debug, Default)]
 pub struct StoredStatus {
     /// The state of the index.
     pub status: SearchStatus,
-    /// None if its text is not sent to an endpoint of embeddings.
+    /// None if the plugin's text is not sent to an embedding endpoint.
     pub passages: Option<PassageCount>,
 }
 
-/// How many passages have vectors.
+/// The number of passages with vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassageCount {
-    /// The number of passages that have one.
+    /// The number of passages that have a vector.
     pub embedded: u64,
     /// The number of passages that get a vector.
     pub total: u64,
 }
 
-/// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
-/// created.
+/// Returns the state of a config's searched plugins in the index of a state directory, ordered by name. Creates no files.
 pub async fn index_status(state_dir: &Path, config: &Config) -> Vec<StoredStatus> {
     let searched = config
         .plugins

@@ -1,20 +1,20 @@
-//! Tokens: the units of text that the index and queries have in common.
+//! Tokens: the common units of text in the index and in queries.
 //!
 //! | script | tokens |
 //! |---|---|
 //! | with spaces between words: Latin, Cyrillic, Greek, Arabic, Devanagari, … | words: maximal runs of letters, marks and digits |
 //! | without, or with spaces that searchers omit: Han, Hiragana, Katakana, Hangul, Bopomofo, Thai, Lao, Khmer, Myanmar, Tibetan | bigrams: each two adjacent characters, and the last character of a run alone |
 //!
-//! Text is folded before: compatibility composition (NFKC), which includes full and half width, then lower case. So
-//! `ｻｰﾊﾞｰ` and `サーバー`, and `Ａ` and `a`, are the same token.
+//! Text is folded first: compatibility composition (NFKC), which includes full and half width, then lower case. So `ｻｰﾊﾞｰ` and `サーバー`,
+//! and `Ａ` and `a`, are the same token.
 //!
 //! Two spellings of loanwords in katakana are folded, too ([`Katakana`]): the long vowel mark that JIS Z 8301 and older style guides omit
 //! (`サーバー` and `サーバ`, `インターフェース` and `インタフェース`), and a small vowel after `ウ` (`ソフトウェア` and `ソフトウエア`).
 //!
-//! The last character of a run is a token, so that a query of one
-//! character, which is looked up as the prefix of a bigram, finds it wherever it stands.
+//! The last character of a run is a token, so that a query of one character, which is looked up as the prefix of a bigram, finds it at
+//! any position.
 //!
-//! A token has the range of the original text that it stands for. Words are cut after [`MAX_WORD`] bytes.
+//! A token has its range in the original text. Words are truncated to [`MAX_WORD`] bytes.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};
 use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup, Script};
 
-/// The bytes of a word that are indexed.
+/// The maximum number of indexed bytes of a word.
 const MAX_WORD: usize = 64;
 
 /// The kind of a token.
@@ -32,13 +32,13 @@ pub(super) enum TokenKind {
     Word,
     /// Two adjacent characters.
     Bigram,
-    /// The last character of a run of which other characters are in bigrams.
+    /// The last character of a run whose other characters are in bigrams.
     Last,
     /// The only character of a run.
     Single,
 }
 
-/// Calls `emit` for each token of the text: the folded token, the range of the text that it stands for, and its kind.
+/// Calls `emit` for each token of the text: the folded token, its range in the text, and its kind.
 pub(super) fn for_each_token(text: &str, emit: impl FnMut(&str, Range<usize>, TokenKind)) {
     let mut tokenizer =
         Tokenizer { emit, word: String::new(), word_range: 0..0, previous: None, katakana: Katakana::default() };
@@ -61,7 +61,7 @@ pub(super) fn for_each_token(text: &str, emit: impl FnMut(&str, Range<usize>, To
     tokenizer.flush();
 }
 
-/// Returns the tokens of a text, separated by spaces, as they are indexed.
+/// Returns the tokens of a text in their indexed form, separated by spaces.
 pub(super) fn index_text(text: &str) -> String {
     let mut tokens = String::with_capacity(text.len());
     for_each_token(text, |token, _, _| {
@@ -73,7 +73,7 @@ pub(super) fn index_text(text: &str) -> String {
     tokens
 }
 
-/// The length in bytes of a character with the marks that follow it, which are normalized together.
+/// The length in bytes of a character and its following marks, which are normalized together.
 fn unit_len(text: &str, first: char) -> usize {
     let behind = text.get(first.len_utf8()..).unwrap_or_default();
     if behind.as_bytes().first().is_none_or(u8::is_ascii) {
@@ -83,8 +83,8 @@ fn unit_len(text: &str, first: char) -> usize {
     marks.fold(first.len_utf8(), usize::saturating_add)
 }
 
-/// Whether normalization may compose the character with the one before it: marks, the voiced sound marks of half width,
-/// and the vowels and final consonants of Hangul.
+/// Whether normalization may compose the character with the previous one: marks, the voiced sound marks of half width, and the vowels and
+/// final consonants of Hangul.
 fn joins_previous(character: char) -> bool {
     matches!(character, '\u{ff9e}' | '\u{ff9f}' | '\u{1160}'..='\u{11ff}') || is_mark(character)
 }
@@ -95,7 +95,7 @@ fn is_mark(character: char) -> bool {
 
 /// Whether text of the character's script is indexed by bigrams.
 fn is_in_bigrams(character: char) -> bool {
-    // The prolonged sound mark is common to both kana.
+    // The prolonged sound mark belongs to both kana.
     character == 'ー'
         || matches!(
             CodePointMapData::<Script>::new().get(character),
@@ -114,7 +114,7 @@ fn is_in_bigrams(character: char) -> bool {
 
 struct Tokenizer<F> {
     emit: F,
-    /// The word so far, and its range.
+    /// The current word, and its range.
     word: String,
     word_range: Range<usize>,
     /// The last character of a run of bigrams, its range, and whether it is the first one.
@@ -122,20 +122,20 @@ struct Tokenizer<F> {
     katakana: Katakana,
 }
 
-/// The characters of katakana from which a long vowel mark may be omitted: shorter words keep it in all styles (`エラー`, `タワー`).
+/// The minimum number of katakana before a long vowel mark that may be omitted: shorter words keep the mark in all styles (`エラー`, `タワー`).
 const MIN_BEFORE_MARK: usize = 3;
 
 /// The current run of katakana.
 #[derive(Default)]
 struct Katakana {
-    /// Its characters, without omitted marks.
+    /// The number of characters, without omitted marks.
     len: usize,
     last: Option<char>,
     /// A long vowel mark that is omitted if it is the last character of the run.
     mark: Option<Range<usize>>,
 }
 
-/// Whether the character ends in the vowel `a`, as loanwords in `-er`, `-or` and `-ar` do before the long vowel mark.
+/// Whether the character ends in the vowel `a`, which precedes the long vowel mark in loanwords in `-er`, `-or` and `-ar`.
 fn ends_in_a(character: char) -> bool {
     "アァカガサザタダナハバパマヤャラワ".contains(character)
 }
@@ -165,7 +165,7 @@ impl<F: FnMut(&str, Range<usize>, TokenKind)> Tokenizer<F> {
         self.word_range.end = range.end;
     }
 
-    /// Folds the spelling of katakana. Any other character ends its run.
+    /// Folds the spelling of katakana. Any other character ends the run.
     fn push_folded(&mut self, character: char, range: &Range<usize>) {
         if !matches!(character, 'ァ'..='ヺ' | 'ー') {
             self.katakana = Katakana::default();

@@ -22,12 +22,12 @@ use super::store::{self, Bounds, Change, KnownDocument};
 /// The pause after a comparison or a poll, as a multiple of its duration.
 pub(super) const PAUSE_FACTOR: u32 = 4;
 
-/// A batch is written when it has this number of changes.
+/// The number of changes at which a batch is written.
 const MAX_CHANGES: usize = 64;
-/// A batch is written at this age.
+/// The age at which a batch is written.
 const MAX_AGE: Duration = Duration::from_millis(300);
 
-/// Updates what the index has of one plugin.
+/// Updates the documents of one plugin in the index.
 pub(super) struct Updater {
     pub(super) reader: SourceReader,
     pub(super) index: Arc<Index>,
@@ -176,7 +176,7 @@ impl Updater {
         Ok(())
     }
 
-    /// The change of the index for a changed resource that cannot be read.
+    /// The index change for a changed resource that cannot be read.
     fn change_of(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) -> Change {
         if fault.is_transient() {
             self.record_failure(path, fault, gaps);
@@ -186,7 +186,7 @@ impl Updater {
         }
     }
 
-    /// Reads a listed resource, for which there is a read in the budget.
+    /// Reads a listed resource. The caller has taken the read from the budget.
     pub(super) async fn read_into(
         &self,
         batch: &mut Batch,
@@ -198,11 +198,11 @@ impl Updater {
         match self.reader.read(listed).await {
             Ok(document) => batch.push(Change::Put(Box::new(document))),
             Err(fault) => {
-                // What is gone since it was listed is not missing.
+                // A resource that was removed after it was listed is not missing.
                 if !matches!(fault, Fault::NotFound) {
                     self.record_failure(&path, &fault, gaps);
                 }
-                // Else it is found by what it was until it can be read.
+                // In other cases it is found by its old content until it can be read.
                 if known.is_some() && !fault.is_transient() {
                     batch.push(Change::Remove(path.as_str().to_owned()));
                 }
@@ -217,12 +217,12 @@ impl Updater {
     }
 }
 
-/// The time after a pause.
+/// Returns the time after a pause.
 pub(super) fn later(time: Instant, pause: Duration) -> Instant {
     time.checked_add(pause).unwrap_or(time)
 }
 
-/// Changes that are written together, of a bounded number, size and age.
+/// Changes that are written together, limited in number, size and age.
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     bytes: usize,
@@ -231,7 +231,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// A batch that is written when its text exceeds `max_bytes`.
+    /// Creates a batch that is written when its text exceeds `max_bytes`.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { changes: Vec::new(), bytes: 0, max_bytes, began: None }
     }
@@ -244,14 +244,14 @@ impl Batch {
         self.changes.push(change);
     }
 
-    /// Whether it is to be written.
+    /// Whether the batch has to be written.
     pub(super) fn is_due(&self) -> bool {
         self.changes.len() >= MAX_CHANGES
             || self.bytes >= self.max_bytes
             || self.began.is_some_and(|began| began.elapsed() >= MAX_AGE)
     }
 
-    /// Takes the changes, and begins again.
+    /// Takes the changes, and empties the batch.
     pub(super) fn take(&mut self) -> Vec<Change> {
         (self.bytes, self.began) = (0, None);
         std::mem::take(&mut self.changes)

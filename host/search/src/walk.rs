@@ -1,8 +1,8 @@
 //! Walks: reconciliation of the whole listing with the index.
 //!
 //! A walk has two passes. [`compare`](Updater::compare) visits each listed resource, and removes resources that are no longer listed from the
-//! index. It reads resources that the index lacks, while the budget allows it and for at most [`MAX_COMPARE_READS`], so it ends soon even
-//! if reads are slow. Between the pages of a long listing it processes changes, for at most half of the time.
+//! index. It reads resources that the index lacks, while the budget allows it and for at most [`MAX_COMPARE_READS`], so the pass ends soon
+//! even if reads are slow. Between the pages of a long listing it processes changes, for at most half of the time.
 //!
 //! [`read_deferred`](Updater::read_deferred) reads the rest. With a small budget this may take hours. It also processes changes, and ends
 //! early for another comparison if the listing has changed.
@@ -22,12 +22,12 @@ use super::status::SourceId;
 use super::store::{self, KnownDocument};
 use super::updater::{Updater, later};
 
-/// The time after which a comparison leaves reads to the second pass.
+/// The maximum time of reads in a comparison. Further reads are left to the second pass.
 const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
-/// The coarsest resolution of a time of the last change, in milliseconds (FAT).
+/// The coarsest resolution of modification times, in milliseconds (FAT).
 const TIME_RESOLUTION: u64 = 2000;
 
-/// Why a walk ended early.
+/// The reason why a walk ended early.
 pub(super) enum WalkError {
     Plugin(Fault),
     Index(IndexError),
@@ -42,33 +42,33 @@ impl From<IndexError> for WalkError {
 /// The result of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// What the index does not have.
+    /// The gaps of the index.
     pub(super) gaps: Gaps,
-    /// Whether there are resources that were not read yet.
+    /// Whether some resources have not been read yet.
     pub(super) has_more: bool,
 }
 
-/// How long the second pass may take.
+/// The time limits of the second pass.
 pub(super) struct Until {
-    /// When the listing is to be compared again, if it has changed.
+    /// The time from which the listing is compared again, if it has changed.
     pub(super) if_changed: Instant,
-    /// When it is to be compared again in any case.
+    /// The time at which it is compared again in any case.
     pub(super) at_most: Instant,
 }
 
-/// Following changes between the pages of the first pass.
+/// The state of following changes between the pages of the first pass.
 struct BetweenPages {
-    /// When changes were last followed, or the pass began.
+    /// The time when changes were last followed, or the pass began.
     since: Instant,
-    /// The time of the next poll for changes; `None` if the provider does not report any.
+    /// The time of the next poll for changes. None if the provider does not report changes.
     next_poll: Option<Instant>,
 }
 
-/// Following changes during the second pass.
+/// The state of following changes during the second pass.
 struct Following<'a> {
     poller: &'a mut ChangePoller,
     until: &'a Until,
-    /// None if the provider does not report changes.
+    /// The time of the next poll for changes. None if the provider does not report changes.
     next_poll: Option<Instant>,
 }
 
@@ -78,27 +78,27 @@ impl Following<'_> {
         self.next_poll.is_some_and(|next| Instant::now() >= next)
     }
 
-    /// Whether the listing is to be compared again.
+    /// Whether the listing has to be compared again.
     fn is_over(&self) -> bool {
         let now = Instant::now();
         now >= self.until.at_most || (self.poller.listing_changed && now >= self.until.if_changed)
     }
 
-    /// A pause that ends when there is something else to do.
+    /// Shortens a pause to end at the next poll or at the end of the pass.
     fn limit(&self, pause: Duration) -> Duration {
         let next = self.next_poll.unwrap_or(self.until.at_most).min(self.until.at_most);
         pause.min(next.saturating_duration_since(Instant::now()))
     }
 }
 
-/// A page of the listing, with what the index has of each resource.
+/// A page of the listing, with the state of each resource in the index.
 struct ComparedPage {
     resources: Vec<(Listed, Option<KnownDocument>)>,
     has_room: bool,
 }
 
 impl Updater {
-    /// Compares the listing with the index, removes what is not listed, and reads some of what the index does not have.
+    /// Compares the listing with the index, removes resources that are not listed, and reads some of the missing ones.
     pub(super) async fn compare(
         &self,
         id: SourceId,
@@ -118,7 +118,7 @@ impl Updater {
             let Some(mut page) = next_page.map_err(WalkError::Plugin)? else { break };
             let subscribable = page.iter().filter(|listed| listed.entry.subscribable);
             if poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await {
-                // A change between the listing and the first token would be in neither.
+                // Listed again after the first token, because a change between the listing and the token would be in neither.
                 position = before;
                 let next_page = self.reader.next_page(&mut position).await;
                 page = next_page.map_err(WalkError::Plugin)?.unwrap_or_default();
@@ -142,7 +142,7 @@ impl Updater {
                 }
             }
             seen.extend(self.apply(id, &mut batch, &mut pass.gaps).await?);
-            // What is put here may have been met, and removed after that.
+            // Documents that are stored here may already have been visited, and removed after that.
             seen.extend(self.follow_between_pages(id, poller, &mut between_pages, &mut pass.gaps).await?);
         }
         pass.gaps.is_truncated = position.is_truncated;
@@ -157,8 +157,8 @@ impl Updater {
         Ok(pass)
     }
 
-    /// Asks for changes between two pages of the first pass, if it is time to, and reads some of what has changed. At least half of
-    /// the time is for the listing. Returns the ids of the documents that were put.
+    /// Polls for changes between two pages of the first pass, if a poll is due, and reads some of the changed resources. At least half of the
+    /// time is left for the listing. Returns the ids of the stored documents.
     async fn follow_between_pages(
         &self,
         id: SourceId,
@@ -178,7 +178,7 @@ impl Updater {
         Ok(put)
     }
 
-    /// Reads what the index does not have, as the budget allows, and follows changes meanwhile. It has more if it ended early.
+    /// Reads the missing resources within the budget, and follows changes meanwhile. `has_more` is set if it ended early.
     pub(super) async fn read_deferred(
         &self,
         id: SourceId,
@@ -202,7 +202,7 @@ impl Updater {
                 }
                 loop {
                     if following.is_due() {
-                        // What was read before is older.
+                        // Written first, because earlier reads are older than the changes.
                         self.apply(id, &mut batch, &mut pass.gaps).await?;
                         self.follow_changes(id, &mut following).await?;
                     }
@@ -226,16 +226,16 @@ impl Updater {
         Ok(pass)
     }
 
-    /// Reads what has changed during the second pass.
+    /// Reads changed resources during the second pass.
     async fn follow_changes(&self, id: SourceId, following: &mut Following<'_>) -> Result<(), IndexError> {
         let began = Instant::now();
         let next = self.poll(id, following.poller).await?;
-        // Half of the time, at least, is for the rest of the listing.
+        // At least half of the time is left for the rest of the listing.
         following.next_poll = Some(next.max(later(Instant::now(), began.elapsed())));
         Ok(())
     }
 
-    /// Finds what the index has of the resources of a page.
+    /// Finds the states of a page's resources in the index.
     async fn find(&self, id: SourceId, page: Vec<Listed>) -> Result<ComparedPage, IndexError> {
         let paths: Vec<_> = page.iter().map(|listed| listed.path.as_str().to_owned()).collect();
         let space = self.index.space();
@@ -247,7 +247,7 @@ impl Updater {
         Ok(ComparedPage { resources: page.into_iter().zip(known).collect(), has_room })
     }
 
-    /// Whether the index has the resource as it is.
+    /// Whether the resource in the index is current.
     fn is_current(&self, listed: &Listed, known: KnownDocument, is_first: bool) -> bool {
         let Listed { entry, entry_hash, .. } = listed;
         let source = &self.reader.source;
@@ -259,8 +259,8 @@ impl Updater {
     }
 }
 
-/// Whether the resource may have changed after the read within the resolution of its time of the last change. The entry does not show
-/// such a change.
+/// Whether the resource may have changed after the read within the resolution of its modification time. The entry does not show such a
+/// change.
 fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
     let modified = entry.annotations.last_modified.as_ref();
     let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());

@@ -1,16 +1,16 @@
-//! The budget for answers that wait to be sent: the maximum of their bytes on one connection, for one client, and
-//! overall.
+//! The budget for answers that wait to be sent: the maximum number of their bytes on one connection, for one client,
+//! and overall.
 //!
 //! A client that does not read its answers keeps them in memory. They are charged to the client: the contents of the
-//! answer as the provider returned them, and the chunks of JSON that are in flight ([`super::json`]). From then on
-//! nothing of an answer is charged to the plugin.
+//! answer as the provider returned them, and the chunks of JSON that are in flight ([`super::json`]). The plugin is no
+//! longer charged for them.
 //!
 //! Reserve, call, resize. The size of an answer is not known before the call, so [`EXPECTED_RESPONSE_SIZE`] bytes are
-//! reserved first; a client without room waits (backpressure), and its call is not made before. Then the reservation is
-//! resized to the actual cost. If there is no room for that, the answer is dropped at once, the request waits for so
-//! much room, and the call is made a second time. A wait is bounded; after that the request is rejected. So the answers
-//! that wait to be sent never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
-//! produces at most `limits.concurrency` of them at once.
+//! reserved first; a client without room waits for it before its call is made (backpressure). Then the reservation is
+//! resized to the actual cost. If there is no room for that, the answer is dropped, the request waits for room for the
+//! actual cost, and the call is made a second time. A wait is bounded; after that the request is rejected. The waiting
+//! answers therefore never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
+//! produces at most `limits.concurrency` of them at the same time.
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 
@@ -33,7 +33,7 @@ pub(super) const EXPECTED_RESPONSE_SIZE: usize = 64 << 10;
 const RESPONSE_OVERHEAD: usize = 2 << 10;
 /// The maximum growth of a string by JSON escapes.
 const MAX_ESCAPE_FACTOR: usize = 6;
-/// The chunks of one answer that are in flight at once.
+/// The number of chunks of one answer that are in flight at the same time.
 const CHUNKS_IN_FLIGHT: usize = 2;
 
 /// The limits of a budget, in bytes.
@@ -64,7 +64,7 @@ pub(super) struct Account {
     client: ClientId,
     /// The bytes on this connection. Locked while a share is changed.
     used: Mutex<usize>,
-    /// The accounts of other clients on the connection: a proxy may send requests of several over one.
+    /// The accounts of other clients on the connection: a proxy may multiplex the requests of several clients.
     others: WeakMap<ClientId, Account>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Charge {
 pub(super) enum BudgetExceeded {
     /// There is no room for now.
     Full,
-    /// The answer exceeds this limit, so that waiting would not help.
+    /// The answer exceeds this limit by itself, so waiting does not help.
     TooLarge(Limit),
 }
 
@@ -97,8 +97,8 @@ pub(super) enum Limit {
 }
 
 impl Limits {
-    /// Returns the limit that this number of bytes exceeds by itself: of several the smallest, and the overall limit
-    /// rather than the share of a client in it.
+    /// Returns the limit that this number of bytes exceeds by itself: the smallest one if there are several, and the
+    /// overall limit rather than the client's share of it.
     fn limit_exceeded_by(&self, bytes: usize, client: &ClientId) -> Option<Limit> {
         let (of_client, limit) = self.of(client);
         if bytes > self.connection && self.connection <= of_client.min(self.overall) {
@@ -129,24 +129,24 @@ pub(super) fn response_cost(footprint: usize) -> usize {
 }
 
 impl Budget {
-    /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect at once.
+    /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect immediately.
     pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { limits: Box::new(limits), shares: ShareLimiter::default(), released: Notify::new() })
     }
 
-    /// Opens an account for a connection of that client.
+    /// Opens an account for a connection of this client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
         Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0), others: WeakMap::default() })
     }
 }
 
 impl Account {
-    /// The client whose account it is.
+    /// The client that owns the account.
     pub(super) fn client(&self) -> &ClientId {
         &self.client
     }
 
-    /// Returns the account of a client that uses the connection of this one.
+    /// Returns the account of another client on the connection of this account.
     pub(super) fn of_client(self: &Arc<Self>, client: ClientId) -> Arc<Self> {
         if client == self.client {
             return self.clone();
@@ -154,7 +154,8 @@ impl Account {
         self.others.get_or_insert_with(&client, || self.budget.account(client.clone()))
     }
 
-    /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
+    /// Charges bytes as soon as there is room for them. Fails if there is no room within the maximum wait, or if the
+    /// bytes exceed a limit by themselves.
     pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
         let share = self.budget.shares.empty_permit(self.client.clone());
         let mut charge = Charge { account: self.clone(), share };
@@ -178,7 +179,7 @@ impl Account {
 }
 
 impl Charge {
-    /// Changes the number of charged bytes, if there is room for them. Otherwise it stays as it is.
+    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;
         let limits = (budget.limits)();

@@ -1,10 +1,10 @@
 //! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
 //! An authenticated principal is one client, wherever it connects from, and several behind one address are several. Other
-//! clients over HTTP are distinguished by their peer address. One with IPv6 has a network of addresses (RFC 6177), so the
-//! first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All of them behind one proxy are one client, so
-//! the share of an address is large. Where another server accepts the connections and does not supply the peer address,
-//! every client is a principal.
+//! clients over HTTP are distinguished by their peer address. An IPv6 client has a network of addresses (RFC 6177), so
+//! only the first 64 bits of an address count; an IPv4-mapped IPv6 address is the IPv4 address. All unauthenticated
+//! clients behind one proxy are one client, so the share of an address is large. Where another server accepts the
+//! connections and does not supply the peer address, every client is a principal.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ impl ClientId {
 }
 
 impl ClientId {
-    /// Returns the client by which plugins distinguish callers. For a pair of streams it is the principal.
+    /// Returns the identity by which plugins distinguish callers. For a pair of streams it is the principal.
     pub(super) fn requester(&self, principal: &Principal) -> Requester {
         match self {
             Self::Local => Requester::Principal(principal.identity()),
@@ -55,7 +55,7 @@ impl ClientId {
 }
 
 impl ClientId {
-    /// Returns its address; for IPv6 the address of its network.
+    /// Returns the address of the client; for IPv6 the address of its network.
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::V4(address) => Some((*address).into()),
@@ -64,12 +64,12 @@ impl ClientId {
         }
     }
 
-    /// Returns the client that makes a request on behalf of that principal, over a connection of this client.
+    /// Returns the identity of a request of this principal over a connection of this client.
     pub(super) fn of_principal(&self, principal: &Principal) -> Self {
         if principal.is_built_in() { self.clone() } else { Self::Principal(principal.identity()) }
     }
 
-    /// Returns the client as rate limits tell clients apart.
+    /// Returns the client as rate limits distinguish it.
     pub(super) fn rate_client(&self) -> RateClient<'_> {
         match self {
             Self::Local => RateClient::Principal(&Principal::LOCAL),
@@ -79,7 +79,7 @@ impl ClientId {
         }
     }
 
-    /// Returns the number that is the share of this client of a limit.
+    /// Returns the share of this client, which is a number, of a limit.
     pub(super) fn share_of(&self, number: usize, limits: &HttpServerLimits) -> usize {
         if self.is_authenticated() { limits.principal_share.apply(number) } else { limits.client_share.apply(number) }
     }
@@ -89,7 +89,7 @@ impl ClientId {
         ShareLimits { client: self.share_of(overall, limits), overall }
     }
 
-    /// Returns whether it is an authenticated principal.
+    /// Returns whether the client is an authenticated principal.
     pub(super) fn is_authenticated(&self) -> bool {
         matches!(self, Self::Principal(principal) if !principal.is_built_in())
     }

@@ -1,7 +1,7 @@
 //! Log messages to a client that requested them with `logging/setLevel`.
 //!
-//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message is one
-//! that an answer of these revisions has no member for: a plugin is missing from a listing.
+//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message says that a
+//! plugin is missing from a listing, because the answers of these revisions have no member for that.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ impl LogLevel {
     }
 }
 
-/// The log of one session: the level that its client requested, and the warnings that are not sent yet, which are the
-/// last reason of each missing plugin. Until the client sets the level, nothing is sent.
+/// The log of one session: the level that its client requested, and the pending warnings, which are the last reason for
+/// each missing plugin. Nothing is sent until the client sets the level.
 #[derive(Debug, Default)]
 pub(super) struct ClientLog {
     level: Mutex<Option<LogLevel>>,
@@ -66,7 +66,7 @@ pub(super) struct ClientLog {
 }
 
 impl ClientLog {
-    /// The maximum number of plugins with a warning: names of plugins change with reloads.
+    /// The maximum number of plugins with a warning. A bound is needed because reloads change the names of plugins.
     const MAX_PLUGINS: usize = 64;
 
     /// Sets the least severe level that the client requests.
@@ -89,8 +89,8 @@ impl ClientLog {
         self.added.notify_waiters();
     }
 
-    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about others
-    /// are dropped: the client may have been allowed to know of them when they were added. Cancel safe.
+    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about other
+    /// plugins are dropped: the client may have lost access to them since the warnings were added. Cancel safe.
     pub(super) async fn next(&self, is_visible: impl Fn(&str) -> bool) -> Value {
         loop {
             let added = self.added.notified();

@@ -1,4 +1,5 @@
-//! Dispatch: what a message requests, in which revision, or why it is rejected. Both transports use it.
+//! Dispatch: determines the method and the revision of a message, or the reason for its rejection. Both transports use
+//! it.
 //!
 //! | message | dispatch |
 //! |---|---|
@@ -20,7 +21,7 @@
 //! | a revision and the capabilities of the client | that revision |
 //! | a revision only | that revision, in a session, if the revision has sessions |
 //!
-//! HTTP repeats parts of a message in headers, which have to agree with it: a transport supplies [`Evidence`].
+//! HTTP repeats parts of a message in headers, which must match the message. A transport supplies them as [`Evidence`].
 
 use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
@@ -42,72 +43,73 @@ const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once,
 /// The dispatch of a message that is not rejected.
 #[derive(Debug)]
 pub(super) enum Dispatch {
-    /// It opens a session.
+    /// The message opens a session.
     Initialize(RequestId, Box<InitializeParams>),
-    /// It is answered by a stream of notifications.
+    /// The message is answered by a stream of notifications.
     Listen(RequestId, ListenParams),
-    /// It is answered once.
+    /// The message is answered once.
     Request(RequestId, Call),
-    /// It cancels that request.
+    /// The message cancels this request.
     Cancel(RequestId),
-    /// It is the notification that the session has been initialized.
+    /// The message notifies that the session has been initialized.
     Initialized,
-    /// It has no effect and no answer.
+    /// The message has no effect and no answer.
     Ignore,
 }
 
 /// A request that is answered once.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The method; none if it does not exist.
+    /// The method. None if there is no such method.
     pub(super) method: Option<&'static Method>,
     pub(super) request: Result<Request, InvalidParams>,
     pub(super) revision: Revision,
 }
 
-/// What a transport knows of a message besides its text. By default that is nothing.
+/// Properties of a message that a transport has besides its text, such as HTTP headers. The default implementation has
+/// none.
 pub(super) trait Evidence {
-    /// Checks what is repeated of `initialize`.
+    /// Checks the repeated parts of `initialize`.
     fn check_initialize(&self, _: &InitializeParams) -> Result<(), RpcError> {
         Ok(())
     }
 
-    /// Checks what is repeated of a notification with that method, or of an answer.
+    /// Checks the repeated parts of a notification with that method, or of an answer.
     fn check_one_way(&self, _method: Option<&str>, _is_in_session: bool) -> Result<(), RpcError> {
         Ok(())
     }
 
-    /// Checks that this declared revision is repeated.
+    /// Checks that the transport repeats the declared revision.
     fn check_revision(&self, _declared: &str) -> Result<(), RpcError> {
         Ok(())
     }
 
-    /// Checks what is repeated of a request of a revision without sessions: the method.
+    /// Checks the repeated method of a request of a revision without sessions.
     fn check_method(&self, _name: &str) -> Result<(), RpcError> {
         Ok(())
     }
 
-    /// Checks what is repeated of a request of a revision without sessions: what it names.
+    /// Checks the repeated name or URI in a request of a revision without sessions.
     fn check_name(&self, _method: &Method, _request: &Request) -> Result<(), RpcError> {
         Ok(())
     }
 
-    /// Returns whether a request without a declared revision may be one of a session.
+    /// Returns whether a request without a declared revision may belong to a session.
     fn may_be_of_session(&self) -> Result<bool, RpcError> {
         Ok(true)
     }
 
-    /// Returns the error for a request outside of a session that has to be in one. None if the transport has one session,
-    /// which `initialize` opens: then what `_meta` lacks is the error, except for a `ping`.
+    /// Returns the error for a request that needs a session and has none. None for a transport with a single session,
+    /// which `initialize` opens: there the error names the missing members of `_meta`, and a `ping` is allowed.
     fn no_session(&self) -> Option<RpcError> {
         None
     }
 }
 
-/// A transport that has nothing but messages.
+/// A transport with messages only.
 impl Evidence for () {}
 
-/// Dispatches a message of a principal, of that session or of none.
+/// Dispatches a message of a principal, in a session or outside of one.
 pub(super) fn dispatch(
     host: &Host,
     config: &Config,
@@ -140,7 +142,7 @@ pub(super) fn dispatch(
         "initialize" if is_stateless => return Err(not_found(Revision::LATEST).with_status(RejectionStatus::NotFound)),
         "initialize" if is_in_session => return Err(Rejection::invalid_request(Some(id.clone()), ALREADY_INITIALIZED)),
         "server/discover" if !is_stateless => {
-            // A session is of a revision that does not have it.
+            // Revisions with sessions do not have this method.
             if let Some(session) = session {
                 return Err(not_found(session.revision()).with_status(RejectionStatus::Ok));
             }
@@ -155,7 +157,7 @@ pub(super) fn dispatch(
         Err(malformed) if name == "initialize" => {
             return Err(reject(malformed.into()).with_status(RejectionStatus::Ok));
         }
-        // Without parameters that are an object it has no `_meta` that could declare a revision.
+        // Parameters that are not an object have no `_meta` that could declare a revision.
         Err(malformed)
             if !message.meta.is_valid && (session.is_none() || method.is_some_and(|method| method.is_protocol)) =>
         {
@@ -191,7 +193,7 @@ pub(super) fn dispatch(
     })
 }
 
-/// Returns the revision of a request of that session, or of none, or why it has none.
+/// Returns the revision of a request in a session or outside of one, or the error if it has none.
 fn request_revision(
     message: &Message,
     name: &str,
@@ -210,7 +212,7 @@ fn request_revision(
         return match (session, evidence.no_session()) {
             (Some(revision), _) => Ok(revision),
             (None, Some(error)) => Err(error),
-            // A connection may be tested before its session is open.
+            // A client may test the connection before it opens a session.
             (None, None) if name == "ping" => Ok(Revision::LATEST_WITH_SESSIONS),
             (None, None) => Err(incomplete_meta(missing)),
         };
@@ -225,7 +227,7 @@ fn request_revision(
     Ok(revision)
 }
 
-/// The error for a request whose `_meta` is without these members.
+/// The error for a request whose `_meta` lacks these members.
 fn incomplete_meta(missing: &[&str]) -> RpcError {
     let missing = missing.join(", ");
     RpcError::invalid_params(format!("request _meta is missing or has malformed required fields: {missing}"))

@@ -44,7 +44,7 @@ impl ErrorCode {
     pub(super) const INVALID_PARAMS: Self = Self(-32602);
     pub(super) const INTERNAL_ERROR: Self = Self(-32603);
     const RESOURCE_NOT_FOUND: Self = Self(-32002);
-    /// A header of HTTP does not repeat what the message says.
+    /// An HTTP header does not match the message.
     pub(super) const HEADER_MISMATCH: Self = Self(-32020);
     pub(super) const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
 }
@@ -55,7 +55,7 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
-/// The outcome of a request, as it is counted.
+/// The outcome of a request, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ok,
@@ -89,12 +89,12 @@ impl Outcome {
         Self::Cancelled,
     ];
 
-    /// The outcome of a request with that answer.
+    /// The outcome of a request with this answer.
     pub(super) fn of<T>(answer: &Result<T, RpcError>) -> Self {
         answer.as_ref().map_or_else(RpcError::outcome, |_| Self::Ok)
     }
 
-    /// Its name in metrics.
+    /// The name of the outcome in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -165,7 +165,7 @@ impl RpcError {
     }
 }
 
-/// Converts an error to a JSON-RPC error of that revision.
+/// Converts an error to the JSON-RPC error of this revision.
 pub(super) fn to_rpc(error: &Error, revision: Revision) -> RpcError {
     let (code, data) = match error {
         Error::NotFound { uri } if revision.has_code_for_not_found() => {

@@ -46,7 +46,7 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
                 Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, *revision).await),
             };
             let footprint = contents.footprint();
-            // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
+            // The contents of a listable resource depend on the scopes of the token, and contain cursors for its principal only.
             let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
             return Ok(Outcome::new(encoder.read_result(contents, is_public), footprint));
         }

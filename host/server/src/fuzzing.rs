@@ -2,8 +2,8 @@
 //!
 //! Each accepts any bytes, and must return: a panic or a failed assertion is a bug. The fuzz targets of the
 //! repository's `fuzz/` call them with generated input, and the tests below with their seeds and random bytes. The
-//! module is compiled for these two only. The assertions are beside what they are about, in
-//! modules `fuzzing` of the crates.
+//! module is compiled for these two only. The assertions are next to the tested code, in modules `fuzzing` of the
+//! crates.
 
 use mcp_host_config::Extension;
 use mcp_host_engine::plugin::{Needs, fuzzing as plugin};
@@ -28,7 +28,7 @@ pub fn lock(data: &[u8]) {
     mcp_host_config::fuzzing::lock(&String::from_utf8_lossy(data));
 }
 
-/// Parses what a provider says that it needs.
+/// Parses a provider's declaration of its needs.
 pub fn needs(data: &[u8]) {
     match Needs::parse(data) {
         Ok(needs) => {
@@ -39,7 +39,8 @@ pub fn needs(data: &[u8]) {
     }
 }
 
-/// Opens a client's cursor, which must be rejected as nobody sealed it, and seals and opens a provider's cursor.
+/// Opens a client's cursor, which must be rejected because the host did not seal it, and seals and opens a provider's
+/// cursor.
 pub fn cursor(data: &[u8]) {
     mcp_resource_host::fuzzing::cursor(&String::from_utf8_lossy(data));
 }
@@ -48,7 +49,7 @@ pub fn cursor(data: &[u8]) {
 /// plugin.
 pub const REPLY_MEMORY: u64 = plugin::MEMORY_LIMIT;
 
-/// Validates a guest's answer that is derived from the bytes.
+/// Validates a guest's answer that is derived from these bytes.
 pub fn reply(data: &[u8]) {
     plugin::reply(data);
 }

@@ -1,13 +1,13 @@
 //! MCP over streamable HTTP: as a service that an application mounts in its own server ([`http_service`], [`router`]),
 //! or with a listener of its own ([`serve_http`]), at `/mcp`, with a health check at `/healthz`.
 //!
-//! Two functions have the order of what happens to a request to `/mcp`: [`service::serve`] what is done with HTTP, and
-//! [`Endpoint::handle`](endpoint::Endpoint::handle) what is done for MCP. From the outside in:
+//! Two functions contain the steps of a request to `/mcp` in their order: [`service::serve`] for HTTP, and
+//! [`Endpoint::handle`](endpoint::Endpoint::handle) for MCP. From the outside in:
 //!
 //! | module | does |
 //! |---|---|
 //! | [`listener`] | accepts connections, over HTTP/1.1 or HTTP/2, with or without TLS, within limits, and tracks the delivery of answers |
-//! | [`service`] | supplies what a connection of the listener supplies, when the service is mounted in another server |
+//! | [`service`] | supplies the properties of a connection when the service is mounted in another server |
 //! | [`head`] | drops the header fields that are not used |
 //! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
@@ -19,13 +19,13 @@
 //! | [`session_stream`] | delivers the notifications of a session |
 //! | [`response`] | has the forms of responses |
 //!
-//! [`admin`] is a listener of its own, for operators.
+//! [`admin`] is a separate listener for operators.
 //!
 //! Each client, an authenticated principal or an address, has a [share](mcp_host_base::share_limiter) of the limits of connections,
 //! sessions, event streams and bytes of bodies.
 //!
-//! The config is looked up once for each connection and once for each request, so a reload takes effect at once, and a
-//! request sees one config.
+//! The config is looked up once for each connection and once for each request, so a reload takes effect immediately, and a request sees
+//! one config.
 
 pub(crate) mod admin;
 mod authentication;
@@ -60,8 +60,8 @@ use mcp_resource_host::host::Host;
 
 use super::{DRAIN_TIMEOUT, ServeError};
 
-/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. A client is the
-/// principal of its bearer token, and [`Principal::ANONYMOUS`](mcp_resource_host::access::Principal::ANONYMOUS) without one.
+/// Serves HTTP clients on this listener until `shutdown` fires, over TLS if the config has a certificate. A client is the principal of its
+/// bearer token, and [`Principal::ANONYMOUS`](mcp_resource_host::access::Principal::ANONYMOUS) without one.
 ///
 /// On shutdown the listener is closed, requests in flight are answered, event streams are ended, and connections are
 /// closed, each within a bounded time.

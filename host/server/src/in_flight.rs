@@ -1,7 +1,7 @@
 //! The requests of one connection or session that have not been answered, by their ids.
 //!
-//! A request must not have the id of another one in flight: a cancellation would be ambiguous. Over HTTP, requests without
-//! a session are independent of one another, and are not recorded.
+//! Two requests in flight must not have the same id, because a cancellation would be ambiguous. Over HTTP, requests
+//! without a session are independent of one another, and are not recorded.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,12 +22,12 @@ pub(super) struct Claim {
     in_flight: InFlight,
     id: RequestId,
     cancelled: CancellationToken,
-    /// Whether the id is free, or is that of a later request.
+    /// Whether the id has been released, so that a later request may own it.
     is_released: bool,
 }
 
 impl InFlight {
-    /// Records a request; none if a request with this id is in flight already.
+    /// Records a request. None if a request with this id is already in flight.
     pub(super) fn claim(&self, id: &RequestId) -> Option<Claim> {
         let mut all = self.0.lock();
         let Entry::Vacant(entry) = all.entry(id.clone()) else { return None };
@@ -36,7 +36,7 @@ impl InFlight {
         Some(Claim { in_flight: self.clone(), id: id.clone(), cancelled, is_released: false })
     }
 
-    /// Cancels a request, if it is in flight. Its id is free from now on.
+    /// Cancels a request in flight and frees its id.
     pub(super) fn cancel(&self, id: &RequestId) {
         if let Some(cancelled) = self.0.lock().remove(id) {
             cancelled.cancel();
@@ -50,15 +50,15 @@ impl Claim {
         self.cancelled.cancelled().await;
     }
 
-    /// Frees the id of a request that is about to be answered. Returns false if it has been cancelled: then it must not be
-    /// answered.
+    /// Frees the id of a request that is about to be answered. Returns false if the request has been cancelled and must
+    /// not be answered.
     pub(super) fn release(mut self) -> bool {
         self.free()
     }
 
     fn free(&mut self) -> bool {
         let mut all = self.in_flight.0.lock();
-        // A cancellation has freed the id, and another request may have it.
+        // The cancellation freed the id, and another request may own it now.
         let is_own = !std::mem::replace(&mut self.is_released, true) && !self.cancelled.is_cancelled();
         if is_own {
             all.remove(&self.id);

@@ -1,15 +1,14 @@
-//! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand
-//! (backpressure). JSON that is there already is passed on in place, in chunks of at most [`MAX_SHARED_CHUNK`].
+//! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand (backpressure). Already
+//! encoded JSON is passed on without a copy, in chunks of at most [`MAX_SHARED_CHUNK`].
 //!
-//! An answer may have megabytes, and JSON escapes up to six-fold. A transport requests the next chunk when the one
-//! before has been sent, so an answer holds its values, which are moved into the encoder, and one chunk. Strings and
-//! blobs are dropped as soon as they are encoded, items of a list one after the other. A chunk takes microseconds, so
-//! it can be encoded on the threads of the transports.
+//! An answer may have megabytes, and JSON escapes enlarge strings up to six-fold. A transport requests the next chunk when the previous
+//! one has been sent, so an answer holds only its values, which are moved into the encoder, and one chunk. Strings and blobs are
+//! dropped as soon as they are encoded, and items of a list one after the other. A chunk takes microseconds, so it can be encoded on
+//! the threads of the transports.
 //!
-//! A document is written by functions that get a [`Writer`], which writes directly into the chunk as long as there is
-//! room. The rest is deferred: stored as [`Step`]s in order, for the following chunks. Lists are deferred with their
-//! iterator, so at most one item of each nested list is being encoded. A document that fits one chunk is one buffer,
-//! written once.
+//! A document is written by functions with a [`Writer`], which writes directly into the chunk while there is room. The rest is
+//! deferred: stored as [`Step`]s in order, for the following chunks. Lists are deferred with their iterator, so at most one item of
+//! each nested list is being encoded. A document that fits one chunk is one buffer, written once.
 //!
 //! Strings are escaped as by `serde_json`.
 
@@ -23,20 +22,20 @@ use tracing::Span;
 /// The maximum length of a chunk in bytes.
 pub(crate) const MAX_CHUNK: usize = 64 << 10;
 
-/// The maximum length of a chunk of shared JSON, which takes neither time nor memory: fewer chunks are fewer system calls.
+/// The maximum length of a chunk of shared JSON, which costs neither time nor memory; larger chunks need fewer system calls.
 pub(crate) const MAX_SHARED_CHUNK: usize = 8 * MAX_CHUNK;
 
 /// The room for the small parts between two values, and for a number: with less room, a list is deferred.
 const MIN_FREE: usize = 64;
 
-/// The minimum length of shared JSON that is passed on in place: copying less costs less than a chunk of its own.
+/// The minimum length of shared JSON that is passed on without a copy: copying less costs less than a separate chunk.
 const MIN_SHARED: usize = 8 << 10;
 
 /// A JSON document that is encoded chunk by chunk.
 pub struct Encoder {
     /// The pending steps, in reverse order: the next one is the last element.
     steps: Vec<Step>,
-    /// The span of encoding it, which ends when it is dropped.
+    /// The span of the encoding, which ends when the encoder is dropped.
     span: Span,
 }
 
@@ -44,13 +43,13 @@ pub struct Encoder {
 enum Step {
     /// JSON.
     Static(&'static str),
-    /// JSON, from that offset on.
+    /// JSON, from this offset on.
     Bytes(Vec<u8>, usize),
-    /// JSON that is shared: at least [`MIN_SHARED`] bytes of it are passed on in place.
+    /// Shared JSON. A part of at least [`MIN_SHARED`] bytes is passed on without a copy.
     Shared(Bytes),
-    /// The rest of a string, from that offset on, and its closing quote.
+    /// The rest of a string, from this offset on, and its closing quote.
     Text(String, usize),
-    /// The rest of a string in base64, from that offset on, and its closing quote.
+    /// The rest of a Base64 string, from this offset of the bytes on, and its closing quote.
     Base64(Vec<u8>, usize),
     /// A function that writes the part.
     Then(Box<dyn FnOnce(&mut Writer<'_>) + Send>),
@@ -70,7 +69,7 @@ pub(crate) struct Members<'w, 'a> {
 }
 
 impl Encoder {
-    /// Creates a document that the function writes.
+    /// Creates a document from the output of a function.
     pub(crate) fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
         Self { steps: vec![Step::Then(Box::new(write))], span: Span::none() }
     }
@@ -93,7 +92,7 @@ impl Encoder {
         Self { steps: rest, span: Span::none() }
     }
 
-    /// Puts the document between two other texts.
+    /// Adds a text before and a text after the document.
     #[must_use]
     pub(crate) fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
         self.steps.insert(0, Step::Static(after));
@@ -101,14 +100,14 @@ impl Encoder {
         self
     }
 
-    /// Puts a text before the document.
+    /// Adds a text before the document.
     #[must_use]
     pub(crate) fn prepend(mut self, before: Vec<u8>) -> Self {
         self.steps.push(Step::Bytes(before, 0));
         self
     }
 
-    /// Holds a span until it is dropped.
+    /// Holds a span until the encoder is dropped.
     #[must_use]
     pub(crate) fn in_span(self, span: Span) -> Self {
         Self { span, ..self }
@@ -119,17 +118,17 @@ impl Encoder {
         self.steps.is_empty()
     }
 
-    /// Returns the length of what has not been encoded yet, if that is known: it is for JSON that is there already.
+    /// Returns the length of the rest of the document. None unless the rest is already encoded JSON.
     pub(crate) fn known_len(&self) -> Option<usize> {
         self.steps.iter().try_fold(0_usize, |sum, step| Some(sum.saturating_add(step.known_len()?)))
     }
 
-    /// Returns whether the next chunk is shared JSON, which costs nothing to encode.
+    /// Returns whether the next chunk is shared JSON, which needs no encoding.
     pub(crate) fn next_is_shared(&self) -> bool {
         self.steps.last().is_some_and(|step| matches!(step, Step::Shared(json) if json.len() >= MIN_SHARED))
     }
 
-    /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`], or [`MAX_SHARED_CHUNK`] of shared JSON; none at the end.
+    /// Encodes the next chunk of at least one byte and at most [`MAX_CHUNK`], or [`MAX_SHARED_CHUNK`] of shared JSON. None at the end.
     pub fn next_chunk(&mut self) -> Option<Bytes> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while let Some(mut step) = self.steps.pop() {
@@ -156,7 +155,7 @@ impl Encoder {
         (!piece.is_empty()).then(|| piece.into())
     }
 
-    /// Encodes the whole document at once.
+    /// Encodes the whole document into one buffer.
     pub fn into_vec(mut self) -> Vec<u8> {
         let mut all = self.next_chunk().map(Vec::from).unwrap_or_default();
         while let Some(piece) = self.next_chunk() {
@@ -173,7 +172,7 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Step {
-    /// The length of its JSON, if that is known before it is encoded.
+    /// The length of the step's JSON, if it is known before encoding.
     fn known_len(&self) -> Option<usize> {
         match self {
             Self::Static(text) => Some(text.len()),
@@ -249,9 +248,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a number or a boolean at once, in at most [`MIN_FREE`] bytes.
+    /// Writes a number or a boolean without splitting it, in at most [`MIN_FREE`] bytes.
     pub(crate) fn serialize(&mut self, value: &impl Serialize) {
-        // Such values do not fail to serialize, nor does a vector fail to take them.
+        // Such values always serialize, and writes to a vector do not fail.
         if self.is_direct() && self.remaining() >= MIN_FREE {
             let _ = serde_json::to_writer(&mut *self.chunk, value);
         } else {
@@ -355,7 +354,7 @@ impl Writer<'_> {
 }
 
 impl<'a> Members<'_, 'a> {
-    /// Begins a member, whose value is written next.
+    /// Begins a member. Its value has to be written next.
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
         let before = if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" };
         self.writer.raw_all([before, name, "\":"]);
@@ -383,8 +382,7 @@ impl<'a> Members<'_, 'a> {
 #[cfg(test)]
 mod tests;
 
-/// Appends as much of a string to a chunk as fits, escaped as by `serde_json`, and returns how many bytes of the string
-/// that is.
+/// Appends as much of a string to a chunk as fits, escaped as by `serde_json`, and returns the number of appended bytes of the string.
 fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut rest = text;
     loop {
@@ -410,7 +408,7 @@ const MAX_ESCAPE: usize = 6;
 fn plain_prefix(text: &[u8]) -> usize {
     const BLOCK: usize = 32;
     let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Whole blocks are checked without a branch for each byte, which compilers turn into vector instructions.
+    // Whole blocks are checked without a branch for each byte, so that compilers can use vector instructions.
     let is_plain = |block: &[u8]| !block.iter().fold(false, |found, byte| found | is_special(byte));
     let blocks = text.chunks_exact(BLOCK).take_while(|block| is_plain(block)).count();
     let checked = blocks.saturating_mul(BLOCK);

@@ -1,4 +1,4 @@
-//! Messages of clients, by JSON-RPC 2.0 and MCP: parsed and validated before anything else.
+//! Client messages by JSON-RPC 2.0 and MCP: the first step, parsing and validation.
 //!
 //! | received | answer |
 //! |---|---|
@@ -7,16 +7,15 @@
 //! | an `id` that is neither a string nor an integer (MCP forbids `null`), or a string of more than [`MAX_ID_LEN`] bytes | -32600 |
 //! | a member that is used and occurs twice | -32600 |
 //! | a batch in a revision without batches, an empty one, one of more than [`MAX_BATCH`] messages, or one with `initialize` | -32600 |
-//! | malformed parameters | -32602, where the method exists ([`InvalidParams`]) |
+//! | malformed parameters | -32602, if the method exists ([`InvalidParams`]) |
 //!
-//! The answer has the `id` of the request if it could be parsed, and none otherwise. Only requests are answered.
+//! The answer has the `id` of the request if it could be parsed, else none. Only requests are answered.
 //!
 //! # Cost
 //!
-//! Parsing takes at most twice the size of the message, for strings with escapes, and [a bounded number](super::params)
-//! of bytes is retained, whatever the message contains. The text is not parsed into a tree of values: the members that
-//! are used are located as slices of it, and parsed into bounded types; the rest is skipped. The result borrows
-//! nothing, so the text is dropped as soon as it has been parsed.
+//! Parsing allocates at most twice the size of the message, for strings with escapes, and retains [a bounded number](super::params) of
+//! bytes for any message. The text is not parsed into a tree of values: the used members are located as slices of the text, and parsed
+//! into bounded types; all others are skipped. The result borrows nothing, so the text is dropped right after parsing.
 
 use std::fmt;
 
@@ -35,25 +34,24 @@ pub(super) use mcp_resource_host::audit::RequestId;
 
 /// The maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 64;
-/// The maximum length of a request's `id` in bytes: it is retained until the request is answered, and repeated in the
-/// answer.
+/// The maximum length of a request's `id` in bytes. The id is retained until the request is answered, and repeated in the answer.
 pub(super) const MAX_ID_LEN: usize = 1024;
-/// The retained length of a method's name, to be compared with `Mcp-Method`; no method has so long a name.
+/// The retained length of a method's name, for the comparison with `Mcp-Method`. No method has a longer name.
 const MAX_METHOD_LEN: usize = 1024;
 
 /// The version of JSON-RPC.
 const VERSION: &str = "2.0";
 
-/// What was received at once.
+/// The content of one received body or line.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// One message.
     Single(Message),
-    /// Several messages of one array, in order.
+    /// The messages of one array, in order.
     Batch(Vec<Result<Message, Rejection>>),
 }
 
-/// One message, with the members that are used.
+/// A message with its used members.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     /// Its kind.
@@ -73,17 +71,17 @@ pub(super) enum Kind {
         name: String,
         /// The method, if there is one of that name.
         method: Option<&'static Method>,
-        /// What it requests.
+        /// The request.
         request: Result<Request, InvalidParams>,
     },
-    /// A notification, which expects none.
+    /// A notification, which expects no answer.
     Notification {
         /// The method.
         method: String,
-        /// The id of the request that it cancels.
+        /// The id of the request that the notification cancels.
         cancelled_request: Option<RequestId>,
     },
-    /// An answer to a request of the server, of which there are none.
+    /// An answer to a server's request. The server makes no requests.
     Response,
 }
 
@@ -100,18 +98,18 @@ pub(super) struct Rejection {
 /// The status of the response to a rejected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RejectionStatus {
-    /// 200: it was a valid message.
+    /// 200: the message was valid.
     Ok,
     /// 400.
     BadRequest,
     /// 404.
     NotFound,
-    /// 503: it may be sent again soon.
+    /// 503: the message may be sent again soon.
     Unavailable,
 }
 
 impl Rejection {
-    /// Rejects a message that is malformed, or comes at the wrong time.
+    /// Rejects a message that is malformed, or is not allowed at this time.
     pub(super) fn new(id: Option<RequestId>, error: RpcError) -> Self {
         Self { id, error, status: RejectionStatus::BadRequest }
     }
@@ -121,7 +119,7 @@ impl Rejection {
         Self::new(id, RpcError::invalid_request(reason.into()))
     }
 
-    /// Rejects a request with the id of another one that is in flight.
+    /// Rejects a request with the id of another request in flight.
     pub(super) fn id_in_flight(id: &RequestId) -> Self {
         let reason = format!("the id {id} is that of a request that has not been answered");
         Self::invalid_request(Some(id.clone()), reason)
@@ -131,7 +129,7 @@ impl Rejection {
         Self { status, ..self }
     }
 
-    /// Converts it to the answer.
+    /// Converts the rejection to the answer.
     pub(super) fn into_response(self) -> Response {
         Response { jsonrpc: VERSION, id: self.id, outcome: Outcome::Error(self.error) }
     }
@@ -167,7 +165,7 @@ impl Response {
 
     /// Serializes the answer.
     pub(super) fn to_json(&self) -> Vec<u8> {
-        // The members of an answer do not fail to serialize.
+        // The members of an answer always serialize.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
@@ -175,7 +173,7 @@ impl Response {
 /// The revision that a request declares in `_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeclaredRevision<'a> {
-    /// None: the session has it.
+    /// None: the revision of the session applies.
     None,
     /// This revision, with all members that a request without a session requires.
     Complete(&'a str),
@@ -193,7 +191,7 @@ impl Message {
         }
     }
 
-    /// Returns the method that it counts as, and whether it is a request.
+    /// Returns the method for metrics, and whether the message is a request.
     pub(super) fn counted_as(&self) -> (Option<&'static Method>, bool) {
         match &self.kind {
             Kind::Request { method, .. } => (*method, true),
@@ -212,7 +210,7 @@ impl Message {
     /// Returns whether a request declares a revision without sessions.
     pub(super) fn is_stateless(&self) -> bool {
         match self.declared_revision() {
-            // Revisions are dates, so future ones compare as later.
+            // Revisions are dates, so future revisions compare as later.
             DeclaredRevision::Complete(named) | DeclaredRevision::VersionOnly(named) => {
                 named >= Revision::V2026_07_28.name()
             }
@@ -221,7 +219,7 @@ impl Message {
     }
 }
 
-/// Parses the bytes that a client sent, in a session of that revision, or none yet, with those extensions.
+/// Parses the bytes of a client, in a session of this revision or before one is open, with these extensions enabled.
 pub(super) fn parse(text: &[u8], revision: Option<Revision>, on: &[Extension]) -> Result<Incoming, Rejection> {
     let text = str::from_utf8(text).map_err(|error| Rejection::parse_error(&error))?;
     match text.trim_ascii_start().as_bytes().first() {
@@ -258,7 +256,7 @@ fn parse_batch(
     Ok(first.into_iter().map(|value| parse_batch_element(value, on)).collect())
 }
 
-/// Parses the elements of an array, and retains no more than a batch may have.
+/// Parses the elements of an array, and retains at most the maximum number of a batch.
 fn parse_elements(text: &str) -> serde_json::Result<Elements<'_>> {
     struct ElementsVisitor;
 

@@ -1,15 +1,14 @@
 //! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): a stream of notifications, which a transport sends as events
 //! or as lines.
 //!
-//! A stream is a [`Subscriber`], whose mailbox updates are taken from, and one task that makes its subscriptions: [`Subscriptions`],
-//! which a stream of the console is, too.
+//! A stream consists of a [`Subscriber`], whose mailbox holds the updates, and one task that makes its subscriptions
+//! ([`Subscriptions`]). A stream of the console has the same parts.
 //!
-//! The first notification acknowledges what is listened for, and each has the id of the request. The list of resources counts for the
-//! memory of subscriptions (`http.limits.subscription-memory`): if that is used up, none of them is acknowledged.
+//! The first notification acknowledges the subscriptions, and each notification has the id of the request. The list of resources
+//! counts towards the memory of subscriptions (`http.limits.subscription-memory`): if it is exhausted, no resource is acknowledged.
 //!
-//! The stream ends with a
-//! result at graceful shutdown, and without one when the request is cancelled, the client disconnects or its credentials
-//! end.
+//! The stream ends with a result at graceful shutdown, and without one when the request is cancelled, the client disconnects or the
+//! credentials expire or are revoked.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ use super::server_metrics::{ServerMetrics, Transport};
 /// The member of `_meta` with the id of the request that a notification belongs to.
 const SUBSCRIPTION_ID_META_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The URIs of one filter that are checked; those after them are not accepted.
+/// The maximum number of URIs of one filter that are checked. Further URIs are not accepted.
 const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
 /// The subscriptions of a stream, of `subscriptions/listen` or of the console.
@@ -47,7 +46,7 @@ pub(super) struct Subscriptions {
     _subscribing: AbortOnDropHandle<Infallible>,
 }
 
-/// A stream that has begun.
+/// An open stream of a request.
 pub(super) struct Listener {
     subscriptions: Subscriptions,
     id: RequestId,
@@ -55,8 +54,8 @@ pub(super) struct Listener {
 }
 
 impl Subscriptions {
-    /// Subscribes a principal to those resources, and to the list of resources if `listing`. Returns the subscriptions with the URIs
-    /// that are accepted. It fails if it cannot be recorded. A view of the console is counted as no subscriber.
+    /// Subscribes a principal to these resources, and to the list of resources if `listing`. Returns the subscriptions with the
+    /// accepted URIs. Fails if the request cannot be recorded. A view of the console does not count as a subscriber.
     pub(super) async fn begin(
         host: &Arc<Host>,
         uris: Vec<String>,
@@ -95,7 +94,7 @@ impl Subscriptions {
     }
 }
 
-/// Runs a part of a request in what its transport knows of it.
+/// Runs a part of a request in the audit context of its transport.
 async fn in_context<T>(context: Option<audit::RequestContext>, part: impl Future<Output = T>) -> T {
     match context {
         Some(context) => context.scope(part).await,
@@ -104,7 +103,7 @@ async fn in_context<T>(context: Option<audit::RequestContext>, part: impl Future
 }
 
 impl Listener {
-    /// Begins a stream. It fails if it cannot be recorded.
+    /// Begins a stream. Fails if the request cannot be recorded.
     pub(super) async fn begin(
         host: &Arc<Host>,
         id: RequestId,
@@ -122,7 +121,7 @@ impl Listener {
         Ok(Self { subscriptions, id, acknowledged })
     }
 
-    /// Returns the notifications. They do not end.
+    /// Returns the notifications, an endless stream.
     pub(super) fn notifications(self) -> impl Stream<Item = Value> + Send {
         let Self { subscriptions, id, acknowledged } = self;
         let updates = stream::unfold((subscriptions, id), async |(subscriptions, id)| {
@@ -138,20 +137,20 @@ pub(super) fn method() -> Option<&'static Method> {
     Method::named("subscriptions/listen", &[])
 }
 
-/// Counts the request for a stream: it has begun, or has failed to.
+/// Counts the request of a stream after the stream has begun or failed to begin.
 pub(super) fn count(metrics: &ServerMetrics, transport: Transport, outcome: Outcome) {
     metrics.count_request(transport, method(), Some(Revision::LATEST), outcome);
 }
 
-/// Returns the answer that ends the stream of the request with that id.
+/// Returns the answer that ends the stream of the request with this id.
 pub(super) fn end(config: &Config, id: RequestId) -> Response {
     let mut meta = server_info_meta(config, Revision::LATEST);
     meta.insert(SUBSCRIPTION_ID_META_KEY.to_owned(), json!(id));
     Response::new(id, Ok(json!({ "resultType": "complete", "_meta": meta })))
 }
 
-/// Returns the URIs of a filter that are acknowledged. They do not depend on the mounts, whose
-/// existence is not public: URIs are acknowledged whether or not there are such resources.
+/// Returns the acknowledged URIs of a filter. The result does not depend on the mounts, whose existence is not public: URIs are
+/// acknowledged whether or not the resources exist.
 fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
     let mut bytes = 0_usize;
     let served = uris.into_iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));

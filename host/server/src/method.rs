@@ -1,9 +1,9 @@
-//! The methods: a row of one table for each, and the error for a method that does not exist.
+//! The table of methods, and the error for a method that does not exist.
 //!
 //! A new method is a row here, with the function that parses its parameters, and a branch in
 //! [`respond`](super::respond) that executes its [`Request`].
 //!
-//! If two rows have the same name, the first is the method as an extension has it, which counts while the extension is
+//! If two rows have the same name, the first is the extension's variant of the method, which is used while the extension is
 //! enabled.
 
 use std::borrow::Cow;
@@ -26,38 +26,38 @@ const MAX_QUOTED_METHOD: usize = 64;
 #[derive(Debug)]
 pub(super) struct Method {
     pub(super) name: &'static str,
-    /// Returns whether a revision has it.
+    /// Returns whether a revision has the method.
     is_in: fn(Revision) -> bool,
-    /// What else it takes for the method to exist.
+    /// A further condition for the method to exist.
     condition: Condition,
-    /// Whether it changes the state of a session, so that it would be acknowledged without effect outside of one.
+    /// Whether the method changes the state of a session, so that it has no effect outside of one.
     pub(super) needs_session: bool,
-    /// Whether it is about the protocol and not about resources. Over HTTP it is answered by an event stream in a
-    /// session, and it is not charged to the budget.
+    /// Whether the method is about the protocol and not about resources. In an HTTP session such a method is answered by an
+    /// event stream, and it is not charged to the budget.
     pub(super) is_protocol: bool,
-    /// The operations on resources that it performs in any case.
+    /// The operations on resources that the method always performs.
     operations: &'static [Operation],
-    /// Whether `Mcp-Name` has to repeat what it names (SEP-2243).
+    /// Whether `Mcp-Name` must repeat the name or URI in the parameters (SEP-2243).
     pub(super) has_name_header: bool,
-    /// Its parameters, as an error describes them.
+    /// The parameters, as an error describes them.
     pub(super) params: &'static str,
-    /// Parses its parameters, or returns their fault.
+    /// Parses the parameters, or returns their fault.
     pub(super) parse: fn(&Members<'_>) -> Result<Request, String>,
 }
 
-/// What a method takes to exist, besides a revision that has it.
+/// A condition for a method to exist, besides its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     None,
     /// The extension is enabled.
     Extension(Extension),
-    /// A plugin of which the principal may see something supports subscriptions, or the session was offered them.
+    /// A plugin that is at least partly visible to the principal supports subscriptions, or the session was offered them.
     Subscriptions,
     /// The config announces prompts.
     Prompts,
     /// The config has tools or announces them.
     Tools,
-    /// The extension of skills is declared to the principal.
+    /// The skills extension is declared to the principal.
     Skills,
 }
 
@@ -66,7 +66,7 @@ const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
 const RESOURCE_PARAMS: &str = "{\"uri\": string}";
 pub(super) const TOOL_PARAMS: &str = "{\"name\": string, \"arguments\"?: object}";
 
-/// What most methods have in common.
+/// The common values of most methods.
 const RESOURCES: Method = Method {
     name: "",
     is_in: |_| true,
@@ -248,7 +248,7 @@ static METHODS: [Method; METHOD_COUNT] = [
 ];
 
 impl Method {
-    /// Returns the method of that name with those extensions.
+    /// Returns the method of this name with these extensions enabled.
     pub(super) fn named(name: &str, on: &[Extension]) -> Option<&'static Self> {
         METHODS.iter().find(|method| match method.condition {
             _ if method.name != name => false,
@@ -257,7 +257,7 @@ impl Method {
         })
     }
 
-    /// The number of its row; of an extension and the method that it extends, that of the first.
+    /// Returns the number of the method's row. A method and its variant in an extension have the number of the first row.
     pub(super) fn number(&self) -> usize {
         let row = METHODS.iter().position(|method| std::ptr::eq(method, self)).unwrap_or(METHOD_COUNT);
         let before = row.checked_sub(1).filter(|before| METHODS.get(*before).is_some_and(|row| row.name == self.name));
@@ -269,8 +269,8 @@ impl Method {
         METHODS.iter().map(|method| method.name)
     }
 
-    /// Returns whether the method exists for the principal in that revision. `may_subscribe` is whether its session was offered
-    /// subscriptions: the capability holds for the lifetime of the session, whatever a reload removes.
+    /// Returns whether the method exists for the principal in this revision. `may_subscribe` is whether its session was offered
+    /// subscriptions: the capability holds for the lifetime of the session, even if a reload removes the plugin.
     pub(super) fn exists(
         &self,
         host: &Host,
@@ -291,11 +291,10 @@ impl Method {
             }
     }
 
-    /// Returns the operations on resources that a request of this method performs; none for the methods of the protocol
-    /// itself.
+    /// Returns the operations on resources that a request of this method performs. Methods of the protocol perform none.
     ///
-    /// The resources of search and context are made of what the principal may list and read, so a request for one
-    /// performs these, too.
+    /// The resources of search and context consist of resources that the principal may list and read, so a request for one
+    /// performs these operations, too.
     pub(super) fn operations(&self, host: &Host, request: Option<&Request>) -> Vec<Operation> {
         let of_method = match request {
             Some(Request::CallTool(call)) => tools::operations(call.name.as_deref().unwrap_or_default()),
@@ -321,7 +320,7 @@ fn requested_uris(request: &Request) -> Vec<Cow<'_, str>> {
     }
 }
 
-/// What the method and the parameters of a request say.
+/// The parsed parameters of a request.
 #[derive(Debug)]
 pub(super) struct ParsedParams {
     /// The request.
@@ -330,8 +329,7 @@ pub(super) struct ParsedParams {
     pub(super) meta: RequestMeta,
 }
 
-/// Parses the parameters of a request. Those of an unknown method, which is none of the table, are valid if they are an
-/// object.
+/// Parses the parameters of a request. The parameters of an unknown method are valid if they are an object.
 pub(super) fn parse_params(name: &str, method: Option<&Method>, params: Option<&RawValue>) -> ParsedParams {
     // Some libraries send `null` for an absent value.
     let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
@@ -358,7 +356,7 @@ pub(super) fn parse_params(name: &str, method: Option<&Method>, params: Option<&
     }
 }
 
-/// Returns the error for a method that does not exist for the principal, which lists those that do.
+/// Returns the error for a method that does not exist for the principal. The error lists the existing methods.
 pub(super) fn method_not_found(
     host: &Host,
     config: &Config,
@@ -372,7 +370,7 @@ pub(super) fn method_not_found(
     RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
 }
 
-/// Returns the names of all methods that the principal has in that revision.
+/// Returns the names of all methods that exist for the principal in this revision.
 pub(super) fn supported_methods(
     host: &Host,
     config: &Config,
@@ -381,7 +379,7 @@ pub(super) fn supported_methods(
 ) -> Vec<&'static str> {
     let methods = METHODS.iter().filter(|method| method.exists(host, config, principal, revision, false));
     let mut names: Vec<_> = methods.map(|method| method.name).collect();
-    // A method and the same with an extension are neighbors.
+    // A method and its variant in an extension are neighbors.
     names.dedup();
     names
 }
@@ -424,7 +422,7 @@ mod tests {
         }
     }
 
-    /// Over OAuth, a method without operations takes the scopes of every request alone.
+    /// With OAuth, a method without operations requires only the scopes of every request.
     #[test]
     fn a_method_of_resources_has_the_operations_that_it_performs() {
         for Method { name, operations, is_protocol, condition, .. } in &METHODS {
@@ -440,7 +438,7 @@ mod tests {
             let is_extended = |method: &&str| matches!(parse(on, method, &params), Ok(Request::Extension(_)));
             EXTENDED.iter().copied().filter(is_extended).collect::<Vec<_>>()
         };
-        // A plugin declares the extension of skills, too.
+        // A plugin declares the skills extension, too.
         assert_eq!(extended(&[]), EXTENDED[4..]);
         assert_eq!(extended(&[Extension::Sep2093]), [&EXTENDED[..3], &EXTENDED[4..]].concat());
         assert_eq!(extended(&[Extension::Sep2640DirectoryRead]), EXTENDED[3..]);

@@ -1,27 +1,27 @@
-//! Non-interference: two worlds that differ only in what a principal may not see answer it alike, and no call reaches a plugin that it may
-//! see nothing of.
+//! Non-interference: two worlds that differ only in resources hidden from a principal give it the same answers, and no call reaches a
+//! plugin that is completely hidden from it.
 //!
-//! A world is what the providers of a host have. The property test makes two of them from random paths: what the principal may see is the
-//! same in both, and the rest is not. Then it sends every request of the protocol, of every extension and to every tool, in the first
-//! and the last revision, with URIs and templates of all kinds, and compares the answers, byte for byte but for cursors, which are
-//! walked, and the numbers of calls that each request made.
+//! A world is the content of a host's providers. The property test makes two worlds from random paths: the visible resources are the same
+//! in both, and the hidden ones differ. Then the test sends every request of the protocol, of every extension and to every tool, in the
+//! first and the last revision, with URIs and templates of all kinds. It compares the answers byte for byte, except for cursors, which it
+//! follows, and the numbers of calls that each request made.
 //!
 //! | | compared |
 //! |---|---|
 //! | results and errors, with `_meta` and counts | of every request |
 //! | pages | their items, and whether there is another |
-//! | calls of providers | of every request but listings; none to a plugin that the principal may see nothing of, ever |
+//! | calls of providers | of every request but listings; never a call to a completely hidden plugin |
 //! | notifications | [`notifications`] |
 //! | search and context | [`search`] |
-//! | what is cached, and for how long | [`cached`] |
+//! | which responses are cached, and for how long | [`cached`] |
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
-//! | what the console lists, reads and completes | `console` |
-//! | capabilities, methods, what listening acknowledges: two worlds that differ in what the plugins can do | `capabilities` |
+//! | lists, reads and completions of the console | `console` |
+//! | capabilities, methods, acknowledged subscriptions: two worlds that differ in the abilities of the plugins | `capabilities` |
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
 //!
-//! [`requests`] has a sample of each method, and fails for a method of any revision that has none: a request that is added to the
-//! protocol is covered, or the test fails.
+//! [`requests`] has a sample of each method, and fails for a method of any revision without a sample, so new requests are covered or the
+//! test fails.
 
 mod cached;
 mod capabilities;
@@ -58,7 +58,7 @@ use super::trace::RequestTrace;
 
 /// The number of pairs of worlds for each kind of rules.
 const CASES: u32 = 8;
-/// The maximum number of pages of a listing here.
+/// The maximum number of pages of a listing in these tests.
 const MAX_PAGES: usize = 200;
 
 fn principal() -> Principal {
@@ -77,7 +77,7 @@ trait Client {
     /// The revision of its requests.
     fn revision(&self) -> Revision;
 
-    /// Sends a request. None if it is one of the protocol's lifecycle.
+    /// Sends a request. None if it is a lifecycle request.
     async fn send(&self, method: &str, params: &Value) -> Option<Value>;
 }
 
@@ -85,7 +85,7 @@ trait Client {
 struct InProcess<'a> {
     host: &'a Arc<Host>,
     revision: Revision,
-    /// The extensions that it has negotiated.
+    /// The negotiated extensions.
     extensions: &'static [Extension],
 }
 
@@ -144,7 +144,7 @@ fn take_cursor(value: &mut Value) -> Option<String> {
             own.or(inner)
         }
         Value::Array(items) => items.iter_mut().filter_map(take_cursor).reduce(|_, last| last),
-        // The text of a tool has the cursor, too.
+        // The text of a tool contains the cursor, too.
         Value::String(text) => {
             if text.contains("cursor") {
                 let without: Vec<_> = text.split(['"', '`', ' ']).filter(|word| word.len() < 60).collect();
@@ -156,7 +156,7 @@ fn take_cursor(value: &mut Value) -> Option<String> {
     }
 }
 
-/// Sends a request, and those for the pages after it. Returns the answers without their cursors.
+/// Sends a request, and the requests for the following pages. Returns the answers without their cursors.
 async fn walk(client: &impl Client, method: &str, params: &Value) -> Vec<Value> {
     let mut answers = Vec::new();
     let mut params = params.clone();
@@ -173,21 +173,21 @@ async fn walk(client: &impl Client, method: &str, params: &Value) -> Vec<Value> 
     }
 }
 
-/// A request with its answers, and the calls that it made if they are to be compared.
+/// A request with its answers, and the number of its calls if that number is compared.
 type Exchange = (String, Vec<Value>, Option<usize>);
 
-/// All answers that a principal gets from a world.
+/// All answers of a world to a principal.
 async fn transcript(host: &Host, client: &impl Client, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut transcript = Vec::new();
     for (method, params) in samples(host, client.revision(), pool) {
         let before = providers.calls();
         let answers = walk(client, method, &params).await;
-        // The providers have plain text only: what is in Markdown is an index, which the host makes by listing a directory.
+        // The providers have plain text only. Markdown is an index, which the host makes by listing a directory.
         let is_index = answers.iter().any(|answer| {
             let answer = answer.to_string();
             ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
         });
-        // A skill is found in the listing.
+        // Skills are found by listing.
         let lists = is_index
             || ["list", "directory", "skills"].iter().any(|part| method.contains(part))
             || params["name"] == "list_resources";
@@ -197,7 +197,7 @@ async fn transcript(host: &Host, client: &impl Client, providers: &Providers, po
     transcript
 }
 
-/// The same without a transport, in the first and the last revision.
+/// All answers without a transport, in the first and the last revision.
 async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut told = Vec::new();
     for revision in [Revision::ALL[0], Revision::LATEST] {
@@ -206,7 +206,7 @@ async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[
     told
 }
 
-/// Fails if the answers of two worlds differ, or if a call reaches a plugin that it may see nothing of.
+/// Fails if the answers of two worlds differ, or if a call reaches a completely hidden plugin.
 fn compare(
     runtime: &Runtime,
     host: &Arc<Host>,
@@ -232,7 +232,7 @@ fn compare(
     Ok(())
 }
 
-/// Pairs of worlds whose answers differed once.
+/// Regressions: pairs of worlds whose answers once differed.
 #[test]
 fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
     let runtime = Runtime::new().unwrap();

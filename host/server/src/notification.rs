@@ -12,7 +12,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
     message
 }
 
-/// Returns the notification of an update, with that `_meta`.
+/// Returns the notification of an update, with this `_meta`.
 pub(super) fn update_notification(update: Update, meta: Option<Value>) -> Value {
     let (method, uri) = match update {
         Update::Resource(uri) => ("resources/updated", Some(uri)),

@@ -12,10 +12,10 @@
 //! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
 //! | the arguments of a tool | [`MAX_ARGUMENTS`](members::MAX_ARGUMENTS) bytes | malformed |
 //! | a revision | [`MAX_VERSION_NAME`] bytes | truncated |
-//! | the client's name and version, its capabilities, `_meta` | whether they are texts and objects | |
+//! | the client's name and version, its capabilities, `_meta` | nothing but whether they are texts and objects | |
 //! | `traceparent` in `_meta` | the trace id, of 16 bytes | ignored |
 //!
-//! A member that is used and occurs twice is malformed, as two parsers may take different ones.
+//! A used member that occurs twice is malformed, because two parsers may choose different values.
 
 mod bounded;
 mod listen;
@@ -47,31 +47,31 @@ impl From<&InvalidParams> for RpcError {
 /// The parameters of `initialize`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InitializeParams {
-    /// The revision that it requests.
+    /// The requested revision.
     pub(super) version: String,
 }
 
 /// The parameters of `completion/complete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CompleteParams {
-    /// The template; none for a prompt, of which there are none.
+    /// The template. None for a prompt; there are no prompts.
     pub(super) template: Option<String>,
     /// The variable, and the typed part of its value.
     pub(super) argument: (String, String),
-    /// The variables that have values already.
+    /// The variables that already have values.
     pub(super) context: Vec<(String, String)>,
 }
 
 /// The parameters of `tools/call`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ToolParams {
-    /// The tool; none if it is no text.
+    /// The tool. None if the member is not a text.
     pub(super) name: Option<String>,
     /// The arguments, a JSON object.
     pub(super) arguments: Option<String>,
 }
 
-/// Returns the id of the request that the parameters of a notification cancel.
+/// Returns the id of the request that a notification with these parameters cancels.
 pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {

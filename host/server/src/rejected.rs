@@ -1,4 +1,4 @@
-//! Requests that are rejected before they are executed. Each is counted, and has a span if it is sampled, like one that is executed.
+//! Requests that are rejected before they are executed. Each is counted, and has a span if it is sampled, like an executed request.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::method::Method;
 use super::server_metrics::{ServerMetrics, Transport};
 use super::trace::{RequestTrace, TracedRequest};
 
-/// What is counted of a message if it is rejected.
+/// The facts about a message that are counted if it is rejected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rejected {
     method: Option<&'static Method>,
@@ -18,25 +18,25 @@ pub(super) struct Rejected {
     traceparent: Option<TraceParent>,
 }
 
-/// How a message came.
+/// The circumstances of a message's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival<'a> {
     pub(super) config: &'a Config,
     pub(super) transport: Transport,
-    /// The context of the HTTP request.
+    /// The trace context of the HTTP request.
     pub(super) http: Option<TraceParent>,
-    /// The address of the client; of an IPv6 address that of its network.
+    /// The address of the client; for IPv6 the address of its network.
     pub(super) address: Option<IpAddr>,
 }
 
 impl Rejected {
-    /// Of a message; text that is none may have been a request.
+    /// Takes the facts from a message. Without a message, the text may have been a request, so it counts as one.
     pub(super) fn of(message: Option<&Message>) -> Self {
         let (method, is_request) = message.map_or((None, true), Message::counted_as);
         Self { method, is_request, traceparent: message.and_then(|message| message.meta.traceparent) }
     }
 
-    /// Counts and traces the rejection of a request; other messages have no answer.
+    /// Counts and traces the rejection of a request. Other messages are ignored, because they have no answer.
     pub(super) fn record(self, metrics: &ServerMetrics, arrival: &Arrival<'_>, rejection: &Rejection) {
         let Self { method, is_request, traceparent } = self;
         if !is_request {

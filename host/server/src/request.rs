@@ -1,9 +1,9 @@
-//! A request as it was parsed.
+//! A parsed request.
 
 use super::client_log::LogLevel;
 use super::params::{CompleteParams, InitializeParams, ListenParams, ToolParams};
 
-/// A request with valid parameters. The [table of methods](super::method) says which method parses to which.
+/// A request with valid parameters. The [table of methods](super::method) maps methods to variants.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     /// `initialize`.
@@ -38,7 +38,7 @@ pub(super) enum Request {
     ListTools(Option<String>),
     /// `tools/call`.
     CallTool(ToolParams),
-    /// A method of that name, which does not exist.
+    /// A method of this name, which does not exist.
     Unknown(String),
 }
 
@@ -64,7 +64,7 @@ impl Request {
         }
     }
 
-    /// Returns the name that `Mcp-Name` repeats, in methods that have it.
+    /// Returns the name that `Mcp-Name` repeats, for methods with this header.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::GetPrompt(name) => Some(name),
@@ -77,9 +77,9 @@ impl Request {
 /// A request of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExtensionRequest {
-    /// `resources/list`, as SEP-2093 has it: the children of a resource, from a cursor on.
+    /// `resources/list` of SEP-2093: the children of a resource, from a cursor on.
     List { uri: Option<String>, cursor: Option<String> },
-    /// `resources/read`, as SEP-2093 has it.
+    /// `resources/read` of SEP-2093.
     Read(String),
     /// `resources/metadata` of SEP-2093.
     Metadata(String),

@@ -1,4 +1,4 @@
-//! The context that a request is executed in, and what comes of it.
+//! The context in which a request is executed, and its outcome.
 
 use std::sync::Arc;
 
@@ -16,33 +16,33 @@ use super::revision::Revision;
 use super::session::Session;
 use super::trace::RequestTrace;
 
-/// What a request is executed with, determined once: however long it takes, it sees one config.
+/// The context of a request, determined once: the request sees one config for its whole duration.
 pub(super) struct RequestContext {
     pub(super) host: Arc<Host>,
-    /// The config at the time when the request was received.
+    /// The config at the arrival of the request.
     pub(super) config: Arc<Config>,
-    /// On whose behalf it is executed.
+    /// The principal on whose behalf the request is executed.
     pub(super) principal: Principal,
     /// The account that the answer is charged to.
     pub(super) account: Arc<Account>,
     pub(super) revision: Revision,
     /// The session, if the request belongs to one.
     pub(super) session: Option<Arc<Session>>,
-    /// What the audit log records of it.
+    /// The request's data for the audit log.
     pub(super) audit: audit::RequestContext,
     pub(super) trace: RequestTrace,
-    /// The operations that its credentials are for.
+    /// The operations that the scopes of the credentials allow.
     pub(super) scopes: CredentialScopes,
-    /// The access token of an issuer that it came with.
+    /// The issuer's access token that authenticated the request.
     pub(super) issued_token: Option<AccessToken>,
 }
 
 /// The result of a request.
 pub(super) struct Outcome {
     pub(super) result: Encoder,
-    /// The approximate memory that it takes.
+    /// The approximate memory of the result.
     pub(super) footprint: usize,
-    /// The plugins that are missing from it.
+    /// The plugins that are missing from the result.
     pub(super) missing: Vec<MissingPlugin>,
 }
 
@@ -52,7 +52,7 @@ impl Outcome {
         Self::new(Encoder::from_json(result.to_string().into_bytes()), 0)
     }
 
-    /// A result from which no plugin is missing.
+    /// A result without missing plugins.
     pub(super) fn new(result: Encoder, footprint: usize) -> Self {
         Self { result, footprint, missing: Vec::new() }
     }

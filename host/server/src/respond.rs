@@ -1,10 +1,10 @@
 //! The execution of requests, and their answers, over both transports.
 //!
 //! A request is executed on the task that received it. The answer to a request for resources is charged to its client
-//! ([`budget`](super::budget)); those of the protocol itself are small.
+//! ([`budget`](super::budget)); answers to protocol requests are small.
 //!
-//! A future has room for the largest of its branches, and is moved on its way to the task. So the branches that are rare and
-//! large are boxed: a read or a listing does not carry a search.
+//! A future has the size of its largest branch, and is moved on its way to the task. So rare and large branches are boxed: the
+//! future of a read or a listing has no room for a search.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -44,16 +44,16 @@ const RETRY_AFTER_MS: u64 = 1000;
 pub(super) struct Reply {
     /// The message, as JSON.
     pub(super) json: Encoder,
-    /// The plugins that are missing from it.
+    /// The plugins that are missing from the answer.
     pub(super) missing: Vec<MissingPlugin>,
-    /// Its budget charge, until it has been sent; none for an error, and for an answer that is small.
+    /// The budget charge, held until the answer has been sent. None for an error, and for a small answer.
     pub(super) charge: Option<Charge>,
-    /// What it says, as it is counted.
+    /// The outcome, for metrics.
     pub(super) outcome: error::Outcome,
 }
 
-/// Returns the span of a request for the log: log events of its execution carry the trace id and, at debug level, the principal, the
-/// method and the URI.
+/// Returns the log span of a request: log events of its execution carry the trace id and, at debug level, the principal, the method
+/// and the URI.
 fn log_span(context: &RequestContext, method: &'static str, request: &Request) -> Span {
     let trace_id = context.trace.id().map(field::display);
     if !tracing::span_enabled!(target: log_target::SERVER, Level::DEBUG) {
@@ -87,7 +87,7 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
                     }
                 }
             };
-            // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
+            // Owned by the scope and the span, so that a dropped request is dropped within them, and the audit log has its context.
             let executing = context.audit.clone().scope(executing);
             let executing = context.scopes.scope(executing);
             let executing = AccessToken::scope(context.issued_token.clone(), executing);
@@ -110,10 +110,10 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
 
 /// Wraps a result in the envelope of JSON-RPC.
 fn success_response(id: &RequestId, result: Encoder) -> Encoder {
-    // One allocation, unless the id is a long text.
+    // One allocation suffices, unless the id is a long text.
     let mut before = Vec::with_capacity(64);
     before.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    // The serialization of a number or a string does not fail.
+    // A number or a string always serializes.
     let _ = serde_json::to_writer(&mut before, id);
     before.extend_from_slice(b",\"result\":");
     result.prepend(before).wrap("", "}")
@@ -131,7 +131,7 @@ async fn execute_within_budget(context: &RequestContext, request: Request) -> Re
     if charge.resize(price).is_ok() {
         return Ok((outcome, charge));
     }
-    // Neither the answer nor its reservation is held during the wait for room.
+    // Neither the answer nor its reservation is held while waiting for room.
     drop((outcome, charge));
     let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
     let outcome = execute(context, request).await?;
@@ -140,7 +140,7 @@ async fn execute_within_budget(context: &RequestContext, request: Request) -> Re
     Ok((outcome, charge))
 }
 
-/// For whom there is that limit, and which key of the server's config says how much it is.
+/// Describes the subject of a limit, and the config key of its value.
 fn describe_limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Connection => {
@@ -173,7 +173,7 @@ fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 }
 
 impl Reply {
-    /// The answer that a request has failed.
+    /// The answer of a failed request.
     pub(super) fn error(id: RequestId, error: RpcError) -> Self {
         let outcome = error.outcome();
         let json = Encoder::from_json(Response::new(id, Err(error)).to_json());
@@ -205,7 +205,8 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
         }
         Request::Read(uri) => {
             let encode = |contents| wire::encode_contents(contents, revision);
-            // Before the read, and again after it: a reload meanwhile may have changed the rules that the response is by.
+            // Checked before the read, and again after it, because a reload in between may have changed the rules that applied to
+            // the response.
             let was_public = host.is_read_public(&uri);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
             let is_public = was_public && host.is_read_public(&uri);
@@ -215,7 +216,7 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             };
             Ok(match response {
                 ReadResponse::Contents(contents) => {
-                    // An index depends on the scopes of the token, and has cursors for its principal only.
+                    // An index depends on the scopes of the token, and contains cursors for its principal only.
                     let is_public = is_public && !contents.iter().any(|one| one.entry.listable);
                     let footprint = contents.footprint();
                     Outcome::new(wire::read_result(contents, revision, is_public), footprint)
@@ -234,7 +235,7 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             let (result, footprint) = tools::list_result(&config.server, revision);
             Ok(Outcome::new(result, footprint))
         }
-        // There is one page, so no valid cursor exists.
+        // There is only one page, so no cursor is valid.
         Request::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),
         Request::CallTool(call) => Box::pin(tools::call(context, call)).await,
         Request::Extension(request) => Box::pin(extensions::execute(context, request)).await,
@@ -253,7 +254,7 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             host.unsubscribe(session_of(session)?.subscriber(), &uri).map_err(to_rpc)?;
             Ok(Outcome::small(&json!({})))
         }
-        // The list may be announced, and is empty.
+        // The list may be announced, but it is always empty.
         Request::ListPrompts => Ok(Outcome::small(&match revision.has_cache_hints() {
             true => json!({ "resultType": "complete", "prompts": [], "ttlMs": 0, "cacheScope": "private" }),
             false => json!({ "prompts": [] }),
@@ -264,7 +265,7 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
     }
 }
 
-/// Returns the session of a request that needs one. Without one it has been rejected before.
+/// Returns the session of a request that needs one. Dispatch has already rejected requests without one.
 fn session_of(session: &Option<Arc<Session>>) -> Result<&Session, RpcError> {
     session.as_deref().ok_or_else(|| RpcError::invalid_request("the request is about a session"))
 }
@@ -272,7 +273,7 @@ fn session_of(session: &Option<Arc<Session>>) -> Result<&Session, RpcError> {
 async fn complete(context: &RequestContext, request: CompleteParams) -> Result<Completion, RpcError> {
     let template = match request.template {
         Some(template) => template,
-        // There are no prompts, so nothing completes an argument of one.
+        // There are no prompts, so their arguments have no completions.
         None if context.config.server.advertise.contains(&AdvertisedCapability::Prompts) => {
             return Ok(Completion::default());
         }

@@ -1,6 +1,6 @@
 //! The revisions of MCP, and the differences between them.
 //!
-//! A member is sent only in the revisions that have it:
+//! A member is sent only in revisions that define it:
 //!
 //! | member | since |
 //! |---|---|
@@ -28,17 +28,17 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// All of them, the oldest first.
+    /// All revisions, the oldest first.
     pub(crate) const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// The latest.
+    /// The latest revision.
     pub(crate) const LATEST: Self = Self::V2026_07_28;
 
-    /// The latest with sessions, whose results have no cache hints.
+    /// The latest revision with sessions, whose results have no cache hints.
     pub const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",

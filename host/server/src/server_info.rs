@@ -1,7 +1,7 @@
 //! The info of this server: its name and its capabilities.
 //!
-//! Exactly the capabilities that exist are announced, in each revision those that the revision defines. A capability that plugins
-//! have is announced to those who may see something of such a plugin: it would tell others that there is one.
+//! Exactly the existing capabilities are announced, as far as the revision defines them. A capability of plugins is announced
+//! only to principals that may see a part of such a plugin, because it would reveal the plugin to others.
 //!
 //! | capability | when |
 //! |---|---|
@@ -20,12 +20,12 @@ use serde_json::{Map, Value, json};
 use super::revision::Revision;
 use super::session::Agreement;
 
-/// The key in `_meta` of the name of the server.
+/// The `_meta` key of the server's name.
 const SERVER_INFO_META_KEY: &str = "io.modelcontextprotocol/serverInfo";
-/// The extension of skills (SEP-2640).
+/// The skills extension (SEP-2640).
 const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
-/// Returns what `initialize` agrees on with a client that requests that revision, and its result.
+/// Returns the agreement with a client whose `initialize` requests this revision, and the result.
 pub(super) fn initialize(host: &Host, config: &Config, principal: &Principal, requested: &str) -> (Agreement, Value) {
     let requested = Revision::from_name(requested).filter(|revision| revision.has_sessions());
     let revision = requested.unwrap_or(Revision::LATEST_WITH_SESSIONS);
@@ -42,7 +42,7 @@ pub(super) fn initialize(host: &Host, config: &Config, principal: &Principal, re
 /// Returns the result of `server/discover`.
 pub(super) fn discover(host: &Host, config: &Config, principal: &Principal, revision: Revision) -> Value {
     let may_subscribe = host.supports_subscriptions(principal);
-    // The capabilities follow from what these operations are allowed on.
+    // The capabilities depend on the resources that these operations are allowed on.
     let is_public = [Operation::List, Operation::Read, Operation::Subscribe].iter().all(|one| host.is_public(*one));
     let mut result = json!({
         "resultType": "complete",
@@ -56,7 +56,7 @@ pub(super) fn discover(host: &Host, config: &Config, principal: &Principal, revi
     result
 }
 
-/// Returns `_meta` of a result that names the server.
+/// Returns a `_meta` with the name of the server.
 pub(super) fn server_info_meta(config: &Config, revision: Revision) -> Map<String, Value> {
     Map::from_iter([(SERVER_INFO_META_KEY.to_owned(), implementation(config, revision))])
 }

@@ -1,7 +1,7 @@
-//! What the servers of one host count: requests, sessions, connections and event streams, over all transports.
+//! The metrics of the servers of one host: requests, sessions, connections and event streams, over all transports.
 //!
 //! A request is counted in a table with a cell for each method, revision, transport and outcome, so counting takes no lock and no
-//! map. The names of methods are from the table of [`method`](crate::method); any other is [`OTHER_METHOD`].
+//! map. The names of methods come from the table of [`method`](crate::method); all others are [`OTHER_METHOD`].
 
 mod collector;
 
@@ -18,14 +18,14 @@ use super::error::Outcome;
 use super::method::{METHOD_COUNT, Method};
 use super::revision::Revision;
 
-/// The label of methods that do not exist.
+/// The label of unknown methods.
 pub(super) const OTHER_METHOD: &str = "_OTHER";
 /// The label of the revision of a message that was rejected before its revision was known.
 const NO_REVISION: &str = "none";
 const METHODS: usize = METHOD_COUNT.saturating_add(1);
 const REVISIONS: usize = Revision::ALL.len().saturating_add(1);
 
-/// The buckets of the semantic conventions, and four for requests that take less.
+/// The buckets of the semantic conventions, and four for shorter requests.
 const OPERATION_BOUNDS: [Duration; 18] = [
     Duration::from_micros(500),
     Duration::from_millis(1),
@@ -64,7 +64,7 @@ impl Transport {
         }
     }
 
-    /// Its name in the semantic conventions: `network.transport`.
+    /// The name of the transport in the semantic conventions: `network.transport`.
     pub(super) fn network_transport(self) -> &'static str {
         match self {
             Self::Http => "tcp",
@@ -85,10 +85,10 @@ struct RequestCell {
     durations: Durations,
 }
 
-/// What the servers of a host count. They share it.
+/// The metrics of a host's servers, which share them.
 #[derive(Debug)]
 pub(super) struct ServerMetrics {
-    /// By method, revision and transport.
+    /// The requests by method, revision and transport.
     requests: Box<[[ByTransport<RequestCell>; REVISIONS]; METHODS]>,
     session_durations: [ByTransport<Durations>; REVISIONS],
     sessions: ByTransport<OpenCount>,
@@ -98,7 +98,7 @@ pub(super) struct ServerMetrics {
     times_to_first_byte: Durations,
     /// The bytes of responses over HTTP, and of lines over stdio.
     sent_bytes: ByTransport<Counter>,
-    /// By the key of the limit.
+    /// The rejections by the key of the limit.
     rejections: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -121,7 +121,7 @@ impl Default for ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Those of a host.
+    /// Returns the metrics of a host.
     pub(super) fn of(host: &Host) -> Arc<Self> {
         host.transport_state()
     }
@@ -168,7 +168,7 @@ impl ServerMetrics {
         OpenSession { metrics: self.clone(), transport, revision, began: Instant::now(), _open: open }
     }
 
-    /// Counts the head of a response over HTTP, that long after the head of its request.
+    /// Counts the head of an HTTP response, with the time since the head of its request.
     pub(super) fn record_first_byte(&self, after: Duration) {
         self.times_to_first_byte.observe(after);
     }
@@ -180,7 +180,7 @@ impl ServerMetrics {
         }
     }
 
-    /// Counts something that the limit with that key rejected.
+    /// Counts a rejection by the limit with this key.
     pub(super) fn record_rejection(&self, limit: &'static str) {
         let mut rejections = self.rejections.lock();
         let count = rejections.entry(limit).or_default();
@@ -220,14 +220,14 @@ impl RequestCell {
 
 #[derive(Clone, Copy, Debug)]
 struct RequestLabels {
-    /// None if it does not exist.
+    /// None if the method does not exist.
     method: Option<&'static Method>,
-    /// None if it is not known.
+    /// None if the revision is unknown.
     revision: Option<Revision>,
     transport: Transport,
 }
 
-/// A request in progress, which is counted when this is dropped: as cancelled, unless it has ended.
+/// A request in progress. Dropping this counts it as cancelled, unless it has ended.
 #[derive(Debug)]
 pub(super) struct RequestTimer {
     metrics: Arc<ServerMetrics>,
@@ -252,7 +252,7 @@ impl Drop for RequestTimer {
     }
 }
 
-/// A session that is open, until this is dropped.
+/// An open session. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct OpenSession {
     metrics: Arc<ServerMetrics>,

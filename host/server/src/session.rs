@@ -1,5 +1,5 @@
-//! A session of the revisions that have them, as `initialize` opens it. Over stdio a connection has one, over HTTP there
-//! are [many](super::http).
+//! A session, which `initialize` opens in revisions with sessions. Over stdio a connection has one; over HTTP there are
+//! [many](super::http).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,29 +18,29 @@ use super::server_metrics::{OpenSession, ServerMetrics, Transport};
 #[derive(Debug)]
 pub(super) struct Session {
     agreement: Agreement,
-    /// Its subscriptions, with the principal that opened it and the groups of its last request.
+    /// The subscriptions, with the principal that opened the session and the groups of its last request.
     subscriber: Arc<Subscriber>,
     listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
-    /// Administrators see it until it is dropped.
+    /// Lists the session for administrators until it is dropped.
     _listed: host::OpenSession,
-    /// Counts it while it is open.
+    /// Counts the session while it is open.
     _open: OpenSession,
 }
 
-/// Whether a session is notified of changes of the listing, which the host has to walk for that.
+/// The state of a session's watch on the listing. The host has to walk the listing for it.
 #[derive(Debug, Default)]
 struct ListingWatch {
     /// Whether `notifications/initialized` has been received.
     is_initialized: bool,
-    /// Whether the credentials of the last request are for the operation `list`.
+    /// Whether the credentials of the last request allow the operation `list`.
     may_list: bool,
     is_watching: bool,
-    /// Whether it was watched before, here or at another replica, so that changes may have been missed since.
+    /// Whether the listing was watched before, here or at another replica, so that changes may have been missed since.
     has_lapsed: bool,
 }
 
-/// What `initialize` agreed on.
+/// The agreement of `initialize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
     /// The revision.
@@ -50,7 +50,7 @@ pub(super) struct Agreement {
 }
 
 impl Session {
-    /// Opens a session of that principal over that transport. `hash` is the hash of its id, if it has one.
+    /// Opens a session of this principal over this transport. `hash` is the hash of the session's id, if it has one.
     pub(super) fn new(
         host: &Host,
         principal: &Principal,
@@ -88,34 +88,35 @@ impl Session {
         self.agreement.may_subscribe
     }
 
-    /// Its subscriptions.
+    /// The subscriptions of the session.
     pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
         &self.subscriber
     }
 
-    /// Its log messages.
+    /// The log messages of the session.
     pub(super) fn log(&self) -> &ClientLog {
         &self.log
     }
 
-    /// Begins to notify changes of the listing, as soon as it may be listed: `notifications/initialized` has been received.
+    /// Handles `notifications/initialized`: changes of the listing are notified from now on, as soon as the credentials allow
+    /// `list`.
     pub(super) fn watch_listing(&self) {
         self.update_listing_watch(|watch| watch.is_initialized = true);
     }
 
-    /// Has a change of the listing notified when it begins to be watched: it may have changed while another replica watched it.
+    /// Makes a change of the listing pending when the watch begins, because the listing may have changed while another replica
+    /// watched it.
     pub(super) fn listing_may_have_changed(&self) {
         self.listing_watch.lock().has_lapsed = true;
     }
 
-    /// Sets whether the credentials of its client are for the operation `list`. Without it, the listing is not watched any
-    /// more.
+    /// Sets whether the credentials of the client allow the operation `list`. Without it, the listing is no longer watched.
     pub(super) fn set_may_list(&self, may_list: bool) {
         self.update_listing_watch(|watch| watch.may_list = may_list);
     }
 
     fn update_listing_watch(&self, update: impl FnOnce(&mut ListingWatch)) {
-        // Locked until the subscriber does as it says.
+        // Locked until the subscriber has been updated.
         let mut watch = self.listing_watch.lock();
         update(&mut watch);
         let is_wanted = watch.is_initialized && watch.may_list;

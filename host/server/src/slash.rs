@@ -1,8 +1,8 @@
-//! The hint after a URI that names nothing: how a slash within a variable of a template is written.
+//! The hint for a URI that is not found: how to write a slash within a template variable.
 //!
-//! A provider has templates in which a variable is one segment among others (`blob/{rev}/{+path}`), and values of it have slashes
-//! (the branch `feature/x`). Such a URI is not found, and nothing in that answer says why. The hint follows from the URI and from the
-//! templates that the principal may see, so it is the same whether the resource exists and is hidden, or does not exist.
+//! In some templates a variable is one segment among others (`blob/{rev}/{+path}`), although its values may have slashes (the branch
+//! `feature/x`). A URI with such a slash is not found, and the error alone does not explain why. The hint depends only on the URI and
+//! on the templates that the principal may see, so it is the same for a hidden resource and for one that does not exist.
 
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
@@ -13,10 +13,10 @@ use mcp_resource_host::host::transport::slash_hint;
 use super::error::{RpcError, to_rpc};
 use super::revision::Revision;
 
-/// The number of templates that are looked through.
+/// The maximum number of inspected templates.
 const MAX_TEMPLATES: usize = 20;
 
-/// Returns how a slash in the URI may have to be written; nothing if the credentials of the request are not for templates.
+/// Returns how a slash in the URI may have to be written. None if the credentials of the request do not allow templates.
 pub(super) async fn hint(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
     if !CredentialScopes::current_include(Operation::Templates) {
         return None;
@@ -25,7 +25,7 @@ pub(super) async fn hint(host: &Host, principal: &Principal, uri: &str) -> Optio
     slash_hint(uri, &templates)
 }
 
-/// Converts the error of a read to a JSON-RPC error of that revision, with the hint.
+/// Converts the error of a read to the JSON-RPC error of this revision, with the hint.
 pub(super) async fn to_rpc_with_hint(host: &Host, principal: &Principal, error: Error, revision: Revision) -> RpcError {
     let hint = match &error {
         Error::NotFound { uri } => hint(host, principal, uri).await,

@@ -2,17 +2,17 @@
 //! standard input and output; [`serve_io`] serves any other reader and writer, such as a Unix socket.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of messages. A line that is not a message is rejected
-//! ([`jsonrpc`](super::jsonrpc)); the others are [dispatched](super::dispatch) in the order in which they came, and each
-//! request is answered by a task of its own. A line that is not JSON is answered too: an answer is always JSON, so two
-//! programs cannot exchange errors forever.
+//! ([`jsonrpc`](super::jsonrpc)); the others are [dispatched](super::dispatch) in the order of arrival, and each request is answered by a
+//! separate task. A line that is not JSON is answered, too. Because an answer is always JSON, two programs cannot exchange errors
+//! endlessly.
 //!
-//! `initialize` opens the session of the connection, and its notifications are written as they come. A request that
-//! declares a revision without sessions is independent of it.
+//! `initialize` opens the session of the connection, and the session's notifications are written as they come. A request that declares a
+//! revision without sessions is independent of the session.
 //!
 //! | limit | value |
 //! |---|---|
-//! | requests in flight | 64; the next line is read when one of them has been answered and its answer has been written (backpressure) |
-//! | one line | 16 MiB; it is dropped as soon as it has been parsed, and [`params`](super::params) bounds what is retained of a request |
+//! | requests in flight | 64; the next line is read after one of these requests has been answered and its answer has been written (backpressure) |
+//! | one line | 16 MiB; a line is dropped as soon as it has been parsed, and [`params`](super::params) bounds the retained parts of a request |
 //! | answers that wait to be written | `http.limits.response-memory-per-connection` ([`budget`](super::budget)) |
 //! | the rate of requests of a principal other than `local`, over all its connections and HTTP | `http.limits.client-rate`, and its share of `http.limits.rate`: -32603 |
 //! | graceful shutdown, a client that reads nothing | 5 s |
@@ -40,14 +40,13 @@ use self::output::Output;
 use super::server_metrics::ServerMetrics;
 use super::{DRAIN_TIMEOUT, ServeError};
 
-/// How long the client may read nothing of the remaining answers when serving ends.
+/// The time for which the client may read nothing of the remaining answers when serving ends.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the server checks whether serving is to end, while the client reads nothing.
+/// The interval at which the server checks whether serving should end, while the client reads nothing.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves one client over standard input and output, as that principal, until the client closes standard input or
-/// `shutdown` fires; requests in flight are answered first. The principal of a client that started this process is
-/// [`Principal::LOCAL`].
+/// Serves one client over standard input and output, as this principal, until the client closes standard input or `shutdown` fires;
+/// requests in flight are answered first. The principal of a client that started this process is [`Principal::LOCAL`].
 ///
 /// # Errors
 ///
@@ -57,11 +56,11 @@ pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: Cancel
     serve(host, reader, output, principal, shutdown, is_input_closed).await
 }
 
-/// Serves one client over a pair of streams, as that principal, until the reader ends or `shutdown` fires; requests in
-/// flight are answered first. It may be called any number of times at once, for different clients.
+/// Serves one client over a pair of streams, as this principal, until the reader ends or `shutdown` fires; requests in flight are
+/// answered first. It may be called concurrently for any number of clients.
 ///
-/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed
-/// only when the client has read some of them.
+/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed only after the
+/// client has read some answers.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -113,8 +112,7 @@ where
     serve(host, Box::new(reader), output, principal, shutdown, || false).await
 }
 
-/// Serves one client. `is_input_closed` tells whether the writing end of the reader is closed, whatever is left to be
-/// read.
+/// Serves one client. `is_input_closed` returns whether the writing end of the reader is closed, even if unread input remains.
 async fn serve(
     host: Arc<Host>,
     reader: Reader,
@@ -123,13 +121,13 @@ async fn serve(
     shutdown: CancellationToken,
     is_input_closed: fn() -> bool,
 ) -> Result<(), ServeError> {
-    // At shutdown the streams of `subscriptions/listen` end at once, and what they hold is free for the rest.
+    // At shutdown the streams of `subscriptions/listen` end immediately, which frees their permits for other requests.
     let draining = shutdown.child_token();
     let connection = Connection::new(host, principal, reader, output.clone(), shutdown, draining.clone());
     let stalled = async {
         loop {
             output.wait_stalled(STALL_TIMEOUT).await;
-            // While too many requests are in flight nothing is read, and the end of the input is not noticed.
+            // While too many requests are in flight, nothing is read, so the end of the input is not noticed.
             if draining.is_cancelled() || is_input_closed() {
                 return;
             }
@@ -147,9 +145,8 @@ async fn serve(
     }
 }
 
-/// Returns standard input and output. Where both are pipes, as clients start servers, they are opened anew without
-/// blocking: reads and writes do not need a thread of the blocking pool, and the descriptors that other processes have
-/// inherited stay as they are.
+/// Returns standard input and output. If both are pipes, the usual case, they are reopened in non-blocking mode: reads and writes then
+/// need no thread of the blocking pool, and the descriptors that other processes have inherited stay unchanged.
 fn standard_streams(metrics: Arc<ServerMetrics>) -> (Reader, Output) {
     #[cfg(target_os = "linux")]
     {
@@ -164,19 +161,19 @@ fn standard_streams(metrics: Arc<ServerMetrics>) -> (Reader, Output) {
     (Box::new(tokio::io::stdin()), Output::new(tokio::io::stdout(), metrics))
 }
 
-/// Returns whether the writing end of standard input is closed, whatever is left to be read.
+/// Returns whether the writing end of standard input is closed, even if unread input remains.
 #[cfg(unix)]
 fn is_input_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     let input = std::io::stdin();
-    // No events are requested: poll(2) always reports HUP and ERR.
+    // No events are requested, because poll(2) always reports HUP and ERR.
     let mut events = [PollFd::new(&input, PollFlags::empty())];
     let polled = poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     polled.is_ok() && events.iter().any(|event| event.revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
-/// Returns false: the platform does not tell.
+/// Returns false, because the platform does not report it.
 #[cfg(not(unix))]
 fn is_input_closed() -> bool {
     false

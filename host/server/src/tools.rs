@@ -1,4 +1,4 @@
-//! Tools: what the server offers to clients that know only tools (`server.tools`).
+//! Tools for clients that support only tools (`server.tools`).
 //!
 //! | tool | request | text |
 //! |---|---|---|
@@ -7,13 +7,14 @@
 //! | `search_resources` | a search | a paragraph for each hit |
 //! | `resource_context` | a selection within a budget | the passages |
 //!
-//! A tool calls the façade as the request for resources does: with the same principal, rules, limits and records. Its result is text for
-//! models, whose last lines say what was left out, why, and how to get it. Links and structured content are off unless the config switches
-//! them on; they exist from 2025-06-18 on, and so do titles and output schemas; annotations of tools exist from 2025-03-26 on. MCP asks for
-//! text beside structured content ("SHOULD"), not for structured content beside text, so a result without it conforms to each revision.
+//! A tool makes the same calls of the façade as the corresponding request: with the same principal, rules, limits and audit records. Its
+//! result is text for models. The last lines of the text list omissions, their reasons, and how to get the omitted parts. Links and
+//! structured content are off unless the config switches them on. They exist from 2025-06-18 on, and so do titles and output schemas;
+//! annotations of tools exist from 2025-03-26 on. MCP recommends text in addition to structured content ("SHOULD"), not structured content
+//! in addition to text, so a result of text only conforms to each revision.
 //!
-//! An argument that is not valid, and a resource that cannot be read, is an error of the tool, which a model sees. After a resource
-//! that does not exist, it says what to do next. A tool that does not exist is an error of the request.
+//! An invalid argument and an unreadable resource are errors of the tool, which a model sees. For a resource that does not exist, the error
+//! suggests a next step. An unknown tool is an error of the request.
 
 mod arguments;
 mod call;

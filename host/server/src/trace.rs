@@ -1,11 +1,11 @@
-//! The trace of a request: its span, by the semantic conventions for MCP, and the id that lines of the log and of the audit log have.
+//! The trace of a request: its span, by the semantic conventions for MCP, and its id in lines of the log and of the audit log.
 //!
-//! `telemetry.sample` decides which requests have a span, whether or not the client's is sampled: a client cannot have all of its
-//! requests traced. While the queue of spans is full, no request has one ([`trace::admits_request`]). The span continues the trace of
-//! the client, and ends when the answer is encoded. A request without a span has the id of the client's trace all the same.
+//! `telemetry.sample` decides which requests have a span, independently of the client's sampling flag: a client cannot force tracing of
+//! all its requests. While the queue of spans is full, no request has a span ([`trace::admits_request`]). The span continues the trace
+//! of the client, and ends when the answer is encoded. A request without a span keeps the id of the client's trace.
 //!
-//! Attributes are bounded by [`MAX_ATTRIBUTE`]. A name that the host does not know, of a method or of a tool, is `_OTHER`, so the names
-//! of spans are few. The session is named by its hash, as in the audit log.
+//! Attributes are bounded by [`MAX_ATTRIBUTE`]. Unknown names of methods and tools are `_OTHER`, so the number of span names is
+//! bounded. The session is identified by its hash, as in the audit log.
 
 use std::net::IpAddr;
 
@@ -32,18 +32,18 @@ pub(super) struct RequestTrace {
     id: Option<TraceId>,
 }
 
-/// What the span of a request says of it.
+/// The facts about a request for its span.
 pub(super) struct TracedRequest<'a> {
-    /// None if it has none that can be read.
+    /// None if the request has no valid id.
     pub(super) id: Option<&'a RequestId>,
     pub(super) method: Option<&'static Method>,
-    /// None if its parameters are malformed.
+    /// None if the parameters are malformed.
     pub(super) request: Option<&'a Request>,
-    /// None if it was rejected before that was known.
+    /// None if the request was rejected before its revision was known.
     pub(super) revision: Option<Revision>,
     pub(super) session: Option<SessionHash>,
     pub(super) transport: Transport,
-    /// The address of the client; of an IPv6 address that of its network.
+    /// The address of the client; for IPv6 the address of its network.
     pub(super) address: Option<IpAddr>,
 }
 
@@ -56,13 +56,13 @@ impl RequestTrace {
         Self { span, id }
     }
 
-    /// None.
+    /// No trace.
     #[cfg(all(test, feature = "search"))]
     pub(super) fn none() -> Self {
         Self { span: Span::none(), id: None }
     }
 
-    /// The id of the trace: that of the client, or one that begins here.
+    /// The id of the trace: the client's, or one that begins here.
     pub(super) fn id(&self) -> Option<TraceId> {
         self.id
     }
@@ -72,11 +72,11 @@ impl RequestTrace {
         self.span.clone()
     }
 
-    /// The span of encoding its answer.
+    /// The span of encoding the answer.
     pub(super) fn encoding(&self) -> Span {
         match self.span.is_disabled() {
             true => Span::none(),
-            // A layer takes it only below a span that is entered.
+            // A layer accepts the span only below one that is entered.
             false => self.span.in_scope(|| info_span!(target: trace::TARGET, "encode")),
         }
     }
@@ -87,7 +87,7 @@ impl RequestTrace {
         self.span.record("rpc.response.status_code", display(error.code));
     }
 
-    /// Records that the answer is no message, but an error with that outcome.
+    /// Records that the request failed with this outcome, and that the answer is not a message.
     pub(super) fn fail_with(&self, outcome: Outcome) {
         self.span.record("otel.status_code", "ERROR");
         self.span.record("error.type", outcome.name());
@@ -98,7 +98,7 @@ impl RequestTrace {
         self.span.record("mcp.session.id", display(session));
     }
 
-    /// Records the outcome of a request that has begun to be answered.
+    /// Records the outcome of a request whose answer has begun.
     pub(super) fn record<T>(&self, answer: &Result<T, RpcError>) -> Outcome {
         if let Err(error) = answer {
             self.fail(error);
@@ -125,7 +125,7 @@ impl TracedRequest<'_> {
             Some(request) => uri = request.uri().map(|uri| prefix(uri, MAX_ATTRIBUTE)),
             None => {}
         }
-        // The host has no prompts, so the name of one is not a part of the name of the span.
+        // The host has no prompts, so prompt names are not part of span names.
         let name = tool.map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
         let id = id.map(ToString::to_string);
         info_span!(

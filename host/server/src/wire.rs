@@ -1,7 +1,7 @@
-//! The encoder of the domain's types as the objects of MCP: the only place that knows both.
+//! The encoder of domain types as MCP objects: the only module that knows both.
 //!
-//! Objects have the members that exist in the requested [`Revision`], and no others. They are encoded by a pull encoder
-//! ([`super::json`]), so a result holds the domain's values and one chunk of JSON.
+//! Objects have exactly the members that exist in the requested [`Revision`]. A pull encoder ([`super::json`]) encodes them,
+//! so a result holds the domain's values and one chunk of JSON.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use super::revision::Revision;
 /// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where the time of a retry is known.
 const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
 
-/// The approximate bytes of an object beside its longest member.
+/// The approximate bytes of an object besides its longest member.
 const OBJECT_OVERHEAD: usize = 512;
 
-/// The approximate bytes of a resource beside its texts: the names of its members.
+/// The approximate bytes of a resource besides its texts: the names of its members.
 const MEMBERS_OVERHEAD: usize = 96;
 
 /// The cache hints of a result.
@@ -37,7 +37,7 @@ pub(super) struct CacheHints {
 
 /// Encodes the result of `resources/list`. It is public if it is the same for every principal.
 ///
-/// Its TTL is the smallest of its entries; zero if a plugin is missing.
+/// Its TTL is the minimum TTL of its entries, or zero if a plugin is missing.
 pub fn list_result(listing: Listing<ListedResources>, revision: Revision, is_public: bool) -> Encoder {
     let now = Instant::now();
     let ttl = listing_ttl(&listing, listing.items.iter().map(|item| item.ttl(now)).min());
@@ -71,7 +71,7 @@ pub fn templates_result(listing: Listing<ResourceTemplate>, revision: Revision, 
 
 /// Encodes the result of `resources/read`. It is public if it is the same for every principal.
 ///
-/// Its TTL is the smallest of its contents.
+/// Its TTL is the minimum TTL of its contents.
 pub fn read_result(contents: Vec<ResourceContents>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: Resource::min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
@@ -84,7 +84,7 @@ pub fn read_result(contents: Vec<ResourceContents>, revision: Revision, is_publi
     })
 }
 
-/// Encodes the result of `resources/read` with cached contents, whose remaining time to live it has.
+/// Encodes the result of `resources/read` with cached contents, and their remaining time to live.
 pub(crate) fn cached_read_result(contents: &EncodedContents, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: contents.expires.saturating_duration_since(Instant::now()), is_public };
     let json = contents.json.clone();
@@ -98,7 +98,7 @@ pub(crate) fn cached_read_result(contents: &EncodedContents, revision: Revision,
     })
 }
 
-/// Returns the form of contents and resources in that revision: what their encoding depends on.
+/// Returns the form of contents and resources in this revision, which determines their encoding.
 pub(super) fn encoding_form(revision: Revision) -> EncodingForm {
     EncodingForm(u8::from(revision.has_titles()) | u8::from(revision.has_icons()) << 1)
 }
@@ -162,7 +162,7 @@ pub(crate) fn complete_result(completion: Completion, revision: Revision) -> Enc
 
 /// Encodes the first members of a result.
 pub(super) fn result_type(members: &mut Members<'_, '_>, revision: Revision) {
-    // The revision without sessions has both.
+    // The revision without sessions has both members.
     if revision.has_cache_hints() {
         members.text("resultType", "complete");
     }
@@ -182,13 +182,13 @@ pub(super) fn page_members(
             Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
         members.member("_meta").value(Value::Object(listed));
     }
-    // A cursor is valid for one principal, so the pages behind one are private, too.
+    // A cursor is valid for one principal, so the pages behind it are private, too.
     let is_public = caching.is_public && next_cursor.is_none();
     members.optional_text("nextCursor", next_cursor);
     cache_hints(members, revision, CacheHints { is_public, ..caching });
 }
 
-/// Returns the TTL of a listing whose items have that smallest one.
+/// Returns the TTL of a listing whose items have this minimum TTL.
 pub(super) fn listing_ttl<T>(listing: &Listing<T>, min_ttl: Option<Duration>) -> Duration {
     match listing.missing.is_empty() {
         true => min_ttl.unwrap_or_default(),
@@ -196,7 +196,8 @@ pub(super) fn listing_ttl<T>(listing: &Listing<T>, min_ttl: Option<Duration>) ->
     }
 }
 
-/// Encodes the cache hints, in revisions that have them. The TTL is that for which a response is cached here, cached or not.
+/// Encodes the cache hints, in revisions that have them. The TTL is the time for which the host caches such a response, even
+/// if this response is not cached.
 pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     if revision.has_cache_hints() {
         members.serialize("ttlMs", &u64::try_from(caching.ttl.min(MAX_TTL).as_millis()).unwrap_or(u64::MAX));

@@ -59,7 +59,7 @@ impl Host for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Rejects a link or move from one grant into another: they are two file systems. If one of them is read-only,
+    /// Rejects a link or move from one grant into another, because grants are separate file systems. If one of them is read-only,
     /// wasmtime-wasi rejects the operation.
     fn check_same_grant(&self, from: &Resource<Descriptor>, to: &Resource<Descriptor>) -> FsResult<()> {
         let (from, to) = (self.files.root(from)?, self.files.root(to)?);
@@ -76,7 +76,7 @@ fn refund_on_error(guard: Option<GrowthGuard>, result: &FsResult<()>) {
 }
 
 /// Delegates functions of a descriptor unchanged to wasmtime-wasi: on a thread that may block (`on_disk`), after a check of their path
-/// (`on_disk_at`), or at once where the file system is local (`on_open_file`).
+/// (`on_disk_at`), or on this thread if the file system is local (`on_open_file`).
 macro_rules! delegate {
     ($($call:ident: fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
         $(async fn $name(&mut self, descriptor: Resource<Descriptor>, $($argument: $type),*) -> FsResult<$output> {
@@ -244,7 +244,7 @@ impl HostDescriptor for FilesView<'_> {
         check_path(&path)?;
         check_path(&new_path)?;
         self.check_same_grant(&descriptor, &new_descriptor)?;
-        // A measurement could miss an entry that is moved meanwhile.
+        // A measurement could miss an entry that is moved during the measurement.
         let _guard = self.files.root(&descriptor)?.begin_growth().await?;
         self.on_disk_pair(&descriptor, &new_descriptor, move |wasi, [from, to]| {
             wasi.rename_at(from, path, to, new_path).boxed_local()
@@ -269,7 +269,7 @@ impl HostDescriptor for FilesView<'_> {
                 })
                 .await;
         }
-        // wasmtime-wasi would open the path whatever its file type.
+        // wasmtime-wasi would open a path of any file type.
         let opened = self.open_at(descriptor, flags, path, OpenFlags::empty(), DescriptorFlags::READ).await?;
         let set = self.on_disk(&opened, move |wasi, own| wasi.set_times(own, accessed, modified).boxed_local()).await;
         HostDescriptor::drop(self, opened).map_err(FsError::trap)?;
@@ -365,7 +365,7 @@ impl FilesView<'_> {
         Some((bytes, is_end))
     }
 
-    /// Attempts to open a path for a look at its metadata, without blocking.
+    /// Attempts to open a path for its metadata, without blocking.
     fn try_open_path(
         &self,
         directory: &Resource<Descriptor>,
@@ -378,7 +378,7 @@ impl FilesView<'_> {
         Some(found.map(descriptor).map_err(to_fs_error))
     }
 
-    /// Calls a function of wasmtime-wasi that reads the metadata of an open file: at once if it is on a local file
+    /// Calls a function of wasmtime-wasi that reads the metadata of an open file: on this thread if the file is on a local file
     /// system, where this never blocks, else on a thread that may block.
     async fn on_open_file<T: Send + 'static>(
         &mut self,

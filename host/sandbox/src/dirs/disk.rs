@@ -1,14 +1,13 @@
-//! Blocking file operations of one plugin: they run on blocking threads, at most [`MAX_BLOCKING_THREADS`] at once (a
-//! semaphore).
+//! Blocking file operations of one plugin. They run on blocking threads, and a semaphore limits them to [`MAX_BLOCKING_THREADS`]
+//! at the same time (bulkhead).
 //!
-//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded
-//! time, even after the call that started the operation has ended. So an operation holds its permit until the operating
-//! system has answered, not until its caller stops waiting: a plugin whose directory hangs blocks at most that many
-//! threads, and its next calls wait for a permit, without a thread, until their deadline. The thread pools are large
-//! enough for hundreds of plugins.
+//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded time, even
+//! after the call that started the operation has ended. So an operation holds its permit until the operating system has answered,
+//! even if its caller has stopped waiting: a plugin whose directory hangs blocks at most this number of threads, and its next
+//! calls wait for a permit, without a thread, until their deadline. The thread pools are large enough for hundreds of plugins.
 //!
-//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit is one for what
-//! other calls hold.
+//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit counts as
+//! contention with other calls.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use crate::cpu::HostCpuBudget;
 
-/// Threads that one plugin may block: as many as the default of `limits.concurrency`.
+/// The maximum number of threads that one plugin may block, equal to the default of `limits.concurrency`.
 const MAX_BLOCKING_THREADS: usize = 8;
 
 /// The semaphore for the threads that one plugin may block, as one call uses it.
@@ -68,7 +67,7 @@ impl FilesTrace {
         self.waited = self.waited.saturating_add(waited);
     }
 
-    /// Ends the span. Operations that are still running are not a part of it.
+    /// Ends the span, which excludes operations that are still running.
     fn end(&mut self) {
         if let Some(span) = self.span.take() {
             span.record("mcp_host.file.operations", self.operations);
@@ -90,7 +89,7 @@ impl Default for DiskPool {
 }
 
 impl DiskPool {
-    /// The same threads, for a call with that budget of processor time.
+    /// The same pool, for a call with this budget of processor time.
     pub(super) fn for_call(&self, cpu: HostCpuBudget) -> Self {
         Self { permits: self.permits.clone(), cpu, trace: Some(Arc::default()) }
     }
@@ -110,7 +109,7 @@ impl DiskPool {
         self.spawn(work).await.unwrap_or_else(Err)
     }
 
-    /// Calls a function of wasmtime-wasi on such a thread, with `descriptors` in a resource table of their own.
+    /// Calls a function of wasmtime-wasi on such a thread, with `descriptors` in a separate resource table.
     pub(super) async fn call<const N: usize, T: Send + 'static>(
         &self,
         descriptors: [Descriptor; N],
@@ -146,7 +145,7 @@ impl DiskPool {
     }
 }
 
-/// Calls a function of wasmtime-wasi on this thread, with `descriptors` in a resource table of their own.
+/// Calls a function of wasmtime-wasi on this thread, with `descriptors` in a separate resource table.
 pub(super) fn call_here<const N: usize, T>(
     descriptors: [Descriptor; N],
     function: impl for<'a> FnOnce(
@@ -177,7 +176,7 @@ mod tests {
         let (hanging, other) = (DiskPool::default(), DiskPool::default());
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(std::sync::Mutex::new(ended));
-        // Each caller stops waiting, as a call does at its deadline; the operation continues nevertheless.
+        // Each caller stops waiting, as a call does at its deadline, but the operation continues.
         for _ in 0..MAX_BLOCKING_THREADS {
             let ended = ended.clone();
             let hangs = hanging.run(move || {

@@ -1,7 +1,7 @@
 //! Directory listings.
 //!
-//! A directory is read in batches as the guest requests entries, so the memory that a listing takes on the host is
-//! small whatever the directory's size, and is reserved. Names that are not Unicode cannot be represented to a guest:
+//! A directory is read in batches as the guest requests entries, so a listing takes little memory on the host for any
+//! size of the directory, and this memory is reserved. Names that are not Unicode cannot be represented to a guest:
 //! they are skipped with a warning in the log, and the listing continues.
 
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ use super::files::{FilePermit, GrantRoot};
 use crate::guest_log::ThrottledWarnings;
 use crate::memory::Reservation;
 
-/// The number of entries that are read at once.
+/// The number of entries in a batch.
 const BATCH_SIZE: usize = 256;
-/// The memory that a listing takes in addition to its names: the buffer that the operating system fills.
+/// The memory of a listing besides its names: the buffer for the operating system.
 pub(super) const READ_DIR_BUFFER: usize = 16 << 10;
 
 /// An open directory listing.
@@ -38,7 +38,7 @@ pub(super) struct DirectoryListing {
 struct EntryBatch {
     entries: VecDeque<DirectoryEntry>,
     remaining: Option<ReadDir>,
-    /// The last name that was skipped.
+    /// The most recently skipped name.
     skipped: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Open files of one instance: permits, descriptors, and the mapping of errors.
+//! The open files of one instance: permits, descriptors, and the mapping of errors.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,9 +17,9 @@ use crate::cpu::HostCpuBudget;
 use crate::guest_log::ThrottledWarnings;
 use crate::memory::{MemoryMeter, OutOfMemory, Reservation};
 
-/// Streams per open file: one for reading and one for writing.
+/// The maximum number of streams per open file: one for reading and one for writing.
 const STREAMS_PER_FILE: usize = 2;
-/// The memory that a stream takes: one chunk that was read or is to be written, and the stream itself.
+/// The memory of a stream: one chunk to read or write, and the stream itself.
 const STREAM_COST: usize = (64 << 10) + (1 << 10);
 /// The maximum length of a path, and of a symbolic link's target, in bytes: Linux's `PATH_MAX`. A longer one would be
 /// rejected only after waiting for the disk.
@@ -27,7 +27,7 @@ pub(super) const MAX_PATH: usize = 4096;
 /// The limit of open files that every system grants a process, assumed if the actual one is unknown.
 const FALLBACK_NOFILE: u64 = 1024;
 
-/// A granted directory, as one instance has it open.
+/// A granted directory that one instance has open.
 #[derive(Debug)]
 pub(super) struct GrantRoot {
     /// The path under which the guest sees the directory.
@@ -59,12 +59,12 @@ impl GrantRoot {
 pub(super) struct Preopen {
     pub(super) dir: Dir,
     pub(super) root: Arc<GrantRoot>,
-    /// Whether operations on it can be attempted without blocking.
+    /// Whether operations on the directory can be attempted without blocking.
     pub(super) is_local: bool,
 }
 
-/// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two of the
-/// process's descriptors, and the host itself needs some as well.
+/// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two descriptors of
+/// the process, and the host itself needs some, too.
 #[derive(Clone, Debug)]
 pub struct OpenFileLimit(Arc<Semaphore>);
 
@@ -77,7 +77,7 @@ impl OpenFileLimit {
     }
 }
 
-/// Permits for one open file, directory or listing: one of the instance and one of the process.
+/// The permits of one open file, directory or listing: one from the instance and one from the process.
 pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 
 /// The permits that a file's stream holds: its own permit, and the permit of the file, which stays open as long as the stream.
@@ -93,14 +93,14 @@ struct OpenHandle {
     root: Arc<GrantRoot>,
     /// `None` for a granted directory itself, which is always open.
     permit: Option<FilePermit>,
-    /// Whether operations on it can be attempted without blocking.
+    /// Whether operations on the descriptor can be attempted without blocking.
     is_local: bool,
 }
 
 /// The open files of one instance, and their limits.
 pub struct Files {
     pub(super) preopens: Vec<Preopen>,
-    /// By the descriptor's index in the resource table.
+    /// The handles by the descriptor's index in the resource table.
     handles: HashMap<u32, OpenHandle>,
     limit: usize,
     file_permits: Arc<Semaphore>,
@@ -111,8 +111,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the state of an instance that has only its granted directories open; `limit` files and directories may
-    /// be.
+    /// Creates the state of an instance that has only its granted directories open. At most `limit` files and directories may
+    /// be open.
     pub(super) fn new(
         preopens: Vec<Preopen>,
         limit: usize,
@@ -134,7 +134,7 @@ impl Files {
         }
     }
 
-    /// Begins a call with that budget of processor time.
+    /// Begins a call with this budget of processor time.
     pub(crate) fn begin_call(&mut self, cpu: HostCpuBudget) {
         self.disk = self.disk.for_call(cpu);
     }

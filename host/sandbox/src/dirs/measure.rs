@@ -1,4 +1,4 @@
-//! Disk usage of a directory, as a quota counts it.
+//! The disk usage of a directory, as a quota counts it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -8,15 +8,15 @@ use cap_primitives::fs::{DirEntry, MetadataExt, ReadDir, read_base_dir};
 
 /// The cost of a directory entry, in addition to a file's size.
 pub(super) const ENTRY_COST: u64 = 4096;
-/// The maximum nesting depth of a walk. A deeper directory counts as larger than any quota, as each level takes a few
-/// open files of the host.
+/// The maximum nesting depth of a walk. A deeper directory counts as larger than any quota, because each level takes a
+/// few open files of the host.
 const MAX_DEPTH: usize = 128;
 
 /// Returns the bytes below `dir`, as a quota counts them. Links are counted, not followed. The walk ends as soon as the
 /// sum exceeds `stop_above`, so it visits at most `stop_above / ENTRY_COST` entries.
 ///
-/// Entries that disappear during the walk do not count, and neither do directories that the host may not read: the host
-/// does not write there for anyone.
+/// Entries that disappear during the walk do not count, and neither do directories that the host may not read: no
+/// plugin can write there.
 pub(super) fn disk_usage(dir: &File, stop_above: u64) -> io::Result<u64> {
     let mut sum = 0_u64;
     let mut seen_hard_links = HashSet::new();

@@ -1,8 +1,8 @@
 //! File operations that cannot block: attempts that the kernel completes from its caches, or refuses.
 //!
-//! An operation on a thread that may block ([`super::disk`]) costs two thread switches, tens of microseconds; the
-//! operation itself, when what it needs is cached, costs one or two. So the frequent ones are attempted on the guest's
-//! own thread first, as io_uring does before it uses a worker thread:
+//! An operation on a thread that may block ([`super::disk`]) costs two thread switches, tens of microseconds. The
+//! operation itself costs one or two microseconds if its data is cached. So frequent operations are attempted on the
+//! guest's own thread first, as io_uring does before it uses a worker thread:
 //!
 //! - a path is resolved with `RESOLVE_CACHED`, which fails with `EAGAIN` instead of reading a directory from the disk,
 //!   and with `RESOLVE_BENEATH` and `RESOLVE_NO_MAGICLINKS`, as wasmtime-wasi resolves it;
@@ -12,15 +12,15 @@
 //!   network file system, or the process behind a FUSE mount, may never answer.
 //!
 //! An attempt returns the operation's result, or `None`: then the caller repeats the operation on a thread that may
-//! block, and that result counts. So a kernel that does not know these flags (before Linux 5.12), or a sandbox that
-//! forbids them, costs time and nothing else. Other systems than Linux always return `None`.
+//! block. So a kernel without these flags (before Linux 5.12), or a sandbox that forbids them, only costs time. On
+//! systems other than Linux, attempts always return `None`.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Whether the kernel answers `open`, `fstat` and the like for this file from memory. It asks the file system, so it
-/// may block.
+/// Whether the kernel answers `open`, `fstat` and the like for this file from memory. This check queries the file
+/// system, so it may block.
 #[cfg(target_os = "linux")]
 pub(super) fn is_local(file: &File) -> bool {
     /// Magic numbers of statfs(2), and of the kernel's `include/uapi/linux/magic.h`. An overlay of remote layers counts
@@ -48,14 +48,14 @@ pub(super) fn open_dir(path: &Path, device: u64) -> Option<File> {
 
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?);
-    // Another file system may be mounted there now, and `fstat` would block on its server.
+    // Another file system may be mounted there now, and a plain `fstat` could block on its server.
     let cached = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(&dir, "", cached, StatxFlags::empty()).ok()?;
     (makedev(found.stx_dev_major, found.stx_dev_minor) == device).then_some(dir)
 }
 
-/// Opens whatever is at `path` below a directory on a local file system, for `fstat` alone (`O_PATH`). Nothing else
-/// happens to a FIFO or a device.
+/// Opens the file at `path` below a directory on a local file system, for `fstat` only (`O_PATH`). This has no side
+/// effects on a FIFO or a device.
 #[cfg(target_os = "linux")]
 pub(super) fn open_path(dir: &File, path: &str, follow: bool) -> Option<io::Result<File>> {
     linux::open_below(dir, path, follow, rustix::fs::OFlags::PATH)
@@ -67,8 +67,8 @@ pub(super) fn open_for_reading(dir: &File, path: &str, follow: bool) -> Option<i
     linux::open_below(dir, path, follow, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)
 }
 
-/// Reads at most `size` bytes from a regular file on a local file system; none at its end, and fewer if only these are
-/// cached.
+/// Reads at most `size` bytes from a regular file on a local file system. The result is empty at the end of the file,
+/// and shorter if only a part is cached.
 #[cfg(target_os = "linux")]
 pub(super) fn read_at(file: &File, size: usize, position: u64) -> Option<Vec<u8>> {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -87,7 +87,7 @@ mod linux {
     use super::{File, io};
 
     pub(super) fn open_below(dir: &File, path: &str, follow: bool, flags: OFlags) -> Option<io::Result<File>> {
-        // The rules for a trailing slash and for no path at all are left to wasmtime-wasi.
+        // wasmtime-wasi applies the rules for a trailing slash and for an empty path.
         if path.is_empty() || path.ends_with('/') {
             return None;
         }
@@ -97,7 +97,8 @@ mod linux {
             ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
         match openat2(dir, path, flags, Mode::empty(), resolve) {
             Ok(opened) => Some(Ok(opened.into())),
-            // The kernel remembers that there is no such file. Any other error is for a thread that may block to find.
+            // The kernel has cached that there is no such file. For other errors, the operation is repeated on a thread
+            // that may block.
             Err(Errno::NOENT) => Some(Err(Errno::NOENT.into())),
             Err(_) => None,
         }
@@ -141,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory on the disk of the machine, open; `None` where the kernel or a sandbox refuses such attempts.
+    /// An open directory on a local disk. `None` if the kernel or a sandbox refuses such attempts.
     fn directory() -> Option<(tempfile::TempDir, File)> {
         use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
@@ -166,7 +167,7 @@ mod tests {
         assert!(open_path(&open, "sub", true).unwrap().unwrap().metadata().unwrap().is_dir());
         assert!(open_path(&open, "link", true).unwrap().unwrap().metadata().unwrap().is_file());
         assert!(open_path(&open, "link", false).unwrap().unwrap().metadata().unwrap().is_symlink());
-        // The kernel remembers what it has looked for.
+        // The failed look-up makes the kernel cache that the file is missing.
         File::open(dir.path().join("missing")).unwrap_err();
         if let Some(missing) = open_path(&open, "missing", true) {
             assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -1,9 +1,9 @@
 //! Opening files and directories below a granted directory.
 //!
-//! Only regular files and directories are opened. A FIFO, a device or a socket is rejected without being opened:
-//! opening one can block forever or have side effects. So each path is checked with `stat` before it is opened. The
-//! path could be replaced between the two steps (TOCTOU), so it is opened with `O_NONBLOCK`, which has no effect on a
-//! regular file, and checked once more. Opening never blocks, whatever the outcome of the race.
+//! Only regular files and directories are opened. A FIFO, a device or a socket is rejected without opening it, because
+//! opening can block indefinitely or have side effects. So each path is checked with `stat` first. The path could be
+//! replaced between the two steps (TOCTOU), so it is opened with `O_NONBLOCK`, which has no effect on a regular file,
+//! and checked again. Opening never blocks, however the race ends.
 
 use std::fs::File;
 use std::io;
@@ -36,7 +36,7 @@ pub(super) struct OpenRequest {
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) is_dir: bool,
-    /// Whether operations on it can be attempted without blocking: see [`nonblocking::is_local`].
+    /// Whether operations on the file can be attempted without blocking: see [`nonblocking::is_local`].
     pub(super) is_local: bool,
 }
 
@@ -84,7 +84,7 @@ impl OpenRequest {
         mode
     }
 
-    /// Attempts to open an existing file or directory below one on a local file system, without blocking.
+    /// Attempts to open an existing file or directory below a directory on a local file system, without blocking.
     pub(super) fn try_open_existing(self, dir: &File, path: &str) -> Option<io::Result<Opened>> {
         if self.write || self.oflags.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::EXCLUSIVE) {
             return None;
@@ -143,7 +143,7 @@ impl OpenRequest {
         self.check_opened(opened, is_local)
     }
 
-    /// Checks the type of what was opened, which may have replaced what was found.
+    /// Checks the type of the opened file, which may have replaced the found one.
     fn check_opened(self, file: File, is_local: bool) -> io::Result<Opened> {
         let found = Metadata::from_file(&file)?;
         self.check_file_type(&found)?;

@@ -3,20 +3,21 @@
 //! A [`QuotaUsage`] holds an upper bound of the bytes used below the directory, and is shared by all instances of the
 //! plugin:
 //!
-//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its metadata on the disk, and a
-//!   file its size in addition, including holes. A file with several hard links counts once. Data written by others
-//!   counts like the plugin's;
+//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its metadata on the disk, and a file its
+//!   size in addition, including holes. A file with several hard links counts once. Data of other writers counts like the
+//!   plugin's;
 //! - growth is charged *before* it happens: the bytes that a write adds to the size of its file, [`ENTRY_COST`] for a
 //!   new entry. Nothing is refunded when a file shrinks or is removed; only a measurement lowers the usage;
 //! - the directory is measured at the first charge, and again when a charge exceeds the quota: at most once every
 //!   [`MIN_RESCAN_INTERVAL`], and with at most a tenth of the time of a processor. A charge waits for the measurement if it
-//!   can start within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected. Processor time, as on a
-//!   machine that computes a measurement may take long, and cost little: that must not reject a charge for which there is
-//!   room. Nor does waiting for the disk count: one thread at a time reads metadata, which the plugin could do with several;
+//!   can start within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected. The tenth is measured in
+//!   processor time, because on a busy machine a cheap measurement may take long, and this must not reject a charge for
+//!   which there is room. Waiting for the disk does not count either: a measurement reads metadata on one thread at a time,
+//!   and the plugin itself could use several;
 //! - a deleted file that the plugin has open still counts: its bytes are still on the disk.
 //!
 //! Growth and measurement exclude each other (a read-write lock), so a walk never misses growth in a part that it has
-//! already visited. Waiting for a measurement takes no thread, and a wait that is cancelled leaves no state.
+//! already visited. Waiting for a measurement takes no thread, and a cancelled wait leaves no state.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -35,11 +36,11 @@ use super::disk::DiskPool;
 use super::measure::{self, ENTRY_COST};
 use crate::guest_log::ThrottledWarnings;
 
-/// The shortest time between two measurements.
+/// The minimum interval between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a measurement, as a multiple of its processor time.
 const RESCAN_COST_FACTOR: u32 = 9;
-/// The longest time that a charge waits for a measurement to start.
+/// The maximum time for which a charge waits for a measurement to start.
 const MAX_RESCAN_WAIT: Duration = Duration::from_secs(1);
 
 /// A charge would exceed the quota.
@@ -57,7 +58,7 @@ pub(super) struct QuotaUsage {
     used: AtomicU64,
     /// Locked shared during growth and exclusively during a measurement.
     last_scan: Arc<RwLock<Option<LastScan>>>,
-    /// Opened files below the directory.
+    /// The opened files below the directory.
     open_files: Mutex<Vec<Weak<File>>>,
     warning: ThrottledWarnings,
     disk: DiskPool,
@@ -107,7 +108,7 @@ impl QuotaUsage {
     }
 }
 
-/// A [`QuotaUsage`], as one instance uses it.
+/// One instance's handle to a [`QuotaUsage`].
 #[derive(Clone, Debug)]
 pub(super) struct QuotaHandle {
     usage: Arc<QuotaUsage>,
@@ -128,7 +129,8 @@ impl QuotaHandle {
         files.push(Arc::downgrade(file));
     }
 
-    /// Acquires a guard that excludes measurements of the directory. Measures it first if that has not been done yet.
+    /// Acquires a guard that excludes measurements of the directory. Measures the directory first if it has not been
+    /// measured yet.
     pub(super) async fn begin_growth(&self) -> io::Result<GrowthGuard> {
         loop {
             let last_scan = self.usage.last_scan.clone().read_owned().await;
@@ -153,7 +155,7 @@ impl QuotaHandle {
     }
 
     /// Runs `work`, which may make the directory grow, on a thread that may block. `work` charges its guard before any
-    /// growth. If the charge exceeds the quota, `work` is run once more after a measurement.
+    /// growth. If the charge exceeds the quota, `work` is run again after a measurement.
     pub(super) async fn grow<T, F>(&self, work: F) -> io::Result<T>
     where
         T: Send + 'static,
@@ -175,8 +177,7 @@ impl QuotaHandle {
         F: Fn(&GrowthGuard) -> io::Result<T> + Send + Sync + 'static,
     {
         let guard = self.begin_growth().await?;
-        // The guard moves into the operation, so it lives as long as the operation does, even if the caller stops
-        // waiting.
+        // The guard moves into the operation, so it lives as long as the operation, even if the caller stops waiting.
         self.usage.disk.run(move || work(&guard)).await
     }
 

@@ -44,7 +44,7 @@ enum ReadState {
     Closed,
 }
 
-/// The bytes that are read ahead when a guest waits for the stream to be ready.
+/// The number of bytes that are read ahead when a guest waits for the stream to be ready.
 const READ_AHEAD: usize = 4096;
 
 impl Reader {
@@ -62,7 +62,7 @@ impl Reader {
         Some(if bytes.is_empty() { ReadState::Closed } else { ReadState::Read(bytes.into()) })
     }
 
-    /// Reads a chunk. Once started the read runs to completion, even if the caller stops waiting.
+    /// Reads a chunk. Once started, the read runs to completion, even if the caller stops waiting.
     fn read_chunk(&self, size: usize) -> impl Future<Output = ReadState> + Send + use<> {
         let (file, disk, position) = (self.file.clone(), self.disk.clone(), self.position);
         async move { disk.run(move || Ok(read_blocking(&file, position, size))).await.unwrap_or_else(ReadState::Failed) }
@@ -137,7 +137,7 @@ impl InputStream for Reader {
     }
 
     async fn cancel(&mut self) {
-        // A read cannot be cancelled. If the guest did not wait here, it could accumulate any number of them.
+        // A read cannot be cancelled. If the guest did not wait here, it could accumulate any number of reads.
         self.finish_read().await;
         self.state = ReadState::Closed;
     }
@@ -175,7 +175,7 @@ impl Writer {
         Self { file, quota, at, state: WriteState::Ready, _permits: permits }
     }
 
-    /// Writes a chunk. Once started the write runs to completion, even if the caller stops waiting.
+    /// Writes a chunk. Once started, the write runs to completion, even if the caller stops waiting.
     fn write_chunk(&mut self, bytes: Bytes) -> impl Future<Output = io::Result<()>> + Send + use<> {
         host_calls::transferred(bytes.len());
         let (file, quota, at) = (self.file.clone(), self.quota.clone(), self.at);
@@ -224,7 +224,7 @@ impl OutputStream for Writer {
     }
 
     fn flush(&mut self) -> StreamResult<()> {
-        // Nothing is buffered here that could be flushed: `check-write` succeeds when everything has been written.
+        // There is no buffer to flush: `check-write` succeeds when everything has been written.
         self.check_write().map(drop)
     }
 
@@ -237,7 +237,7 @@ impl OutputStream for Writer {
     }
 
     async fn cancel(&mut self) {
-        // A write cannot be cancelled. If the guest did not wait here, it could accumulate any number of them.
+        // A write cannot be cancelled. If the guest did not wait here, it could accumulate any number of writes.
         if let WriteState::Writing(writing) = mem::replace(&mut self.state, WriteState::Closed) {
             let _ = writing.await;
         }

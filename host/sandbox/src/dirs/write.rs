@@ -68,7 +68,8 @@ fn append(file: &File, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends by reading the size first, as the platform has no atomic call: concurrent appends may overwrite each other.
+/// Appends by reading the size first, because the platform has no atomic call: concurrent appends may overwrite each
+/// other.
 #[cfg(not(target_os = "linux"))]
 fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())

@@ -1,4 +1,4 @@
-//! The last lines that a guest wrote on standard error: a panic's message comes before its trap.
+//! The last lines that a guest wrote to standard error: a panic's message precedes its trap.
 //!
 //! Bounded: the last [`MAX_LINES`], each truncated and escaped as in the log.
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{MAX_LINE, MAX_MESSAGE, sanitize};
 
-/// The lines that are kept.
+/// The maximum number of kept lines.
 const MAX_LINES: usize = 4;
 
 /// The last lines, oldest first.
@@ -28,7 +28,7 @@ impl LastLines {
         }
     }
 
-    /// Takes all of them.
+    /// Takes all lines.
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock()).into()
     }

@@ -1,28 +1,28 @@
-//! What was logged of a plugin last, for administrators: the lines as the log has them. A line that repeats is kept once, at its last
-//! place, with the number of times: a plugin that fails each poll has not only that to tell.
+//! The most recently logged lines of a plugin, for administrators, in the form of the log. A repeated line is kept once, at its last
+//! position, with the number of occurrences, so that repeated failures of polls do not displace other lines.
 //!
-//! Bounded: the last [`MAX_LINES`] of at most [`MAX_BYTES`] together.
+//! Bounded: the last [`MAX_LINES`] lines, of at most [`MAX_BYTES`] in total.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-/// The number of lines that are kept.
+/// The maximum number of kept lines.
 const MAX_LINES: usize = 64;
-/// The bytes of lines that are kept.
+/// The maximum total size of kept lines in bytes.
 const MAX_BYTES: usize = 16 << 10;
 
 /// A line of the log about a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentLine {
-    /// When it was logged.
+    /// The time of the last occurrence.
     pub time: SystemTime,
-    /// Its level: `trace`, `debug`, `info`, `warn` or `error`.
+    /// The level: `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,
     /// The line, escaped as in the log.
     pub text: String,
-    /// How often it was logged while it was kept; `time` is the last time.
+    /// The number of occurrences while the line was kept. `time` is the last one.
     pub times: u64,
 }
 
@@ -37,7 +37,7 @@ struct Kept {
 }
 
 impl RecentLines {
-    /// Adds a line. Of a longer one than all may have, nothing is kept.
+    /// Adds a line. A line that is longer than the total limit is not kept.
     pub(super) fn push(&self, level: &'static str, text: String) {
         let mut kept = self.0.lock();
         let same = kept.lines.iter().position(|line| line.level == level && line.text == text);
@@ -53,7 +53,7 @@ impl RecentLines {
         }
     }
 
-    /// Returns all of them.
+    /// Returns all lines.
     pub(super) fn lines(&self) -> Vec<RecentLine> {
         self.0.lock().lines.iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Tracebacks as one record: lines that a guest logs one by one, or writes on standard error, and that belong together.
+//! Tracebacks as one record: lines that belong together, although a guest logs them one by one or writes them to standard error.
 //!
 //! | language | a record begins with | and goes on with |
 //! |---|---|---|
@@ -6,27 +6,27 @@
 //! | JavaScript | any line | lines `    at …` |
 //! | Rust, Go | `thread '…' panicked at`, `panic: `, `fatal error: ` | all that follows: the instance ends |
 //!
-//! A line that may begin a record is held until the next one, or until the call ends; others are logged at once. Bounded: a record has at
-//! most [`MAX_LINES`] lines and [`MAX_BYTES`] bytes; what follows begins another one.
+//! A line that may begin a record is held until the next line, or until the call ends; other lines are logged immediately. Bounded: a record has
+//! at most [`MAX_LINES`] lines and [`MAX_BYTES`] bytes; further lines begin another record.
 
 use mcp_host_base::text::prefix;
 
 use super::{GuestLog, MAX_LINE, is_enabled};
 use crate::bindings::logging::Level;
 
-/// The lines of a record.
+/// The maximum number of lines of a record.
 const MAX_LINES: usize = 64;
-/// The bytes of a record.
+/// The maximum size of a record in bytes.
 const MAX_BYTES: usize = 8 << 10;
-/// How a traceback of Python begins.
+/// The first line of a Python traceback.
 const PYTHON: &str = "Traceback (most recent call last):";
-/// What stands between an exception and its cause.
+/// The lines between an exception and its cause.
 const PYTHON_CAUSES: [&str; 2] = [
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 ];
 
-/// A number of lines that belong together, of one level and context.
+/// Lines that belong together, with one level and context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(super) level: Level,
@@ -34,23 +34,23 @@ pub(crate) struct Record {
     pub(super) lines: Vec<String>,
 }
 
-/// What a record is so far.
+/// The kind of a record, according to its lines so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// A line of its own, until a stack follows.
+    /// A single line, until a stack follows.
     #[default]
     Line,
-    /// A stack of JavaScript.
+    /// A JavaScript stack.
     Stack,
-    /// A traceback of Python.
+    /// A Python traceback.
     Python,
-    /// A traceback of Python with its exception.
+    /// A Python traceback with its exception.
     PythonException,
-    /// The last words of an instance.
+    /// All remaining lines of an instance that ends.
     Rest,
 }
 
-/// The lines of one source, put together.
+/// Assembles the lines of one source into records.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     held: Option<Record>,
@@ -59,7 +59,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Adds a line. Returns the records that are complete.
+    /// Adds a line. Returns the completed records.
     pub(crate) fn push(&mut self, level: Level, context: &str, line: &str) -> Vec<Record> {
         let line = prefix(line, MAX_LINE.saturating_add(1));
         let is_of_held = self.held.as_ref().is_some_and(|held| {
@@ -76,7 +76,7 @@ impl Records {
         let finished = self.finish();
         let record = Record { level, context: context.to_owned(), lines: vec![line.to_owned()] };
         let kind = begun_by(line);
-        // Stacks are logged as warnings or as errors.
+        // Only warnings and errors can have a stack.
         if kind == Kind::Line && !matches!(level, Level::Warn | Level::Error | Level::Critical) {
             return finished.into_iter().chain([record]).collect();
         }
@@ -84,8 +84,8 @@ impl Records {
         finished.into_iter().collect()
     }
 
-    /// Returns whether the lines are records of their own, but for the last one, which may begin another: nothing in them is of a traceback, and
-    /// what is held is none.
+    /// Returns whether all lines are separate records, except that the last one may begin a longer record: neither the lines nor the held record
+    /// belong to a traceback.
     pub(super) fn are_plain(&self, lines: &str) -> bool {
         const BEGINNINGS: [&str; 4] = [PYTHON, "panicked at", "panic: ", "fatal error: "];
         let has_stack =
@@ -93,7 +93,7 @@ impl Records {
         self.kind == Kind::Line && !has_stack && !BEGINNINGS.iter().any(|beginning| lines.contains(beginning))
     }
 
-    /// Logs a message of `wasi:logging`: a line, which may belong to those before it, or several.
+    /// Logs a message of `wasi:logging`: one line, which may continue the held record, or several.
     pub(crate) fn message(&mut self, log: &GuestLog, level: Level, context: &str, message: &str) {
         if !is_enabled(level) {
             return;
@@ -110,13 +110,13 @@ impl Records {
         }
     }
 
-    /// Returns the record that is held.
+    /// Returns the held record.
     pub(crate) fn finish(&mut self) -> Option<Record> {
         self.kind = Kind::Line;
         self.held.take()
     }
 
-    /// What the record is with that line; none if the line is not a part of it.
+    /// Returns the kind of the held record with this line added. None if the line does not continue the record.
     fn continued_by(&self, line: &str) -> Option<Kind> {
         let is_indented = line.starts_with([' ', '\t']);
         let is_first = self.held.as_ref().is_some_and(|held| held.lines.len() == 1);
@@ -136,7 +136,7 @@ impl Records {
     }
 }
 
-/// What a record is that begins with that line.
+/// The kind of a record that begins with this line.
 fn begun_by(line: &str) -> Kind {
     let is_panic = line.starts_with("thread '") && line.contains("panicked at");
     match line {
@@ -150,7 +150,7 @@ fn begun_by(line: &str) -> Kind {
 mod tests {
     use super::*;
 
-    /// The records of lines, each on one line.
+    /// The records of these lines, each as one line.
     fn records(level: Level, lines: &str) -> Vec<String> {
         let mut records = Records::default();
         let mut all: Vec<_> = lines.lines().flat_map(|line| records.push(level, "", line)).collect();

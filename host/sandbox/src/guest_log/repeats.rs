@@ -1,8 +1,9 @@
 //! Repeated warnings of one plugin.
 //!
 //! A provider has no state between calls, so it repeats a warning about a file in every call. A plugin with subscribers is polled
-//! every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with
-//! the number of times. Warnings are compared by a hash: of two with the same one, the second would wait for its turn.
+//! every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with the
+//! number of occurrences. Warnings are compared by a hash; if two have the same hash, the second one is throttled as a
+//! repetition.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,9 +13,9 @@ use parking_lot::Mutex;
 
 use mcp_host_base::throttle::Throttle;
 
-/// The shortest time between two lines of the same warning.
+/// The minimum interval between two lines of the same warning.
 const REPEAT_INTERVAL: Duration = Duration::from_mins(5);
-/// The number of warnings that are remembered.
+/// The maximum number of remembered warnings.
 const MAX_WARNINGS: usize = 64;
 
 /// The last warnings of one plugin.
@@ -22,7 +23,7 @@ const MAX_WARNINGS: usize = 64;
 pub(super) struct Repeats(Mutex<VecDeque<(u64, Throttle)>>);
 
 impl Repeats {
-    /// Records a warning. If it is to be logged, returns how many times it occurred since it was logged last.
+    /// Records a warning. If it is due to be logged, returns the number of occurrences since it was last logged.
     pub(super) fn record(&self, context: &str, warning: &str) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         (context, warning).hash(&mut hasher);

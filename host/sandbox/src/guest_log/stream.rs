@@ -1,8 +1,8 @@
 //! Standard output and standard error of one instance, split into lines.
 //!
 //! All handles of a guest to the same stream share one buffer, so a guest may open any number of them, and a line may
-//! be written in several pieces. A write is complete when it returns: nothing waits, no task runs, and one write takes
-//! at most [`MAX_WRITE`] bytes.
+//! be written in several pieces. A write is complete when it returns, without a wait or a task, and one write takes at
+//! most [`MAX_WRITE`] bytes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 use super::{GuestLog, MAX_LINE, Records};
 use crate::bindings::logging::Level;
 
-/// The maximum bytes of one write.
+/// The maximum size of one write in bytes.
 const MAX_WRITE: usize = 8 << 10;
 
 /// The standard streams of one instance.
@@ -28,7 +28,7 @@ pub(crate) struct GuestStreams {
 }
 
 impl GuestStreams {
-    /// Streams into that log.
+    /// Creates streams into this log.
     pub(crate) fn new(log: &Arc<GuestLog>) -> Self {
         let stream = |is_stderr| {
             GuestStream(Arc::new(Mutex::new(LineBuffer {
@@ -51,7 +51,7 @@ impl GuestStream {
         self.0.lock().push(bytes);
     }
 
-    /// Logs what is held of a record: the call ends.
+    /// Logs the held part of a record at the end of the call.
     pub(crate) fn end_record(&self) {
         self.0.lock().end_record();
     }
@@ -64,7 +64,7 @@ impl IsTerminal for GuestStream {
 }
 
 impl StdoutStream for GuestStream {
-    /// Only WASI 0.3 uses it, which is not linked.
+    /// Only WASI 0.3 uses this function, and it is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(tokio::io::sink())
     }
@@ -102,9 +102,9 @@ impl OutputStream for GuestStream {
 struct LineBuffer {
     log: Arc<GuestLog>,
     is_stderr: bool,
-    /// The beginning of a line, at most one byte more than [`MAX_LINE`], which shows that the line is longer.
+    /// The beginning of a line. It has at most one byte more than [`MAX_LINE`], which shows that the line is longer.
     partial: Vec<u8>,
-    /// Tracebacks on standard error.
+    /// Assembles tracebacks on standard error.
     records: Records,
 }
 
@@ -136,7 +136,7 @@ impl LineBuffer {
 
     fn flush_line(&mut self) {
         let mut line = std::mem::take(&mut self.partial);
-        // So an empty line costs as much of the allowance as in a message.
+        // The line feed makes an empty line cost as much of the allowance as in a message.
         line.push(b'\n');
         self.log(&line);
     }
@@ -152,7 +152,7 @@ impl LineBuffer {
             let whole = lines.strip_suffix('\n').unwrap_or(lines);
             let end = whole.rfind('\n').map_or(0, |end| end.saturating_add(1));
             let (others, last) = lines.split_at_checked(end).unwrap_or((lines, ""));
-            // As one message, whose lines beyond the allowance cost nothing.
+            // Logged as one message, whose lines beyond the allowance cost nothing.
             if !others.is_empty() {
                 self.end_record();
                 self.log.message(Level::Warn, "", others);

@@ -4,7 +4,7 @@ use wasmtime_wasi::cli::StdoutStream;
 
 use super::*;
 
-/// What the log has after that, at that level.
+/// Returns the lines in the log after `log`, at this level.
 fn capture(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
     let captured = CapturedLog::default();
     let _capturing = captured.capture(level);
@@ -72,7 +72,7 @@ fn of_a_message_with_nothing_but_line_feeds_as_much_is_looked_at_as_there_is_all
     let log = GuestLog::new("a".into(), 1 << 20);
     let lines = capture(LevelFilter::INFO, || log.message(Level::Info, "", &message));
     assert!(matches!(&lines[..], [one] if one.contains("lines=1 bytes=10485504")), "{lines:?}");
-    // 256 lines of 32 bytes were paid for, and no more.
+    // Exactly 256 lines of 32 bytes were charged.
     let left = (1 << 20) - 256 * 32;
     assert!(matches!(log.limiter.check_n(NonZeroU32::new(left).unwrap()), Ok(Ok(()))));
 }
@@ -95,7 +95,7 @@ fn a_stream_is_cut_into_lines_however_it_is_written() {
         let streams = GuestStreams::new(&GuestLog::new("a".into(), 1 << 20));
         let mut stream = streams.stderr.p2_stream();
         for piece in ["one\ntw", "o", "\n\n\nthree\nfo", "ur"] {
-            // Each piece through a handle of its own, as some libraries do.
+            // Each piece is written through a separate handle, as some libraries do.
             stream = streams.stderr.p2_stream();
             stream.write(piece.into()).unwrap();
         }

@@ -32,7 +32,7 @@ impl RequestBody {
         Self { body, remaining: limit, limit }
     }
 
-    /// The body of a request that has none.
+    /// An empty request body.
     pub(super) fn empty() -> Self {
         Self::new(Empty::new().map_err(|never| match never {}).boxed_unsync(), 0)
     }
@@ -63,13 +63,13 @@ impl Body for RequestBody {
     }
 }
 
-/// The bounds of a response's body, and the resources that it holds.
+/// The bounds of a response's body, and its guards.
 pub(super) struct ExchangeContext {
     pub(super) http: Arc<OutboundHttp>,
     pub(super) origin: Origin,
     /// The deadline of the exchange.
     pub(super) deadline: Instant,
-    /// The longest pause between two chunks, as set by the guest.
+    /// The maximum pause between two chunks, as set by the guest.
     pub(super) between_bytes_timeout: Option<Duration>,
     /// Counts the exchange when the body ends.
     pub(super) record: ExchangeRecord,

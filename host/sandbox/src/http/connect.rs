@@ -22,7 +22,7 @@ pub(super) const MAX_ADDRESSES: usize = 8;
 
 /// Name resolution and connections.
 pub(super) trait Network: Send + Sync {
-    /// Returns all addresses of a name. Called once per exchange with a name, never for one with an address.
+    /// Returns all addresses of a name. Called once per exchange with a name, and never for an exchange with an address.
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 
     /// Connects to a validated address.
@@ -48,12 +48,12 @@ pub(super) trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
-/// The addresses that a name may resolve to.
+/// The allowed addresses of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressPolicy {
-    /// Those of the public internet, for requests of guests.
+    /// Addresses of the public internet, for requests of guests.
     Public,
-    /// All, for requests of the host to a name that the admin chose.
+    /// All addresses, for requests of the host to a name that the admin chose.
     Any,
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn connect(
         }
     };
     let stream = connect_any(network, &addresses, origin.port(), deadline).await?;
-    // Messages are small, and each is awaited.
+    // Messages are small, and each is awaited: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     match tls {
         None => Ok(Box::new(stream)),
@@ -86,8 +86,8 @@ pub(super) async fn connect(
     }
 }
 
-/// Resolves a name. The system's resolver cannot be cancelled, so the permit is held until it has answered, even if the
-/// caller stops waiting.
+/// Resolves a name. The system's resolver cannot be cancelled, so the permit is held until the resolver has answered,
+/// even if the caller stops waiting.
 async fn resolve(
     network: &Arc<dyn Network>,
     name: &HostName,
@@ -117,7 +117,7 @@ fn select(addresses: Vec<IpAddr>, policy: AddressPolicy) -> Result<Vec<IpAddr>, 
 }
 
 /// Connects to the first address that accepts. Each attempt gets an equal share of the remaining time, so an address
-/// that does not respond leaves time for the next.
+/// that does not respond leaves time for the next one.
 async fn connect_any(
     network: &Arc<dyn Network>,
     addresses: &[IpAddr],

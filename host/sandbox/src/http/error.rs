@@ -109,7 +109,7 @@ impl ExchangeError {
         }
     }
 
-    /// Returns the outcome by which the exchange is counted.
+    /// Returns the outcome for metrics.
     pub(super) fn outcome(&self) -> HttpOutcome {
         match self {
             Self::NotGranted => HttpOutcome::RefusedOrigin,
@@ -137,7 +137,7 @@ impl ExchangeError {
             Self::InvalidUri => Error::HttpRequestUriInvalid,
             Self::ForbiddenMethod => Error::HttpRequestMethodInvalid,
             Self::RateLimited(_) | Self::ConcurrencyLimit(_) => Error::ConnectionLimitReached,
-            // The reason is the admin's, and nothing of it is for the guest.
+            // The reason is for the admin, so the guest receives no part of it.
             Self::Token { .. } => Error::InternalError(Some("the host has no access token for the origin".to_owned())),
             Self::RequestHeadersTooLarge(most) => Error::HttpRequestHeaderSectionSize(u32::try_from(*most).ok()),
             Self::RequestBodyTooLarge(most) => Error::HttpRequestBodySize(Some(*most)),

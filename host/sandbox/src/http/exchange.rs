@@ -1,10 +1,9 @@
 //! One HTTP exchange: validation of the request, its connection, the response.
 //!
-//! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or been
-//! revoked early: it is replaced, and the request is sent once more if that is safe, which is so for `GET`, `HEAD` and
-//! `OPTIONS` without a body. Each time it is sent it takes a permit of `limits.http.concurrency`, and counts for
-//! `limits.http.rate`. While it waits for a token it has no permit, so a token server that hangs delays requests to its own
-//! origin only.
+//! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or been revoked
+//! early: it is replaced, and the request is sent again if it is safe, which means `GET`, `HEAD` or `OPTIONS` without a body. Each
+//! attempt takes a permit of `limits.http.concurrency`, and counts towards `limits.http.rate`. While a request waits for a token it
+//! has no permit, so a token server that hangs delays only requests to its own origin.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ use crate::fair_semaphore::Client;
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
 
-/// The time in which `check` expects a connection to an origin.
+/// The timeout of `check` for a connection to an origin.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The header that continues a trace (W3C Trace Context).
@@ -56,7 +55,7 @@ type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 pub(super) type ResponseFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
 
 impl OutboundHttp {
-    /// Like [`exchange`](Self::exchange), in tasks whose processor time counts for the call.
+    /// Like [`exchange`](Self::exchange), in tasks whose processor time is charged to the call.
     pub(super) fn counted_exchange(
         self: Arc<Self>,
         request: Request<WasiBody>,
@@ -144,7 +143,7 @@ impl OutboundHttp {
         Ok((response.map(|incoming| ResponseBody::new(incoming, exchange).boxed_unsync()), driver))
     }
 
-    /// Validates a request, and builds it in the form in which it is sent.
+    /// Validates a request, and builds the form in which it is sent.
     fn prepare(
         &self,
         origin: &Origin,
@@ -218,7 +217,7 @@ impl OutboundHttp {
         connect(&self.network, origin, AddressPolicy::Public, tls, &permit, deadline).await.map(drop)
     }
 
-    /// Sends a request over that connection.
+    /// Sends a request over this connection.
     async fn send(
         &self,
         stream: Box<dyn IoStream>,
@@ -229,7 +228,8 @@ impl OutboundHttp {
     ) -> Result<Answer, ExchangeError> {
         let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
         let max_buffer = max_headers.max(MIN_BUFFER);
-        // The response's headers, as many of informational responses, and the beginning of its body in the buffer.
+        // Room for the response's headers, for informational responses of the same size, and for the beginning of the body in the
+        // buffer.
         let head_limit = HeadLimit::new(max_headers.saturating_mul(2).saturating_add(max_buffer));
         let failed = |error| match head_limit.is_exceeded() {
             true => ExchangeError::ResponseHeadersTooLarge,
@@ -260,7 +260,7 @@ impl OutboundHttp {
         };
         let driver = async move {
             if !connection.is_terminated() {
-                // An error here is reported by the body; at the deadline the connection is closed.
+                // The body reports an error here. At the deadline the connection is closed.
                 let _ = timeout_at(deadline, connection).await;
             }
             Ok(())
@@ -289,14 +289,14 @@ impl OutboundHttp {
     }
 }
 
-/// The answer to a request, with the permit that it holds until its body has been read.
+/// The answer to a request, with the permit, which is held until its body has been read.
 struct Answer {
     response: Response<Incoming>,
     driver: Driver,
     permit: ExchangePermit,
 }
 
-/// The circumstances in which a request is sent, once or twice.
+/// The context of a request that is sent once or twice.
 struct Attempt<'a> {
     http: &'a OutboundHttp,
     origin: &'a Origin,
@@ -318,7 +318,7 @@ impl Attempt<'_> {
         http.send(stream, request, self.options, self.deadline, permit).await
     }
 
-    /// Sends the request with an access token, and once more if the origin does not accept it any more.
+    /// Sends the request with an access token, and again with a new token if the origin rejects the first one.
     async fn send_with_token(
         &self,
         request: Request<RequestBody>,
@@ -339,8 +339,8 @@ impl Attempt<'_> {
     }
 }
 
-/// The span of an exchange. The path and the query of its URL, which may hold secrets, are not a part of it. It ends with the head of
-/// the response.
+/// The span of an exchange, which ends with the head of the response. It leaves out the path and the query of the URL, which may hold
+/// secrets.
 fn span(origin: &Origin, method: &Method) -> Span {
     let host = origin.host().to_string();
     info_span!(

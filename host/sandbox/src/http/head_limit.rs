@@ -1,8 +1,7 @@
-//! A bound on what a server sends before its response.
+//! A bound on the bytes that a server sends before its final response.
 //!
-//! A server may send informational responses (1xx) before the final one, as many as it likes (RFC 9110, section 15.2), and the
-//! client library reads and drops them. So the bytes that are received before the final response are counted: a connection
-//! on which there are too many fails.
+//! A server may send any number of informational responses (1xx) before the final one (RFC 9110, section 15.2), and the client
+//! library reads and drops them. So the bytes before the final response are counted, and a connection with too many fails.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::counted_stream::StreamCounter;
 
-/// What is left of the bytes that may arrive before the final response.
+/// The remaining bytes that may arrive before the final response.
 #[derive(Debug)]
 pub(super) struct HeadLimit {
     remaining: AtomicUsize,
@@ -19,7 +18,7 @@ pub(super) struct HeadLimit {
 }
 
 impl HeadLimit {
-    /// A limit of that many bytes.
+    /// Creates a limit of `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             remaining: AtomicUsize::new(bytes),
@@ -28,12 +27,12 @@ impl HeadLimit {
         })
     }
 
-    /// Ends the limit: the final response has arrived.
+    /// Lifts the limit after the final response has arrived.
     pub(super) fn lift(&self) {
         self.has_response.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the connection failed for it.
+    /// Whether the connection failed because of the limit.
     pub(super) fn is_exceeded(&self) -> bool {
         self.is_exceeded.load(Ordering::Relaxed)
     }

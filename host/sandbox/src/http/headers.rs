@@ -1,9 +1,9 @@
 //! Headers that the host controls, and the limit on their number.
 //!
-//! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin.
-//! The credentials of a grant replace headers of the same names that the guest sent. Many servers hand headers to programs in
-//! variables in which `-` is `_` (CGI, RFC 3875, section 4.1.18), so that `X_Api_Key` is `X-Api-Key`: a request with a
-//! header whose name differs from one of the host's in these only is refused.
+//! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin. The
+//! credentials of a grant replace headers of the same names that the guest sent. Many servers pass headers to programs in
+//! variables with `_` in place of `-` (CGI, RFC 3875, section 4.1.18), where `X_Api_Key` equals `X-Api-Key`. So a request is
+//! refused if the name of a header differs from one of the host's headers only in these characters.
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -33,7 +33,7 @@ pub(super) fn is_host_controlled(name: &HeaderName) -> bool {
     *name == header::HOST || HOP_BY_HOP.contains(name)
 }
 
-/// Removes the hop-by-hop headers: the known ones, and those that `Connection` names.
+/// Removes the hop-by-hop headers: the known ones, and the headers that `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection_options: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -41,7 +41,7 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // These describe the body, so a server that names them in `Connection` is wrong.
+        // These headers describe the body, so a server that names them in `Connection` is wrong.
         .filter(|name| *name != header::CONTENT_LENGTH && *name != header::CONTENT_TYPE)
         .collect();
     for name in HOP_BY_HOP.iter().chain(&connection_options) {
@@ -49,7 +49,7 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns a header of the host's that one of the guest's may be taken for: the names differ in `_` and `-` only.
+/// Returns a header of the host that a guest's header imitates: the names differ only in `_` and `-`.
 pub(super) fn imitated(headers: &HeaderMap, grant: &HttpGrant) -> Option<HeaderName> {
     let mut of_host: Vec<HeaderName> = grant.headers.keys().map(|name| name.header().clone()).collect();
     of_host.extend(grant.oauth.as_ref().map(|_| header::AUTHORIZATION));
@@ -62,7 +62,7 @@ pub(super) fn imitated(headers: &HeaderMap, grant: &HttpGrant) -> Option<HeaderN
 
 /// Sets the host's headers, which replace the guest's.
 pub(super) fn apply_host_headers(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
-    // An origin is ASCII without spaces, and a credential was validated when it was parsed: both are valid header values.
+    // An origin is ASCII without spaces, and a credential was validated by the parser, so both are valid header values.
     if let Ok(host) = HeaderValue::try_from(origin.authority()) {
         headers.insert(header::HOST, host);
     }

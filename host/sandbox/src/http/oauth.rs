@@ -1,20 +1,20 @@
 //! Access tokens that the host adds to requests: `oauth` of an entry of `grants.http`.
 //!
-//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request needs
-//! it, cached, and used until shortly before its expiry. It never enters the guest: the host adds it when the request is
-//! sent, and no error, log line or message has a part of it or of the credentials.
+//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request needs it, cached, and
+//! used until shortly before its expiry. A token never enters the guest: the host adds it when the request is sent, and no error, log line
+//! or message contains a part of it or of the credentials.
 //!
 //! | event | mechanism |
 //! |---|---|
-//! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
-//! | a token is valid for an instant only | it is used for [`MIN_USE`], so that it causes no request to the token server for each request |
-//! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
-//! | the token server fails or refuses | the cached token is used until its expiry; then requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
+//! | several requests need a token | single flight: one of them requests it, and the others wait (a mutex) |
+//! | a token has a very short lifetime | it is used for [`MIN_USE`], so that it causes no request to the token server for each request |
+//! | the call that requests a token ends | the request for the token continues in a separate task, so a token server that is slower than the calls still serves the next call |
+//! | the token server fails or refuses | the cached token is used until its expiry; then requests fail immediately, without being sent, during an exponential back-off of at most [`MAX_BACKOFF`] |
 //! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
-//! | the token server sends another refresh token (rotation) | it is used from then on, and kept in memory only |
+//! | the token server sends another refresh token (rotation) | the new one is used from then on, and kept in memory only |
 //!
-//! The clock of this machine matters for nothing but the times in the assertion of a service account: expiry is measured
-//! from when the token was requested.
+//! The wall clock of this machine is used only for the times in the assertion of a service account: expiry is measured from the request of
+//! the token.
 
 mod answer;
 mod assertion;
@@ -39,17 +39,17 @@ use super::connect::{Network, SystemNetwork};
 use super::tls::TlsRoots;
 use crate::outbound_http::retry_advice;
 
-/// The minimum time between two replacements of a token that the origin answered 401 to, so that an origin that always does
-/// causes no flood of requests to the token server.
+/// The minimum interval between two replacements of tokens that the origin answered with 401, so that an origin that always answers 401
+/// does not flood the token server.
 const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
-/// A token is used until this time before its expiry, or until a fifth of its lifetime is left if that is shorter.
+/// The margin before the expiry of a token: it is used until then, or until a fifth of its lifetime is left if that is shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
-/// The minimum time for which a token is used after it has arrived, whatever its lifetime.
+/// The minimum time for which a token is used after its arrival, even if its lifetime is shorter.
 const MIN_USE: Duration = Duration::from_secs(1);
 /// The maximum backoff after failures of the token server, and the maximum `Retry-After` that is honored.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// The reason why there is no access token. Its text is for the log: it has nothing that a server sent.
+/// The reason why there is no access token. Its text is for the log, and contains no text of a server.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TokenError {
     #[error("cannot reach the token server: {0}")]
@@ -66,7 +66,7 @@ pub(super) enum TokenError {
     Request(&'static str),
 }
 
-/// What a refusal means, and what to do about it. Whether the config is wrong, a server that is busy or failing does not know.
+/// The meaning of a refusal, and the remedy. A busy or failing server does not know whether the config is wrong.
 fn describe(status: StatusCode, code: Option<&ErrorCode>, retry_after: Option<Duration>) -> String {
     match (retry_advice(status, retry_after), code) {
         (Some(advice), Some(code)) => format!(", {}: {advice}", code.name()),
@@ -76,12 +76,12 @@ fn describe(status: StatusCode, code: Option<&ErrorCode>, retry_after: Option<Du
     }
 }
 
-/// Access tokens for the host's own requests, as those of an upstream. They are on the network of this machine.
+/// Access tokens for the host's own requests, such as requests of an upstream. They use the network of this machine.
 #[derive(Clone)]
 pub struct HostAccessTokens(Arc<AccessTokens>);
 
 impl HostAccessTokens {
-    /// Tokens from that source.
+    /// Creates the tokens of this source.
     pub fn new(config: &OAuth, tls_roots: Arc<TlsRoots>) -> Self {
         Self(AccessTokens::new(config, Arc::new(SystemNetwork), tls_roots))
     }
@@ -90,13 +90,13 @@ impl HostAccessTokens {
     ///
     /// # Errors
     ///
-    /// Why there is none, without anything that the server sent.
+    /// The reason why there is no token, without text of the server.
     pub async fn authorization(&self) -> Result<HeaderValue, String> {
         let token = self.0.token().await;
         token.map(|token| token.header()).map_err(|error| format!("{}: {error}", self.0.server()))
     }
 
-    /// Drops a token that a server answered 401 to. Returns whether another one may be had now.
+    /// Drops a token that a server answered with 401. Returns whether another one is available now.
     pub async fn reject(&self, rejected: &HeaderValue) -> bool {
         self.0.reject(&AccessToken { authorization: rejected.clone(), is_cached: true }).await
     }
@@ -117,11 +117,11 @@ pub(super) struct AccessTokens {
 
 struct Cache {
     current: Option<CachedToken>,
-    /// The refresh token that replaces the one of the config.
+    /// The refresh token that replaces the config's.
     refresh_token: Option<Secret<String>>,
-    /// When a token was last replaced because the origin rejected it.
+    /// The time when a token was last replaced because the origin rejected it.
     replaced_at: Option<Instant>,
-    /// The last failure, if there was no success after it.
+    /// The last failure, if no success followed it.
     failure: Option<Failure>,
     backoff: Backoff,
 }
@@ -135,18 +135,18 @@ impl Default for Cache {
 
 struct CachedToken {
     authorization: HeaderValue,
-    /// From then on another one is requested.
+    /// The time from which another token is requested.
     usable_until: Instant,
     expires_at: Instant,
 }
 
 impl Cache {
-    /// Returns the token if it needs no replacement yet.
+    /// Returns the token if it does not have to be replaced yet.
     fn usable(&self, now: Instant) -> Option<AccessToken> {
         self.current.as_ref().filter(|token| token.usable_until > now).map(AccessToken::cached)
     }
 
-    /// Returns the token if it is still valid, for when another one cannot be had.
+    /// Returns the token if it is still valid, as a fallback.
     fn unexpired(&self, now: Instant) -> Option<AccessToken> {
         self.current.as_ref().filter(|token| token.expires_at > now).map(AccessToken::cached)
     }
@@ -161,7 +161,7 @@ struct Failure {
 #[derive(Clone, Debug)]
 pub(super) struct AccessToken {
     authorization: HeaderValue,
-    /// Whether it was requested for an earlier request, and so may have become invalid.
+    /// Whether the token was requested for an earlier request, so that it may have become invalid.
     is_cached: bool,
 }
 
@@ -170,7 +170,7 @@ impl AccessToken {
         Self { authorization: token.authorization.clone(), is_cached: true }
     }
 
-    /// Returns the header, which `Debug` does not show.
+    /// Returns the header, whose value `Debug` hides.
     pub(super) fn header(&self) -> HeaderValue {
         self.authorization.clone()
     }
@@ -202,7 +202,7 @@ impl AccessTokens {
         refresh.await.unwrap_or(Err(TokenError::Request("its task was aborted")))
     }
 
-    /// Drops a token that the origin answered 401 to. Returns whether [`token`](Self::token) may now return another one.
+    /// Drops a token that the origin answered with 401. Returns whether [`token`](Self::token) may now return another one.
     pub(super) async fn reject(&self, rejected: &AccessToken) -> bool {
         if !rejected.is_cached {
             return false;
@@ -257,7 +257,7 @@ impl AccessTokens {
     }
 }
 
-/// Returns how long a token of that lifetime is used.
+/// Returns the time for which a token of this lifetime is used.
 fn usable_time(lifetime: Duration) -> Duration {
     lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime.checked_div(5).unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! What is counted of an exchange.
+//! The record of an exchange, for metrics.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::OutboundHttp;
 use super::error::ExchangeError;
 use crate::grant_usage::HttpOutcome;
 
-/// The record of an exchange, which is counted when the last clone of this is dropped: as cancelled, unless it has ended otherwise.
+/// The record of an exchange. It is counted when the last clone is dropped: as cancelled, unless it has another outcome.
 #[derive(Clone)]
 pub(super) struct ExchangeRecord(Arc<OpenRecord>);
 
@@ -24,12 +24,12 @@ impl ExchangeRecord {
         Self(Arc::new(OpenRecord { http, outcome: Mutex::new(HttpOutcome::Cancelled) }))
     }
 
-    /// The head of the response has arrived.
+    /// Records the arrival of the response's head.
     pub(super) fn answered(&self, status: StatusCode) {
         *self.0.outcome.lock() = HttpOutcome::of_status(status);
     }
 
-    /// The exchange failed, before its response or in the middle of the body.
+    /// Records a failure, before the response or in the middle of the body.
     pub(super) fn failed(&self, failure: &ExchangeError) {
         *self.0.outcome.lock() = failure.outcome();
     }

@@ -1,10 +1,9 @@
 //! Memory accounting of one instance's HTTP resources: header fields, requests, responses and their bodies, each
 //! charged to the plugin's memory.
 //!
-//! wasmtime-wasi-http does the work; this module wraps each of its functions that stores data of the guest or of a
-//! server's response. A guest can build a request without a grant and without ever sending it, so memory is
-//! [reserved](crate::memory::Reservation) before it is used, and released when its resource is dropped, with
-//! the instance at the latest. When `limits.memory` is exhausted, the call ends.
+//! wasmtime-wasi-http does the work; this module wraps each of its functions that stores data of the guest or of a server's response. A guest can
+//! build a request without a grant and without ever sending it, so memory is [reserved](crate::memory::Reservation) before it is used, and released
+//! when its resource is dropped, at the latest with the instance. When `limits.memory` is exhausted, the call ends.
 //!
 //! | stored | charged | released with |
 //! |---|---|---|
@@ -12,8 +11,8 @@
 //! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` and 32 KiB, like fields | the request |
 //! | the body of a request | [`BODY_COST`], which bounds the bytes that can be written to it before it is sent | the request, or its response |
 //! | an exchange | [`ResourceReservations::exchange_cost`]: the buffers of its connection, and its response's headers | the response, and its body |
-//! | trailers of a response | as an exchange, until they have arrived | their future |
-//! | trailers of a request | as fields | the instance |
+//! | trailers of a response | like an exchange, until they have arrived | their future |
+//! | trailers of a request | like fields | the instance |
 //!
 //! The handle itself is part of the resource table, whose memory is reserved in advance (`limits.handles`).
 
@@ -36,7 +35,7 @@ use crate::memory::{MemoryMeter, OutOfMemory, Reservation};
 
 /// The memory that a resource takes in addition to its content.
 const RESOURCE_COST: usize = 512;
-/// The memory that a field takes in addition to its name and value: its slot in a hash map, which may be half empty.
+/// The memory that a field takes in addition to its name and value: its slot in a hash map that may be half empty.
 const FIELD_COST: usize = 256;
 /// The memory that a body takes: its channels, and the two chunks that they can hold.
 const BODY_COST: usize = (2 * BODY_CHUNK_SIZE).saturating_add(4 << 10);
@@ -46,10 +45,10 @@ const CONNECTION_COST: usize = 64 << 10;
 /// The reservations of one instance, by the resource's index in its table.
 pub(super) struct ResourceReservations {
     by_resource: HashMap<u32, Reservation>,
-    /// Memory that is reserved until the instance ends.
+    /// Memory that is reserved until the end of the instance.
     permanent: Option<Reservation>,
-    /// The maximum length of a text, and size of fields: larger than can be sent, so that sending returns the error
-    /// that names the limit.
+    /// The maximum length of a text, and size of fields. It exceeds the size that can be sent, so that sending returns the error that names the
+    /// limit.
     max_text_size: usize,
 }
 
@@ -73,7 +72,7 @@ pub(crate) struct HttpView<'a> {
 }
 
 impl HttpView<'_> {
-    /// Returns the bytes that are reserved for a resource.
+    /// Returns the number of bytes that are reserved for a resource.
     fn charged_bytes<T: 'static>(&self, resource: &Resource<T>) -> usize {
         self.reservations.by_resource.get(&resource.rep()).map_or(0, Reservation::bytes)
     }

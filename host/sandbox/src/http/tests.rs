@@ -1,4 +1,5 @@
-//! Exchanges on a fake network: names resolve to public addresses, which lead to a server on loopback.
+//! Exchanges on a fake network: names resolve to public addresses, and connections to these go to a
+//! server on loopback.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +31,7 @@ const PUBLIC: &str = "93.184.215.14";
 struct FakeNetwork {
     /// The answers for a name, in order; the last one is repeated.
     answers: Mutex<Vec<Vec<IpAddr>>>,
-    /// The server's real address; without one, every connection is refused.
+    /// The server's real address. Without it, every connection is refused.
     server: Option<SocketAddr>,
     /// Addresses that do not respond.
     unreachable: Vec<IpAddr>,
@@ -156,7 +157,7 @@ async fn exchanges_are_counted_once_they_have_ended() {
     for url in ["http://docs.rs/", "http://docs.rs:81/", "http://me@docs.rs/"] {
         assert!(get(&http, url).await.is_err(), "{url}");
     }
-    // It is dropped while it waits.
+    // The exchange is dropped while it waits.
     let exchange = http.clone().exchange(request("http://docs.rs/"), RequestOptions::default(), None);
     assert!(exchange.now_or_never().is_none());
     let refused = [("refused-origin", 1), ("refused-request", 1), ("refused-address", 1)];
@@ -231,7 +232,7 @@ async fn a_name_without_addresses_is_unknown() {
     assert!(matches!(error, Error::DnsError { .. }), "{error}");
 }
 
-/// Creates a certificate authority, and a TLS acceptor with its certificate for that name.
+/// Creates a certificate authority, and a TLS acceptor with its certificate for this name.
 fn issue_certificate(name: &str) -> (CaBundle, TlsAcceptor) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
@@ -271,7 +272,7 @@ async fn over_tls_the_name_counts_and_not_the_address() {
     }
 }
 
-/// A resolver that answers when the test releases it.
+/// A resolver whose answer the test releases.
 struct SlowResolver(Mutex<Option<oneshot::Receiver<()>>>);
 
 impl super::Network for SlowResolver {
@@ -348,7 +349,7 @@ async fn one_client_leaves_exchanges_for_others() {
         let mut exchange = Box::pin(exchange);
         (&mut exchange).now_or_never().is_none().then_some(exchange)
     };
-    // The resolver answers one exchange; the others hold permits of their own.
+    // The resolver answers one exchange. The others hold separate permits.
     let _first = begin("ada").unwrap();
     let _others = [(); 3].map(|()| http.permits.try_acquire(client("ada")).unwrap());
     assert!(begin("ada").is_none(), "one client gets 4 of 8");

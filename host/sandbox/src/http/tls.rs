@@ -1,7 +1,7 @@
 //! TLS: verification of servers by the certificate authorities that this machine trusts.
 //!
-//! They are read when the first exchange over TLS needs them, once for all plugins. A grant can add authorities of its
-//! own, which apply to its origin only.
+//! They are read once for all plugins, before the first exchange over TLS. A grant can add certificate authorities,
+//! which apply only to its origin.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl TlsRoots {
         Ok(TlsClient(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Creates the configuration of a client that trusts `more` in addition to this machine's authorities.
+    /// Creates the config of a client that trusts `more` in addition to this machine's authorities.
     pub(crate) async fn client_config(&self, more: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
         let system_certificates = self.system_certificates.get_or_init(system_certificates).await;
         let mut roots = RootCertStore::empty();
@@ -52,7 +52,7 @@ impl TlsRoots {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        // A resumed session would reveal to a server that two plugins run on one machine.
+        // Session resumption would reveal to a server that two plugins run on one machine.
         config.resumption = Resumption::disabled();
         Ok(config)
     }

@@ -1,6 +1,6 @@
-//! The database of a build without the feature `keyvalue`: there is none, and it cannot be opened.
+//! The database of a build without the feature `keyvalue`: it does not exist and cannot be opened.
 //!
-//! A [`Database`] has no value, so that its operations need no answer.
+//! [`Database`] is an uninhabited type, so its operations need no implementation.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! The buckets of one plugin for an admin, without a guest: the same database with the same quotas, beside any host that
-//! uses it at that time.
+//! The buckets of one plugin for an admin, without a guest: the same database with the same quotas, concurrently with
+//! any host that uses it.
 //!
-//! Nothing that only reads creates a database, and errors name the file.
+//! Reading never creates a database, and errors name the file.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ pub use crate::grant_usage::BucketUsage;
 /// The maximum size of a value in bytes.
 pub const MAX_VALUE_BYTES: usize = MAX_VALUE;
 
-/// Why an operation of an admin failed.
+/// The reason why an operation of an admin failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The plugin is granted no bucket of that name.
+    /// The plugin has no grant for a bucket with this name.
     #[error("the plugin `{plugin}` is granted no bucket `{bucket}`")]
     NotGranted {
         /// The plugin.
@@ -53,7 +53,7 @@ impl PluginBuckets {
         Self { plugin: plugin.name.to_string(), path: DatabasePath::new(state_dir, &plugin.name), granted }
     }
 
-    /// Returns what each bucket holds.
+    /// Returns the contents of each bucket.
     pub fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
         let database = self.open_existing()?;
         let usage = |bucket: &Bucket| bucket.usage(database.as_ref()).map_err(|error| self.error(&error));
@@ -74,7 +74,7 @@ impl PluginBuckets {
         store::set_many(&mut database, bucket, &[(key, value)]).map_err(|error| self.error(&error))
     }
 
-    /// Deletes keys, all or none. Returns those that were there, before another process deleted them.
+    /// Deletes all keys or none. Returns the keys that existed just before.
     pub fn delete(&self, bucket: &str, keys: Vec<String>) -> Result<Vec<String>, AdminError> {
         let bucket = self.bucket(bucket)?;
         let Some(mut database) = self.open_existing()? else { return Ok(Vec::new()) };
@@ -91,7 +91,7 @@ impl PluginBuckets {
         delete().map_err(|error| self.error(&error))
     }
 
-    /// Calls `show` with each page of the keys that begin with a prefix, in the order of their bytes.
+    /// Calls `show` with each page of the keys that begin with a prefix, in byte order.
     pub fn list<E: From<AdminError>>(
         &self,
         bucket: &str,
@@ -100,7 +100,7 @@ impl PluginBuckets {
     ) -> Result<(), E> {
         let bucket = self.bucket(bucket)?;
         let Some(database) = self.open_existing()? else { return Ok(()) };
-        // The listing begins behind a key, and the prefix itself may be one.
+        // The listing begins after a key, and the prefix itself may be a key.
         if !prefix.is_empty() && store::exists(&database, bucket, prefix).map_err(|error| self.error(&error))? {
             show(vec![prefix.to_owned()])?;
         }

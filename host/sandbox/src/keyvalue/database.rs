@@ -12,9 +12,9 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::error::StoreError;
 
-/// The longest time that an operation waits for another process that writes.
+/// The maximum time for which an operation waits for a writer in another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// SQLite's application id, which marks the file as this host's: `mcph`.
+/// SQLite's application id, which marks the file as created by this host: `mcph`.
 const APPLICATION_ID: i32 = 0x6d63_7068;
 /// The version of [`SCHEMA`].
 const SCHEMA_VERSION: i32 = 1;
@@ -22,8 +22,8 @@ const SCHEMA_VERSION: i32 = 1;
 const DIRECTORY: &str = "keyvalue";
 const FORMAT: Format = Format { application_id: APPLICATION_ID, version: SCHEMA_VERSION, schema: &[SCHEMA] };
 
-/// `buckets` has the totals of the rows in `entries`. `writes` is incremented by each change of the bucket, and is the
-/// version of each entry that is written: no state of a key ever recurs, except for its absence.
+/// `buckets` has the totals of the rows in `entries`. `writes` is incremented by each change of the bucket, and becomes
+/// the version of each written entry: no state of a key ever recurs, except for its absence.
 ///
 /// Keys are bytes, because SQLite's text does not support NUL. Values may be large, so the keys have a separate index.
 const SCHEMA: &str = "
@@ -60,8 +60,8 @@ impl DatabasePath {
         Self { state_dir: state_dir.to_owned(), file: state_dir.join(DIRECTORY).join(&file_name), file_name }
     }
 
-    /// Creates the database unless it exists. Fails unless the database, its log and its directories belong to this
-    /// user only.
+    /// Creates the database unless it exists. Fails if another user can access the database, its log or its
+    /// directories.
     fn ensure_exists(&self) -> Result<(), StoreError> {
         let dir = self.open_directory()?;
         if !dir.has_file(&self.file_name)? {
@@ -70,8 +70,8 @@ impl DatabasePath {
         Ok(())
     }
 
-    /// Returns whether the database exists. Fails unless the database, its log and its directories, as far as they
-    /// exist, belong to this user only. Creates no database.
+    /// Returns whether the database exists. Fails if another user can access the existing ones of the database, its log
+    /// and its directories. Creates no database.
     pub(super) fn has_database(&self) -> Result<bool, StoreError> {
         match fs::symlink_metadata(self.state_dir.join(DIRECTORY)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -80,8 +80,8 @@ impl DatabasePath {
         }
     }
 
-    /// Opens the directory of the database, and creates it if it does not exist. Fails unless it and SQLite's auxiliary
-    /// files belong to this user only.
+    /// Opens the directory of the database, and creates it if it does not exist. Fails if another user can access the
+    /// directory or SQLite's auxiliary files.
     fn open_directory(&self) -> Result<PrivateDir, StoreError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
         sqlite_file::check_auxiliary(&dir, &self.file_name)?;
@@ -108,13 +108,13 @@ impl Database {
         check_schema(&connection)?;
         sqlite_file::enable_wal(&connection, BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // Truncates a log that a large write has extended.
+        // The limit truncates a log that a large write has extended.
         connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
         Ok(Self { connection })
     }
 }
 
-/// Checks that the tables are this host's.
+/// Checks that this host created the tables.
 fn check_schema(connection: &Connection) -> Result<(), StoreError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?, number("schema_version")?) {
@@ -133,7 +133,7 @@ impl From<rusqlite::Error> for StoreError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
             Some(_) => Self::Failed(error.to_string()),
-            // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
+            // The error is not SQLite's: a value has a type that this host never writes, or a table is missing.
             None => Self::Damaged(error.to_string()),
         }
     }

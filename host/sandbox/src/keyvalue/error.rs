@@ -10,7 +10,7 @@ use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 /// no path and no message of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StoreError {
-    /// The bucket does not exist, as it is not granted.
+    /// The bucket does not exist, because it is not granted.
     #[error("the bucket `{name}` is not granted; {}", list_granted(.granted))]
     NotGranted {
         /// The requested bucket.
@@ -21,7 +21,7 @@ pub(super) enum StoreError {
     /// The key is empty or too long.
     #[error("a key has 1 to {MAX_KEY} bytes, not {0}")]
     InvalidKeyLength(usize),
-    /// The value is too large, or all values of one call are together.
+    /// A value is too large, or the total of all values of one call.
     #[error("the values of one call have at most {} together", bytesize::ByteSize(MAX_VALUE as u64))]
     ValuesTooLarge,
     /// One call names too many keys.
@@ -32,7 +32,7 @@ pub(super) enum StoreError {
     ByteQuotaExceeded {
         /// The bucket.
         name: String,
-        /// Its quota.
+        /// The quota.
         quota: u64,
     },
     /// The bucket would exceed its quota of keys.
@@ -40,7 +40,7 @@ pub(super) enum StoreError {
     KeyQuotaExceeded {
         /// The bucket.
         name: String,
-        /// Its quota.
+        /// The quota.
         quota: u64,
     },
     /// The value to be incremented is not a number.
@@ -115,7 +115,7 @@ impl From<ResourceTableError> for StoreError {
 pub(super) enum SwapError {
     /// The operation failed.
     Store(StoreError),
-    /// The key was written since the handle was created. The new handle has its current state.
+    /// The key was written after the handle was created. The new handle has the key's current state.
     Failed(Resource<Cas>),
 }
 

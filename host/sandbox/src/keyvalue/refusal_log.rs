@@ -1,8 +1,8 @@
 //! The log of bucket operations that failed, with all details for the admin.
 //!
-//! Each kind of error is logged once a minute, with the number of occurrences. Errors that the guest causes, or that
-//! its quota does, go through the guest's own log. Errors that only an admin can repair (a damaged file, a full disk) are logged as
-//! the host's, with the file and the remedy: a guest that has exhausted its log allowance does not hide them.
+//! Each kind of error is logged once a minute, with the number of occurrences. Errors that the guest or its quota causes go through
+//! the guest's own log. Errors that only an admin can repair (a damaged file, a full disk) are logged as the host's, with the file
+//! and the remedy: a guest that has exhausted its log allowance does not hide them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct RefusalLog {
 }
 
 impl RefusalLog {
-    /// Creates the warnings, none of which has occurred.
+    /// Creates the warnings, without occurrences.
     pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
         Self { plugin, warnings: ThrottledWarnings::new(log.clone()) }
     }

@@ -43,7 +43,7 @@ pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<Strin
     Ok(found)
 }
 
-/// Writes all entries, or none of them.
+/// Writes all entries or none.
 pub(super) fn set_many(database: &mut Database, bucket: &Bucket, entries: &[(String, Vec<u8>)]) -> Result<()> {
     check_count(entries.len())?;
     let values = entries.iter().try_fold(0_usize, |sum, (_, value)| sum.checked_add(value.len()));
@@ -55,7 +55,7 @@ pub(super) fn set_many(database: &mut Database, bucket: &Bucket, entries: &[(Str
     tx.commit()
 }
 
-/// Deletes all keys, or none of them.
+/// Deletes all keys or none.
 pub(super) fn delete_many(database: &mut Database, bucket: &Bucket, keys: &[String]) -> Result<()> {
     check_count(keys.len())?;
     let mut tx = WriteTransaction::begin(database, bucket)?;
@@ -95,7 +95,7 @@ pub(super) fn current(database: &Database, cas: &Cas) -> Result<(Option<Vec<u8>>
     Ok((entry.map(|(_, value)| value), is_same))
 }
 
-/// Writes the key of `cas` if its state is unchanged. Otherwise returns its current state.
+/// Writes the key of `cas` if its state is unchanged, else returns its current state.
 pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<std::result::Result<(), Cas>> {
     if value.len() > MAX_VALUE {
         return Err(StoreError::ValuesTooLarge);

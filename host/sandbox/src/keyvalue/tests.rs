@@ -20,7 +20,7 @@ fn database_path(state: &Path) -> DatabasePath {
     DatabasePath::new(state, &"web".parse().unwrap())
 }
 
-/// A database in a temporary directory, which is removed with it.
+/// A database in a temporary directory, which is removed on drop.
 struct TempDatabase {
     state: tempfile::TempDir,
     database: Database,
@@ -33,7 +33,7 @@ impl TempDatabase {
         Self { state, database }
     }
 
-    /// Opens the same file once more, as another process would.
+    /// Opens the same file again, as another process would.
     fn reopen(&self) -> Database {
         Database::open(&database_path(self.state.path())).unwrap()
     }
@@ -60,7 +60,7 @@ fn small_bucket(bytes: u64, keys: u64) -> Bucket {
     Bucket { name: "small".into(), quota: Quota { bytes, keys } }
 }
 
-/// Returns the totals that the file has of a bucket, and the sums of its entries.
+/// Returns the file's totals of a bucket, and the sums of its entries.
 fn totals(database: &Database, bucket: &Bucket) -> [(i64, i64); 2] {
     let query = |sql: &str| {
         let row = database.connection.query_row(sql, [&*bucket.name], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -341,7 +341,7 @@ fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
     drop((database, state));
 }
 
-/// A call with memory.
+/// A call with its memory.
 struct Call {
     memory: Arc<MemoryAccount>,
     cpu: HostCpuBudget,
@@ -378,7 +378,8 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
     keyvalue.operations(call.accounts()).set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
     let read = view.current(wasmtime::component::Resource::new_borrow(cas.rep())).await.unwrap();
     assert_eq!(read.unwrap(), b"1");
-    // The key is again in the state that it had when the handle was created, not when it was read last.
+    // The key has again the state that it had when the handle was created, not the state that was last
+    // read.
     keyvalue.operations(call.accounts()).delete(pages.clone(), "a".to_owned()).await.unwrap();
     assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(SwapError::Failed(_))));
     assert_eq!(keyvalue.operations(call.accounts()).get(pages, "a".to_owned()).await, Ok(None));
@@ -423,7 +424,7 @@ async fn the_usage_of_buckets_is_that_of_the_open_database_or_as_it_was_when_it_
     assert_eq!((used(&keyvalue), used(&other)), (vec![(1, 10)], vec![(1, 10)]));
     keyvalue.operations(call.accounts()).delete(pages, "a".to_owned()).await.unwrap();
     assert_eq!((used(&keyvalue), used(&other)), (vec![(0, 0)], vec![(1, 10)]));
-    // An operation holds it.
+    // An operation holds the database.
     let held = keyvalue.database.lock().await;
     assert_eq!(used(&keyvalue), [(0, 0)]);
     drop(held);

@@ -118,8 +118,8 @@ impl atomics::HostCas for KeyvalueView<'_> {
         self.handle(cas)
     }
 
-    /// Returns the current value. If the key has changed since the handle was created, the handle will never swap: its
-    /// holder may have seen either value.
+    /// Returns the current value. If the key has changed since the handle was created, the handle will never swap,
+    /// because its holder may have seen either value.
     async fn current(&mut self, cas: Resource<Cas>) -> Result<Option<Vec<u8>>, StoreError> {
         let snapshot = self.table.get(&cas)?.clone();
         let (value, is_same) = self.operations().current(snapshot).await?;

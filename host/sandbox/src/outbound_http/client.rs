@@ -1,7 +1,7 @@
 //! The HTTP client of the host itself, for endpoints that its config names: issuers of tokens, embeddings.
 //!
 //! A URL is requested exactly as configured, without redirects and proxies. Each exchange is bounded by its
-//! [`ExchangeBounds`]: the time for all of it, and the size of the answer.
+//! [`ExchangeBounds`]: the total time, and the size of the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +40,10 @@ pub struct ExchangeBounds {
     pub max_body: usize,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// It took too long.
+    /// The exchange took too long.
     #[error("no answer within {}", humantime::format_duration(*.0))]
     Timeout(Duration),
     /// The exchange failed. The text has all causes.
@@ -54,15 +54,15 @@ pub enum ExchangeError {
     Status {
         /// The status.
         status: StatusCode,
-        /// When a request may be repeated, as the answer says in seconds (`Retry-After`).
+        /// The delay that the answer requests (`Retry-After`), if it is in seconds.
         retry_after: Option<Duration>,
     },
-    /// The answer is too large, or it broke off.
+    /// The answer is too large or incomplete.
     #[error("the answer has more than {max_body} bytes, or broke off: {reason}")]
     Body {
         /// The maximum size.
         max_body: usize,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
 }
@@ -75,7 +75,7 @@ impl ExchangeError {
             text = format!("{text}: {next}");
             cause = next.source();
         }
-        // What rustls says reads like the issuer of tokens.
+        // The text of rustls reads as if it were about an issuer of tokens.
         if text.contains("UnknownIssuer") {
             text.push_str(" (its certificate is of an authority that this machine does not trust; `ca` can name it)");
         }
@@ -83,7 +83,7 @@ impl ExchangeError {
     }
 }
 
-/// A client for the URLs of one section of the config. Its connections are kept alive. It is made when it is first needed.
+/// A client for the URLs of one section of the config. Its connections are kept alive. The client is created at first use.
 #[derive(Debug, Default)]
 pub struct HttpsClient {
     authorities: Vec<CertificateDer<'static>>,
@@ -91,12 +91,12 @@ pub struct HttpsClient {
 }
 
 impl HttpsClient {
-    /// A client that trusts the authorities of this machine, and those.
+    /// Creates a client that trusts the authorities of this machine and `authorities`.
     pub fn new(authorities: Vec<CertificateDer<'static>>) -> Self {
         Self { authorities, client: OnceCell::new() }
     }
 
-    /// Sends a request, and returns the body of the answer, whose status is 200.
+    /// Sends a request, and returns the body of the answer. Fails unless the status is 200.
     pub async fn exchange(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -122,7 +122,7 @@ impl HttpsClient {
     }
 }
 
-/// The header `Retry-After` in seconds (RFC 9110, section 10.2.3). A date counts as none.
+/// The header `Retry-After` in seconds (RFC 9110, section 10.2.3). None for a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -136,7 +136,7 @@ async fn new_client(authorities: &[CertificateDer<'static>]) -> Result<HttpClien
         .map_err(|error| ExchangeError::failed(&error))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    // `http` is for loopback only, which the config has checked.
+    // The config allows `http` for loopback only.
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
     Ok(Client::builder(TokioExecutor::new()).http1_max_buf_size(MAX_HEAD).build(connector))
 }

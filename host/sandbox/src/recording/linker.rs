@@ -1,4 +1,4 @@
-//! The imports of a component as functions that record, or answer from a record.
+//! The imports of a component as functions that record, or that replay a record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use wasmtime::{Engine, Store, StoreContextMut};
 use super::{HostCallOutcome, InstanceRecording, Mode, Passthrough, value};
 use crate::state::GuestState;
 
-/// The type of all handles of a guest. The host does not tell them apart: the guest was validated with types of its own.
+/// The type of all handles of a guest. The host does not distinguish them, because the guest was validated with its own types.
 const HANDLE: u32 = 0;
 
 /// A function that a component imports.
 pub struct ImportedFunction {
     /// The interface and the function, without the version.
     name: String,
-    /// The export of the passthrough that calls it; none for a replay.
+    /// The export of the passthrough that calls the function. None for a replay.
     export: Option<String>,
 }
 
-/// A passthrough that is linked with the functions of the host.
+/// A passthrough that is linked with the host's functions.
 #[derive(Clone)]
 pub struct LinkedPassthrough {
     pre: InstancePre<GuestState>,
@@ -35,7 +35,7 @@ impl LinkedPassthrough {
         Ok(Self { pre: host.instantiate_pre(&component)? })
     }
 
-    /// Instantiates it for an instance that is recorded, before that is instantiated itself.
+    /// Instantiates the passthrough for a recorded instance, before the instance itself is instantiated.
     pub async fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<()> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         if let Some(InstanceRecording { mode: Mode::Record { passthrough, .. }, .. }) =
@@ -47,8 +47,8 @@ impl LinkedPassthrough {
     }
 }
 
-/// Links all imports of a component with functions that record what those of the `passthrough` return or, without one, that answer from a
-/// record.
+/// Links all imports of a component with functions that call the `passthrough` and record its results or, without a passthrough, that
+/// replay a record.
 pub fn linker(
     engine: &Engine,
     component: &Component,
@@ -77,7 +77,7 @@ pub fn linker(
                             let name_in_record = function_name(import, name);
                             define(&mut instance, name, ImportedFunction { name: name_in_record, export })?;
                         }
-                        // One that another interface uses is the same, and is not defined again.
+                        // A resource that another interface uses is the same one, and is not defined again.
                         ComponentItem::Resource(resource) if !resources.contains(&resource) => {
                             resources.push(resource);
                             let ty = ResourceType::host_dynamic(HANDLE);
@@ -96,7 +96,7 @@ pub fn linker(
     Ok(linker)
 }
 
-/// `wasi:filesystem/types descriptor.open-at` of `wasi:filesystem/types@0.2.6` and `[method]descriptor.open-at`.
+/// Returns `wasi:filesystem/types descriptor.open-at` for `wasi:filesystem/types@0.2.6` and `[method]descriptor.open-at`.
 fn function_name(import: &str, function: &str) -> String {
     let interface = import.split_once('@').map_or(import, |(interface, _)| interface);
     match function.strip_prefix("[constructor]") {
@@ -130,7 +130,7 @@ fn recording<'a>(store: &'a mut StoreContextMut<'_, GuestState>) -> wasmtime::Re
     recording.ok_or_else(|| wasmtime::Error::msg("an instance with recorded imports has no record"))
 }
 
-/// Calls the function of the host, and records the call.
+/// Calls the host's function, and records the call.
 async fn record(
     mut store: StoreContextMut<'_, GuestState>,
     name: &str,
@@ -138,7 +138,7 @@ async fn record(
     params: &[Val],
     results: &mut [Val],
 ) -> wasmtime::Result<()> {
-    // The values that are there, copies of them, and their text.
+    // Memory for copies of the values, and for their text.
     let bytes = params.iter().map(value_size).fold(0, usize::saturating_add);
     let mut values = store.data_mut().memory.reserve(bytes.saturating_mul(2))?;
     let mut numbers = Vec::new();
@@ -149,7 +149,7 @@ async fn record(
             let resources = &mut recording(&mut store)?.handles.resources;
             let number = handle.rep();
             numbers.push(number);
-            // One that is owned moves to the host.
+            // An owned resource moves to the host.
             let resource = if handle.owned() { resources.remove(&number) } else { resources.get(&number).copied() };
             resource.ok_or_else(|| wasmtime::Error::msg("a handle that the host does not know"))
         })?);
@@ -216,7 +216,7 @@ fn replay(
     }
 }
 
-/// The guest drops a handle: drops the resource of the host, if there is one.
+/// Handles the drop of a handle by the guest: drops the resource of the host, if there is one.
 async fn drop_handle(mut store: StoreContextMut<'_, GuestState>, handle: u32) -> wasmtime::Result<()> {
     match recording(&mut store)?.handles.resources.remove(&handle) {
         Some(resource) => resource.resource_drop_async(&mut store).await,
@@ -224,7 +224,7 @@ async fn drop_handle(mut store: StoreContextMut<'_, GuestState>, handle: u32) ->
     }
 }
 
-/// The bytes of a value in memory.
+/// The size of a value in memory, in bytes.
 fn value_size(value: &Val) -> usize {
     let inner = match value {
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => size_of_val(items.as_slice()),
@@ -250,7 +250,7 @@ fn to_json(values: &[Val], numbers: &[u32]) -> wasmtime::Result<Vec<Value>> {
     values.iter().map(|value| value::to_json(value, &mut numbers)).collect()
 }
 
-/// A value with other resources, in the order of [`value::to_json`].
+/// Replaces the resources in a value, in the order of [`value::to_json`].
 fn map_resources(
     value: &Val,
     map: &mut impl FnMut(ResourceAny) -> wasmtime::Result<ResourceAny>,
@@ -260,7 +260,7 @@ fn map_resources(
     };
     Ok(match value {
         Val::Resource(resource) => Val::Resource(map(*resource)?),
-        // Most of what is transferred.
+        // Byte lists are copied as a whole, because they are most of the transferred data.
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => value.clone(),
         Val::List(items) => Val::List(map_all(items, map)?),
         Val::FixedLengthList(items) => Val::FixedLengthList(map_all(items, map)?),

@@ -1,20 +1,20 @@
-//! What a record does not have: values that the config takes from a variable or a file, and credentials in headers.
+//! Redaction of secrets in a record: values that the config takes from a variable or a file, and credentials in headers.
 //!
-//! Each occurrence of a secret value, in text and in bytes, is replaced by as many bytes of [`FILLER`]: lengths and offsets stay as they
-//! were, so that a provider that passes the value on does the same in a replay. A value of fewer than [`MIN_LENGTH`] bytes is replaced where it is
-//! the whole text: elsewhere it would match by chance. What a provider computes from a secret is not known to the host; values of the headers in
-//! [`HEADERS`] are replaced whatever they are, and are equal to any other in a replay.
+//! Each occurrence of a secret value, in text and in bytes, is replaced by the same number of bytes of [`FILLER`]. Lengths and offsets stay the
+//! same, so a provider that passes the value on behaves the same in a replay. A value of fewer than [`MIN_LENGTH`] bytes is replaced only if it is
+//! a whole text, because it would match elsewhere by chance. The host does not know values that a provider computes from a secret; values of the
+//! headers in [`HEADERS`] are always replaced, and match any value in a replay.
 //!
-//! What the host holds for a grant (tokens, passwords of databases) never reaches a guest, and so is not in a record. It is replaced all the same, as a
-//! server may send it back.
+//! The host's own secrets of a grant (tokens, passwords of databases) never reach a guest, and so are not in a record. They are replaced
+//! nevertheless, because a server may echo them.
 
 use serde_json::{Value, json};
 
 use super::{HostCallOutcome, RecordedHostCall};
 
-/// What replaces secrets, repeated and cut to their length.
+/// The replacement of secrets, repeated and cut to their length.
 const FILLER: &str = "redacted-";
-/// The shortest value that is looked for inside of texts.
+/// The minimum length of a value that is replaced inside of texts.
 const MIN_LENGTH: usize = 6;
 /// Headers whose values are not recorded.
 const HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key"];
@@ -22,12 +22,12 @@ const HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "s
 /// The secret values of a plugin.
 #[derive(Default)]
 pub struct Redaction {
-    /// Longest first, with what replaces them.
+    /// The secrets, longest first, with their replacements.
     secrets: Vec<(String, String)>,
 }
 
 impl Redaction {
-    /// Replaces those values.
+    /// Creates a redaction of these values.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let replaced = |secret: &str| FILLER.bytes().cycle().take(secret.len()).map(char::from).collect();
         let secrets = secrets.into_iter().filter(|secret| !secret.is_empty());
@@ -77,7 +77,7 @@ impl Redaction {
         }
     }
 
-    /// Replaces them in bytes that are no text.
+    /// Replaces the secrets in bytes that are not UTF-8.
     fn replace_bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         for (secret, replacement) in self.secrets.iter().filter(|(secret, _)| secret.len() >= MIN_LENGTH) {
             let mut from = 0_usize;
@@ -99,7 +99,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     base64::prelude::BASE64_STANDARD.decode(text).ok()
 }
 
-/// The value of a header that is not recorded. It is equal to any other.
+/// The value of a redacted header. It matches any value.
 fn redacted() -> Value {
     json!({ "redacted": true })
 }
@@ -122,7 +122,7 @@ fn redact_fields(call: &mut RecordedHostCall) {
     call.arguments.iter_mut().for_each(redact_headers);
 }
 
-/// Redacts the values in lists of headers, `[["authorization", {"text": "…"}]]`, of arguments.
+/// Redacts the values in lists of headers among the arguments, `[["authorization", {"text": "…"}]]`.
 fn redact_headers(value: &mut Value) {
     let Value::Array(items) = value else { return };
     for item in items {
@@ -135,7 +135,7 @@ fn redact_headers(value: &mut Value) {
     }
 }
 
-/// Overwrites bytes that a guest gets with as many others.
+/// Overwrites bytes that a guest receives with the same number of other bytes.
 fn blank(value: &mut Value) {
     let len = match (value.get("text").and_then(Value::as_str), value.get("base64").and_then(Value::as_str)) {
         (Some(text), _) => text.len(),
@@ -146,7 +146,7 @@ fn blank(value: &mut Value) {
     *value = json!({ "text": filler });
 }
 
-/// Whether arguments are those of the record. What was redacted is equal to anything.
+/// Whether arguments match the record. Redacted values match any value.
 pub(super) fn are_same(recorded: &[Value], actual: &[Value]) -> bool {
     recorded.len() == actual.len() && recorded.iter().zip(actual).all(|(recorded, actual)| is_same(recorded, actual))
 }
@@ -155,7 +155,7 @@ fn is_same(recorded: &Value, actual: &Value) -> bool {
     match (recorded, actual) {
         (Value::Object(object), _) if object.get("redacted") == Some(&Value::Bool(true)) => true,
         (Value::Array(recorded), Value::Array(actual)) => {
-            // The values of a list of headers were overwritten, and so are equal to others of their name.
+            // The values in a list of headers were overwritten, and so match any value of the same name.
             let is_header = matches!(recorded.as_slice(), [name, _] if is_secret_header(name));
             (is_header && recorded.first() == actual.first()) || are_same(recorded, actual)
         }

@@ -20,7 +20,7 @@ use serde_json::{Map, Number, Value, json};
 use wasmtime::component::types::Type;
 use wasmtime::component::{ResourceAny, Val};
 
-/// Writes a value. Handles are taken from `handles`, in the order in which the value has them.
+/// Writes a value. Handles are taken from `handles`, in the order of the value.
 pub(super) fn to_json(value: &Val, handles: &mut impl Iterator<Item = u32>) -> wasmtime::Result<Value> {
     let content = |content: &Option<Box<Val>>, handles: &mut _| {
         content.as_ref().map_or(Ok(Value::Null), |value| to_json(value, handles))
@@ -93,7 +93,7 @@ fn collect_bytes(items: &[Val]) -> Vec<u8> {
     items.iter().filter_map(byte).collect()
 }
 
-/// Bytes, as text if they are.
+/// Encodes bytes, as text if they are UTF-8.
 pub(super) fn bytes(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!({ "text": text }),
@@ -101,13 +101,13 @@ pub(super) fn bytes(bytes: &[u8]) -> Value {
     }
 }
 
-/// Why JSON is not a value of a type.
+/// The error for JSON that is not a value of a type.
 fn mismatch(json: &Value, expected: &str) -> wasmtime::Error {
     let found: String = json.to_string().chars().take(80).collect();
     wasmtime::Error::msg(format!("the record has `{found}`, and the component imports {expected} there"))
 }
 
-/// Reads a value of that type. `resource` makes the resource of a handle.
+/// Reads a value of this type. `resource` makes the resource of a handle.
 pub(super) fn from_json(
     json: &Value,
     ty: &Type,

@@ -20,7 +20,7 @@ use crate::CallAccounts;
 use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::http::TlsRoots;
 
-/// How a database is queried.
+/// The backend of a database.
 pub(super) enum Backend {
     Postgresql(PostgresqlDatabase),
     Sqlite(SqliteDatabase),
@@ -73,8 +73,8 @@ impl Backend {
 }
 
 impl SqlDatabases {
-    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings: schemas that the role may not use, and
-    /// functions that read beside the schemas.
+    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings about schemas that the role may not
+    /// use, and about functions that bypass the check of schemas.
     pub(super) async fn check_schemas(&self, name: &str, database: &Database) -> Result<Vec<String>, String> {
         let Backend::Postgresql(server) = &database.backend else { return Ok(Vec::new()) };
         let schemas = server.schemas();
@@ -123,7 +123,7 @@ impl SqlDatabases {
 }
 
 impl Usage {
-    /// Waits for the permit of a connection, of which there are `max`. It is what other queries hold.
+    /// Waits for the permit of one of `max` connections. The wait counts as contention with other queries.
     pub(super) async fn acquire(
         &self,
         permits: &FairSemaphore,

@@ -1,4 +1,4 @@
-//! `mcp-host:sql`, as components import it: the generated bindings, and their implementation.
+//! The generated bindings of `mcp-host:sql`, and their implementation.
 
 use self::databases::{Column, DatabaseInfo, Host, QueryFailure, Rejection, Row, Rows, Scalar, SqlArray, Value};
 use super::SqlView;
@@ -17,7 +17,7 @@ mod generated {
             }
         ",
         imports: { default: async | tracing | trappable },
-        // A child process that runs SQLite sends them.
+        // A child process that runs SQLite sends these types.
         additional_derives: [serde::Deserialize, serde::Serialize],
         trappable_error_type: { "mcp-host:sql/databases.query-failure" => super::super::error::QueryError },
     });
@@ -57,7 +57,7 @@ impl<'a> From<&'a Scalar> for ScalarContent<'a> {
     }
 }
 
-/// The bytes of columns in memory.
+/// The size of columns in memory, in bytes.
 pub(super) fn columns_size(columns: &[Column]) -> usize {
     columns.iter().fold(0, |sum: usize, column| {
         let text = column.name.len().saturating_add(column.type_name.len());
@@ -65,17 +65,17 @@ pub(super) fn columns_size(columns: &[Column]) -> usize {
     })
 }
 
-/// The bytes of rows in memory.
+/// The size of rows in memory, in bytes.
 pub(super) fn rows_size(rows: &Rows) -> usize {
     rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)))
 }
 
-/// The bytes of a row in memory.
+/// The size of a row in memory, in bytes.
 pub(super) fn row_size(values: &[Value]) -> usize {
     values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value)))
 }
 
-/// The bytes of a value in memory.
+/// The size of a value in memory, in bytes.
 pub(super) fn value_size(value: &Value) -> usize {
     let heap = match value {
         Value::Scalar(scalar) => scalar_heap(scalar),

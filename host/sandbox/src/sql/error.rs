@@ -1,4 +1,4 @@
-//! Errors of queries: without data and addresses for the guest and its clients, with all details for the admin.
+//! Query errors: without data and addresses for the guest and its clients, and with all details for the admin.
 //!
 //! Each kind of error is logged once a minute, with the number of occurrences ([`RefusalLog`]). Errors that the guest causes go
 //! through the guest's own log. Errors that only an admin can repair (a server that is down, a role that can write) are logged as
@@ -15,7 +15,7 @@ use crate::guest_log::ThrottledWarnings;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, thiserror::Error)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub enum QueryError {
-    /// No database of that name is granted.
+    /// No database with this name is granted.
     #[error("the database `{0}` is not granted")]
     NotGranted(String),
     /// The database refused the statement.
@@ -23,7 +23,7 @@ pub enum QueryError {
     Rejected {
         /// The SQLSTATE.
         sqlstate: String,
-        /// What it means, without stored data.
+        /// The meaning of the SQLSTATE, without stored data.
         message: String,
         /// The position in the statement, in characters from 1.
         position: Option<u32>,
@@ -37,14 +37,14 @@ pub enum QueryError {
     /// The query took longer than the grant allows.
     #[error("the query took longer than the `timeout` of the grant")]
     Timeout,
-    /// The call has used up `limits.cpu`, and ends.
+    /// The call has exhausted `limits.cpu`, and ends.
     #[error("the query used up the CPU time of the call (`limits.cpu`)")]
     OutOfCpu,
-    /// All connections, or the client's share of them, were in use until the timeout.
+    /// All connections, or the client's share of them, were busy until the timeout.
     #[error("all {0} connections to the database, or the share of one client, are in use; try again")]
     Busy(usize),
-    // The last three are logged with their reasons. Most providers return them as failures, which are logged too: so they do not
-    // refer to the log.
+    // The last three are logged with their reasons. Most providers return them as failures, which are logged, too, so the texts
+    // do not refer to the log.
     /// The host refuses to connect with the role of the grant. The text is the reason, for the admin.
     #[error("the host refuses to use the database")]
     Refused(String),
@@ -57,7 +57,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// A statement that the database refused.
+    /// Creates the error for a statement that the database refused.
     pub(super) fn rejected(sqlstate: &str, message: impl Into<String>) -> Self {
         Self::Rejected { sqlstate: sqlstate.to_owned(), message: message.into(), position: None }
     }
@@ -71,12 +71,12 @@ pub(super) struct RefusalLog {
 }
 
 impl RefusalLog {
-    /// Creates the warnings, none of which has occurred.
+    /// Creates the warnings, without occurrences.
     pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
         Self { plugin, warnings: ThrottledWarnings::new(log.clone()) }
     }
 
-    /// Records an error of a query of the database with that name.
+    /// Records an error of a query to this database.
     pub(super) fn record(&self, database: &str, error: &QueryError) {
         let reason = match error {
             QueryError::NotGranted(_) => "not granted",

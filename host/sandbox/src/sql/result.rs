@@ -5,7 +5,7 @@ use super::bindings::{columns_size, row_size, rows_size};
 use super::error::QueryError;
 use crate::memory::Reservation;
 
-/// What a query may return.
+/// The bounds of a query's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultBounds {
     /// The maximum number of rows.
@@ -22,7 +22,7 @@ pub(super) struct ChargedRows {
 }
 
 impl ChargedRows {
-    /// Charges rows that another process has read: `memory` is resized to what the query holds beside them, and to them.
+    /// Charges rows that another process has read: `memory` is resized to the query's own memory (`base`) plus the rows.
     pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
         let resized = memory.try_resize(base.saturating_add(rows_size(&rows)));
         resized.map(|()| Self { rows, _memory: memory }).map_err(|_| QueryError::OutOfMemory)
@@ -36,12 +36,12 @@ pub(super) struct ResultBuilder {
     bytes: u64,
     /// The memory of the query, to which the memory of the result is added.
     memory: Reservation,
-    /// Its bytes without the result.
+    /// The size of the reservation without the result.
     base: usize,
 }
 
 impl ResultBuilder {
-    /// A result without rows. `memory` is what the query holds beside the result.
+    /// Creates a result without rows. `memory` holds the query's own memory.
     pub(super) fn new(columns: Vec<Column>, bounds: ResultBounds, memory: Reservation) -> Result<Self, QueryError> {
         let bytes = columns_size(&columns);
         let (rows, base) = (Rows { columns, rows: Vec::new(), has_more: false }, memory.bytes());
@@ -50,7 +50,7 @@ impl ResultBuilder {
         Ok(result)
     }
 
-    /// Adds a row. Returns false, and adds nothing, if the result has its maximum of rows: the query has more.
+    /// Adds a row. Returns false, without adding it, if the result already has the maximum number of rows.
     pub(super) fn push(&mut self, values: Vec<Value>) -> Result<bool, QueryError> {
         if self.rows.rows.len() >= self.bounds.rows {
             self.rows.has_more = true;

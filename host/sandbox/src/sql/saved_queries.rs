@@ -1,8 +1,8 @@
 //! Saved queries in the config of a plugin, which `check` prepares.
 //!
-//! A provider of a database reads them from the table `queries` of its config, each with the statement as `sql` and a list
-//! `parameters`; `database` names the granted database, unless there is one only. What has another form is none, and is not
-//! prepared: the config of a plugin belongs to its provider.
+//! A database provider reads them from the table `queries` of its config, each with the statement as `sql` and a list
+//! `parameters`; `database` names the granted database, unless there is only one. Values of another form are ignored,
+//! because the config of a plugin belongs to its provider.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 
 use mcp_host_config as config;
 
-/// The statements of the config.
+/// The saved queries in a config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SavedQueries {
     /// The name of the database.
@@ -19,13 +19,13 @@ pub(super) struct SavedQueries {
     pub(super) queries: Vec<SavedQuery>,
 }
 
-/// One statement.
+/// A saved query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedQuery {
-    /// Its name, escaped: it is printed.
+    /// The name, escaped for output.
     pub(super) name: String,
     pub(super) sql: String,
-    /// The number of its parameters.
+    /// The number of parameters.
     pub(super) parameters: usize,
 }
 
@@ -37,7 +37,7 @@ struct Written {
 }
 
 impl SavedQueries {
-    /// The saved queries of a plugin; none if it has no database, or several and none is named.
+    /// The saved queries of a plugin. Empty if the plugin has no database, or has several and the config names none.
     pub(super) fn of(plugin: &config::Plugin) -> Self {
         let only = plugin.grants.sql.keys().next().filter(|_| plugin.grants.sql.len() == 1);
         let database = plugin.config.get("database").cloned().or_else(|| only.map(|name| name.as_str().to_owned()));
@@ -52,7 +52,7 @@ impl SavedQueries {
         Self { database, queries: queries.collect() }
     }
 
-    /// Whether a statement on that database is one of them.
+    /// Whether a statement on this database is a saved query.
     pub(super) fn contains(&self, database: &str, sql: &str) -> bool {
         self.database == database && self.queries.iter().any(|query| query.sql == sql)
     }

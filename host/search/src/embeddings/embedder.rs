@@ -1,25 +1,24 @@
-//! The task that computes vectors of what was indexed.
+//! The task that computes vectors of indexed documents.
 //!
 //! A *pass* visits the documents of the plugins whose text is sent, requests the missing vectors of their passages in batches, and stores
-//! them. There is one request at a time. The next pass begins when the index has changed, after a pause of
-//! [`PAUSE_FACTOR`] times the last one.
+//! them. One request is in flight at a time. The next pass begins when the index has changed, after a pause of [`PAUSE_FACTOR`] times the
+//! last one.
 //!
 //! A pass, and its request, is cancelled when the set of plugins whose text is sent changes, so that text is not sent after a reload forbids
 //! it. Each page of documents is filtered by the config of its plugin immediately before it is sent.
 //!
-//! Vectors that could not be stored, or whose document lacks others, are kept until the next page. So a text is not sent again because the
-//! disk is full, another request failed, or the pass was cancelled.
+//! Vectors that could not be stored, or whose document still lacks others, are kept until the next page. So a full disk, another failed
+//! request, or a cancelled pass does not cause a text to be sent again.
 //!
 //! | bound | mechanism |
 //! |---|---|
-//! | cost | `tokens`: before a request there is a wait until its estimated tokens are within the rate |
-//! | time | `timeout` of a request; back-off after failures, or the time that the endpoint says (`Retry-After`) |
+//! | cost | `tokens` (rate limit): a request waits until its estimated tokens are within the rate |
+//! | time | `timeout` of a request; back-off after failures, or the delay that the endpoint requests (`Retry-After`) |
 //! | memory | the passages and vectors of a batch |
 //! | the index | `search.max-size`: without room nothing is sent; while the disk is full, at most one page |
 //!
-//! A text that the endpoint rejects (400, 413, 422) does not keep the others from being sent: a batch that is rejected is sent
-//! again document by document, and a document that is rejected alone is left out until it changes, or the host is started
-//! again.
+//! A text that the endpoint rejects (400, 413, 422) does not block the others: a rejected batch is sent again document by document, and a
+//! document that is rejected alone is left out until it changes or the host is restarted.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -47,17 +46,17 @@ use crate::index::Index;
 use crate::status::{SourceId, SourceState};
 use crate::store;
 
-/// The interval at which the number of changes of the index is compared.
+/// The interval at which the index is checked for changes.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The pause after a pass, as a multiple of its duration, and the longest one.
+/// The pause after a pass, as a multiple of its duration, and the maximum pause.
 const PAUSE_FACTOR: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// The maximum retry delay that the endpoint may set (`Retry-After`).
+/// The maximum retry delay that the endpoint may request (`Retry-After`).
 const MAX_RETRY_PAUSE: Duration = Duration::from_mins(5);
-/// The interval at which the space is marked as used, and the time after which another one that is not used is removed.
+/// The interval at which the space is marked as used, and the time after which another, unused space is removed.
 const USE_INTERVAL: Duration = Duration::from_hours(1);
 const UNUSED_AFTER: Duration = Duration::from_hours(24);
-/// The number of documents that may be left out. After more of them it is the endpoint that fails.
+/// The maximum number of left-out documents. Beyond it, the endpoint is considered to have failed.
 const MAX_REJECTED: usize = 4096;
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
@@ -71,20 +70,20 @@ pub(crate) struct EmbeddedSource {
 }
 
 impl EmbeddedSource {
-    /// Whether a document is sent, by its path: the index may have others of the source, if it is older than the config, or another
-    /// host shares it.
+    /// Whether the document at a path is sent. The index may contain other documents of the source, if it is older than the config or shared
+    /// with another host.
     fn includes(&self, path: &str) -> bool {
         self.source.uri(&self.mount, path).is_some()
     }
 }
 
-/// Why a pass ended early.
+/// The reason why a pass ended early.
 #[derive(Debug, thiserror::Error)]
 enum PassError {
     /// The index cannot be read or written.
     #[error("the search index: {0}")]
     Index(#[from] IndexError),
-    /// The endpoint has not answered with vectors.
+    /// The endpoint did not answer with vectors.
     #[error("{0}")]
     Endpoint(#[from] EndpointError),
     /// The index has no room for vectors.
@@ -92,26 +91,26 @@ enum PassError {
     Full,
 }
 
-/// The task.
+/// The task that computes vectors.
 pub(super) struct Embedder {
     endpoint: Arc<Endpoint>,
     index: Arc<Index>,
     space: VectorSpace,
     selection: PassageSelection,
     dimensions: usize,
-    /// The number of texts of a request, and their form.
+    /// The number of texts in a request, and their form.
     batch: usize,
     form: InputForm,
     tokens: DefaultDirectRateLimiter,
-    /// The largest number of tokens that the rate permits at once.
+    /// The maximum number of tokens that the rate permits in one burst.
     max_tokens: NonZeroU32,
     backoff: Backoff,
     failure_log: Throttle,
-    /// The vectors of the last page that are not in the index, by the digest of the text.
+    /// The vectors of the last page that were not stored, by the digest of the text.
     unstored: HashMap<Vec<u8>, Vector>,
-    /// The documents that are left out.
+    /// The left-out documents.
     rejected: HashSet<DocumentId>,
-    /// When the space was last marked as used.
+    /// The time when the space was last marked as used.
     used: Option<Instant>,
 }
 
@@ -138,12 +137,12 @@ impl Embedder {
         }
     }
 
-    /// Computes vectors until it is dropped.
+    /// Computes vectors until the future is dropped.
     pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<EmbeddedSource>>) {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
             let current = sources.borrow_and_update().clone();
-            // None while one of them is being opened.
+            // None while any of them is being opened.
             let ids: Option<Vec<_>> = current.iter().map(|source| *source.state.id.lock()).collect();
             let Some(ids) = ids else {
                 sleep(INTERVAL).await;
@@ -154,7 +153,7 @@ impl Embedder {
                 biased;
                 changed = sources.changed() => match changed {
                     Ok(()) => continue,
-                    // The service is gone.
+                    // The service has been dropped.
                     Err(_) => return,
                 },
                 ended = self.pass(&opened) => ended,
@@ -183,7 +182,7 @@ impl Embedder {
         }
     }
 
-    /// Computes the vectors that are missing.
+    /// Computes the missing vectors.
     async fn pass(&mut self, sources: &[(&EmbeddedSource, SourceId)]) -> Result<(), PassError> {
         if sources.is_empty() {
             return Ok(());
@@ -203,7 +202,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Marks the space as used, if that is due, and removes others that are not.
+    /// Marks the space as used, if this is due, and removes unused spaces.
     async fn use_space(&mut self) -> Result<(), IndexError> {
         if self.used.is_some_and(|used| used.elapsed() < USE_INTERVAL) {
             return Ok(());
@@ -255,7 +254,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Gives passages the vectors that were not stored, and forgets the others of these.
+    /// Takes the unstored vectors of these passages, and forgets the other ones.
     fn reuse_unstored(&mut self, documents: &mut [PendingDocument]) {
         let unstored = std::mem::take(&mut self.unstored);
         let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
@@ -267,7 +266,7 @@ impl Embedder {
         }
     }
 
-    /// Requests the vectors that documents lack. A text that several have is sent once.
+    /// Requests the missing vectors of documents. A text that occurs several times is sent once.
     async fn request(&mut self, documents: &mut [PendingDocument]) -> Result<(), EndpointError> {
         let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
         let mut missing: Vec<_> = passages.filter(|passage| passage.vector.is_none()).collect();
@@ -285,7 +284,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Requests the vectors of each document alone. Those that the endpoint rejects are left out.
+    /// Requests the vectors of each document separately. Rejected documents are left out.
     async fn request_one_by_one(&mut self, documents: &mut [PendingDocument]) -> Result<(), EndpointError> {
         for document in documents {
             match self.request(std::slice::from_mut(document)).await {
@@ -305,7 +304,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Waits until the rate permits to send these texts.
+    /// Waits until the rate limit permits these texts.
     async fn wait_for_tokens(&self, texts: &[String]) {
         let count = texts.iter().map(|text| estimate_tokens(text)).fold(0, usize::saturating_add);
         let count = u32::try_from(count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);

@@ -1,7 +1,7 @@
-//! Requests to the endpoint: texts, and the vectors that it answers.
+//! Requests to the endpoint: texts, and their vectors in the answer.
 //!
-//! The answer is bounded in size by the number of texts and dimensions, and rejected as a whole if it is not exactly one valid
-//! vector for each text.
+//! The maximum size of the answer depends on the number of texts and dimensions. The answer is rejected as a whole unless it has
+//! exactly one valid vector for each text.
 
 use std::time::Duration;
 
@@ -18,22 +18,23 @@ use zeroize::Zeroizing;
 
 use super::vector::Vector;
 
-/// The bytes of an answer for each component of a vector, and for everything else.
+/// The maximum number of bytes in an answer for each component of a vector, and for everything else.
 const MAX_COMPONENT_LEN: usize = 32;
 const MAX_REST: usize = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Why there are no vectors.
+/// The reason why there are no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EndpointError {
-    /// There is no answer, or it is not a success.
+    /// There is no answer, or its status is not a success.
     #[error("{}{}", .0, advice(.0))]
     Exchange(#[from] ExchangeError),
-    /// The answer is not an object with `data`, a list of embeddings. It is not quoted: it may repeat the request, with the key.
+    /// The answer is not an object with `data`, a list of embeddings. The answer is not quoted, because it may repeat the
+    /// request with the key.
     #[error("the answer is not a list of embeddings: {problem} at line {line}, column {column}")]
     Syntax {
-        /// What it has there.
+        /// The problem.
         problem: &'static str,
         /// The line, from 1.
         line: usize,
@@ -48,7 +49,7 @@ pub(super) enum EndpointError {
         /// The number of vectors.
         found: usize,
     },
-    /// The answer has two vectors for one text, or one for a text that there is not.
+    /// The answer has two vectors for one text, or a vector for a text that does not exist.
     #[error("the answer has the index {0} twice, or without a text")]
     Index(usize),
     /// A vector has another number of dimensions.
@@ -59,7 +60,7 @@ pub(super) enum EndpointError {
         /// The number in the answer.
         found: usize,
     },
-    /// A vector has a component that is not a finite number, or only zeros.
+    /// A vector has a component that is not a finite number, or has only zeros.
     #[error("a vector has a component that is not a finite number, or zeros only")]
     NoDirection,
 }
@@ -74,13 +75,13 @@ impl EndpointError {
         Self::Syntax { problem, line: error.line(), column: error.column() }
     }
 
-    /// Whether the endpoint rejects what was sent, not everything: another text may be accepted.
+    /// Whether the endpoint rejects these texts only: it may accept others.
     pub(super) fn is_rejection(&self) -> bool {
         let rejections = [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
         matches!(self, Self::Exchange(ExchangeError::Status { status, .. }) if rejections.contains(status))
     }
 
-    /// The retry delay of the endpoint (`Retry-After`).
+    /// The retry delay that the endpoint requests (`Retry-After`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Exchange(ExchangeError::Status { retry_after, .. }) => *retry_after,
@@ -89,7 +90,7 @@ impl EndpointError {
     }
 }
 
-/// What to do about a status.
+/// Advice on a status.
 fn advice(error: &ExchangeError) -> String {
     let ExchangeError::Status { status, retry_after } = error else { return String::new() };
     let advice = match *status {
@@ -125,31 +126,31 @@ struct ResponseBody {
 
 #[derive(Deserialize)]
 struct Embedding {
-    /// The index of its text; by default the index of the embedding in the list.
+    /// The index of the text. By default it is the index of the embedding in the list.
     index: Option<usize>,
     embedding: Vec<f32>,
 }
 
-/// How texts of one kind are sent: passages, or queries.
+/// The form of a request for one kind of text: passages, or queries.
 #[derive(Clone, Debug)]
 pub(super) struct InputForm {
-    /// The text before each.
+    /// The prefix of each text.
     pub(super) prefix: String,
-    /// The name of the kind, if the endpoint has one.
+    /// The name of the kind, if the endpoint distinguishes kinds.
     pub(super) input_type: Option<String>,
-    /// The time for a request.
+    /// The timeout of a request.
     pub(super) timeout: Duration,
 }
 
 impl InputForm {
-    /// Of passages.
+    /// The form for passages.
     pub(super) fn of_passages(settings: &Embeddings) -> Self {
         let Embeddings { passage_prefix, passage_input_type, timeout, .. } = settings;
         let timeout = timeout.duration();
         Self { prefix: passage_prefix.clone(), input_type: passage_input_type.clone(), timeout }
     }
 
-    /// Of queries.
+    /// The form for queries.
     pub(super) fn of_queries(settings: &Embeddings) -> Self {
         let Embeddings { query_prefix, query_input_type, query_timeout, .. } = settings;
         let timeout = query_timeout.duration();
@@ -157,7 +158,7 @@ impl InputForm {
     }
 }
 
-/// The endpoint of the config.
+/// The configured endpoint.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     url: EndpointUrl,
@@ -169,7 +170,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of a config.
+    /// Creates the endpoint of a config.
     pub(super) fn new(settings: &Embeddings) -> Self {
         let Embeddings { url, model, dimensions, shorten, .. } = settings;
         let authorization = settings.key.as_ref().and_then(|key| {
@@ -204,7 +205,7 @@ impl Endpoint {
         let max_body = components.saturating_mul(MAX_COMPONENT_LEN).saturating_add(MAX_REST);
         let answer = self.client.exchange(request, ExchangeBounds { timeout: form.timeout, max_body }).await?;
         let (expected, dimensions) = (texts.len(), self.dimensions);
-        // An answer of many texts has megabytes.
+        // The answer for many texts has megabytes.
         let parsing = tokio::task::spawn_blocking(move || parse(&answer, expected, dimensions));
         parsing.await.map_err(|error| ExchangeError::failed(&error))?
     }

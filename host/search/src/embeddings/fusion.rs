@@ -1,18 +1,18 @@
-//! One ranking of two: reciprocal rank fusion.
+//! Reciprocal rank fusion: merging of two rankings.
 //!
-//! The score of a document is the sum of 1 / ([`K`] + rank) over the rankings that it is in, with ranks from 1. Scores of the two
-//! rankings cannot be compared, and are not used (Cormack, Clarke and Büttcher, SIGIR 2009).
+//! The score of a document is the sum of 1 / ([`K`] + rank) over the rankings that contain it, with ranks from 1. Scores of the
+//! two rankings cannot be compared, and are not used (Cormack, Clarke and Büttcher, SIGIR 2009).
 
 use std::collections::HashMap;
 
 use super::nearest::Nearest;
 use crate::query::Candidate;
 
-/// The constant of the formula: the larger, the less the first ranks count.
+/// The constant of the formula. A larger value reduces the weight of the first ranks.
 const K: f64 = 60.0;
 
-/// Merges documents that match by their words, best first, with the nearest ones. The score of each is the new one, negative as
-/// FTS5's scores are: the better, the smaller.
+/// Merges the documents that match by their words, best first, with the nearest documents. The new scores are negative like
+/// FTS5's: the smaller, the better.
 pub(crate) fn fuse(lexical: Vec<Candidate>, nearest: Vec<Nearest>) -> Vec<Candidate> {
     let mut fused: HashMap<i64, Candidate> = HashMap::new();
     for (rank, candidate) in (1_u32..).zip(lexical) {

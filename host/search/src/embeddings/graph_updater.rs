@@ -1,8 +1,8 @@
-//! The task that keeps the approximate index level with the vectors in the database.
+//! The task that keeps the approximate index consistent with the vectors in the database.
 //!
-//! While a query can be compared with every vector, there is no graph. Beyond [`MAX_SCANNED`] bytes of vectors, the texts that
-//! the graph lacks are inserted, and it is built anew when most of its texts are gone. The database is compared with it
-//! when the index has changed, in pages, after a pause of [`PAUSE_FACTOR`] times the last comparison.
+//! There is no graph while a query can be compared with every vector. Beyond [`MAX_SCANNED`] bytes of vectors, the task inserts the
+//! texts that the graph lacks, and rebuilds the graph when most of its texts no longer exist. When the index has changed, the task
+//! compares the database with the graph, page by page, after a pause of [`PAUSE_FACTOR`] times the last comparison.
 //!
 //! `memory` bounds the graph. Texts beyond the bound are not inserted: the most recently added ones, or any texts after a restart. Their
 //! resources are found by their words, and lexical matches are still compared by their vectors.
@@ -23,30 +23,30 @@ use super::vector_store::{self, TextDigest, VectorSpace};
 use crate::error::IndexError;
 use crate::index::Index;
 
-/// The bytes of vectors up to which a query is compared with each.
+/// The maximum size of vectors, in bytes, up to which a query is compared with each vector.
 pub(super) const MAX_SCANNED: u64 = 64 << 20;
-/// The number of digests that are compared at a time, and of vectors that are inserted.
+/// The number of digests that are compared, and of vectors that are inserted, at a time.
 const PAGE: usize = 4096;
 const BATCH: usize = 256;
-/// The interval at which the number of changes of the index is compared.
+/// The interval at which the index is checked for changes.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The pause after a comparison, as a multiple of its duration, and the shortest and the longest one.
+/// The pause after a comparison, as a multiple of its duration, and the minimum and maximum pause.
 const PAUSE_FACTOR: u32 = 4;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// The interval of warnings.
 const WARN_INTERVAL: Duration = Duration::from_hours(1);
 
-/// The task.
+/// The task that updates the graph.
 pub(super) struct GraphUpdater {
     index: Arc<Index>,
     space: VectorSpace,
     dimensions: usize,
-    /// The bytes of vectors from which on there is a graph.
+    /// The size of vectors, in bytes, above which there is a graph.
     max_scanned: u64,
     /// The number of texts that the graph has room for.
     capacity: usize,
-    /// The graph, if the vectors are too many to compare a query with each.
+    /// The graph. None while a query can be compared with every vector.
     graph: watch::Sender<Option<Arc<VectorGraph>>>,
     /// The texts in the graph.
     known: HashSet<TextDigest>,
@@ -76,7 +76,7 @@ impl GraphUpdater {
         }
     }
 
-    /// Keeps the graph level until it is dropped.
+    /// Keeps the graph consistent until the future is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
@@ -100,7 +100,7 @@ impl GraphUpdater {
         }
     }
 
-    /// Counts the vectors, and brings the graph level with them.
+    /// Counts the vectors, and updates the graph.
     pub(super) async fn update(&mut self) -> Result<(), IndexError> {
         let space = self.space;
         let count = self.index.write(move |connection| vector_store::count_vectors(connection, space)).await?;

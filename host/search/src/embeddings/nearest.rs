@@ -22,25 +22,25 @@ use crate::error::{IndexError, interruptible};
 use crate::query::{Candidate, Conditions};
 use crate::status::SourceId;
 
-/// The number of documents that are found.
+/// The maximum number of documents that are found.
 pub(crate) const MAX_NEAREST: usize = 100;
-/// The numbers of texts that are requested from the approximate index before the query is compared with all vectors.
+/// The numbers of texts that are requested from the approximate index, one after the other, before the query is compared with all vectors.
 const WIDTHS: [usize; 2] = [800, 1600];
-/// The number of vectors between two comparisons of the time.
+/// The number of vectors between two checks of the deadline.
 const CHECK_INTERVAL: usize = 1024;
 
-/// A query by its vector.
+/// A query with its vector.
 #[derive(Clone)]
 pub(crate) struct NearestQuery {
     pub(super) vector: Vector,
     pub(super) space: VectorSpace,
     /// The sources whose documents have vectors.
     pub(super) sources: Vec<SourceId>,
-    /// The approximate index, if the vectors are too many to compare the query with each.
+    /// The approximate index. None while the query can be compared with every vector.
     pub(super) graph: Option<Arc<VectorGraph>>,
 }
 
-/// Where the documents are looked up, which of them are found, and until when.
+/// The conditions, the filter and the deadline of a lookup.
 pub(crate) struct NearestLookup<'a, F> {
     pub(crate) connection: &'a Connection,
     pub(crate) conditions: &'a Conditions,
@@ -49,30 +49,30 @@ pub(crate) struct NearestLookup<'a, F> {
     pub(crate) filter: &'a mut F,
 }
 
-/// A document that is near, by its nearest passage.
+/// A near document, with its nearest passage.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Nearest {
     pub(crate) id: i64,
     pub(crate) source: SourceId,
     pub(crate) path: String,
     pub(crate) uri: String,
-    /// The number of its nearest passage.
+    /// The number of the nearest passage.
     pub(crate) passage: i64,
-    /// The similarity of that passage.
+    /// The similarity of this passage.
     pub(crate) similarity: f32,
 }
 
 /// The nearest documents.
 #[derive(Debug, Default)]
 pub(crate) struct NearestResult {
-    /// The nearest first.
+    /// The documents, nearest first.
     pub(crate) found: Vec<Nearest>,
-    /// Whether the time was over before all were found.
+    /// Whether the deadline passed before all documents were found.
     pub(crate) is_partial: bool,
 }
 
 impl NearestResult {
-    /// The result of a wider search, unless that had no time to find as much.
+    /// Returns the result of a wider search, unless the deadline left it with fewer documents.
     fn improved(self, wider: Self) -> Self {
         match wider.is_partial && wider.found.len() < self.found.len() {
             true => Self { is_partial: true, ..self },
@@ -81,7 +81,7 @@ impl NearestResult {
     }
 }
 
-/// A passage with its similarity: the most similar is the largest, of equal ones the one with the smallest ids.
+/// A passage with its similarity. The most similar passage is the largest; among equal ones, the passage with the smallest ids.
 #[derive(Debug, PartialEq)]
 struct ScoredPassage {
     similarity: f32,
@@ -116,7 +116,7 @@ impl NearestQuery {
         }
     }
 
-    /// Compares the documents that match by their words as well, as the approximate index may have missed them.
+    /// Compares the documents that match by their words, too, because the approximate index may have missed them.
     pub(crate) fn complete(
         &self,
         nearest: Vec<Nearest>,
@@ -127,7 +127,7 @@ impl NearestQuery {
             return Ok(NearestResult { found: nearest, is_partial: false });
         }
         let NearestResult { mut found, is_partial } = self.find_among(matching, lookup)?;
-        // All passages of these were compared.
+        // All passages of these documents were compared.
         let compared: HashSet<i64> = found.iter().map(|nearest| nearest.id).collect();
         found.extend(nearest.into_iter().filter(|nearest| !compared.contains(&nearest.id)));
         found.sort_by(|one, other| other.similarity.total_cmp(&one.similarity).then(one.id.cmp(&other.id)));
@@ -168,7 +168,7 @@ impl NearestQuery {
     ) -> Result<NearestResult, IndexError> {
         let is_incomplete = !graph.is_complete();
         let mut result = NearestResult::default();
-        // That the graph finds fewer does not mean that there are no others: parts of it may be hard to reach.
+        // If the graph finds fewer, there may still be others, because parts of the graph may be hard to reach.
         for width in WIDTHS {
             let Some(texts) = graph.nearest(&self.vector, width, lookup.deadline) else {
                 result.is_partial = true;
@@ -188,7 +188,7 @@ impl NearestQuery {
         Ok(result)
     }
 
-    /// The passages that have those texts, in the order of their similarity.
+    /// The passages with these texts, in the order of their similarity.
     fn passages<'a>(
         &'a self,
         connection: &'a Connection,
@@ -205,7 +205,7 @@ impl NearestQuery {
         })
     }
 
-    /// Finds the nearest of documents that match by their words.
+    /// Finds the nearest of the documents that match by their words.
     fn find_among(
         &self,
         candidates: &[Candidate],
@@ -232,7 +232,7 @@ impl NearestQuery {
         Ok(ScoredPassage { similarity, document, passage })
     }
 
-    /// The first documents that pass the conditions and the filter, of passages in the order of their similarity.
+    /// The first documents that pass the conditions and the filter, from passages in the order of their similarity.
     fn select(
         &self,
         passages: impl Iterator<Item = Result<ScoredPassage, IndexError>>,

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::endpoint::{Endpoint, InputForm};
 use super::vector::Vector;
 
-/// The number of requests at a time.
+/// The maximum number of concurrent requests.
 const MAX_REQUESTS: usize = 16;
 /// The number of consecutive failures after which the circuit opens.
 const FAILURE_THRESHOLD: u32 = 3;
@@ -38,7 +38,7 @@ pub(super) struct QueryVectors {
     permits: Semaphore,
     breaker: CircuitBreaker,
     failure_log: Throttle,
-    /// The queries of saved searches.
+    /// The vectors of saved searches.
     saved: Mutex<HashMap<String, Option<Vector>>>,
 }
 
@@ -60,13 +60,13 @@ impl QueryVectors {
         }
     }
 
-    /// Whether the vectors of exactly those queries are kept.
+    /// Whether the vectors of exactly these queries are cached.
     pub(super) fn are_kept<'a>(&self, saved: impl Iterator<Item = &'a str>) -> bool {
         let (own, queries) = (self.saved.lock(), saved.collect::<HashSet<_>>());
         own.len() == queries.len() && queries.into_iter().all(|query| own.contains_key(query))
     }
 
-    /// The vector of a query, if there is one in time.
+    /// The vector of a query, if it is available in time.
     pub(super) async fn get(&self, query: &str) -> Option<Vector> {
         if !self.is_enabled || query.trim().is_empty() {
             return None;
@@ -74,7 +74,7 @@ impl QueryVectors {
         if let Some(Some(kept)) = self.saved.lock().get(query) {
             return Some(kept.clone());
         }
-        // Held until the outcome is recorded, or the client stops waiting.
+        // Held until the outcome is recorded, or until the client stops waiting.
         let decision = self.breaker.try_acquire(Instant::now());
         if matches!(decision, BreakerDecision::Rejected(_)) {
             return None;
@@ -92,7 +92,7 @@ impl QueryVectors {
                 Some(vector)
             }
             Err(error) => {
-                // A query that is rejected says nothing of others.
+                // The rejection of one query is not a failure of the endpoint.
                 if error.is_rejection() {
                     self.breaker.record(Verdict::Success);
                 } else {

@@ -1,4 +1,4 @@
-//! Vectors in an index: which are stored, which are found, and for whom. The task that computes them: what it sends.
+//! Tests of vectors in an index (storage, look-up, access control), and of the texts that the embedding task sends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn space(model: &str) -> VectorSpace {
     VectorSpace::of(&Embeddings::new(url, model, 2.try_into().unwrap()))
 }
 
-/// The vector at that angle in degrees.
+/// A vector with this angle in degrees.
 fn vector(degrees: f32) -> Vector {
     let (sine, cosine) = degrees.to_radians().sin_cos();
     Vector::quantise(&[cosine, sine]).unwrap()
@@ -101,7 +101,7 @@ impl Fixture {
         .await
     }
 
-    /// Gives each passage that lacks a vector one whose angle is the number in its text. Returns the texts.
+    /// Gives each passage without a vector one whose angle is the number in its text. Returns the texts.
     async fn embed(&self, space: VectorSpace) -> Vec<String> {
         let PendingPage { mut documents, .. } = self.pending(space).await;
         let mut sent = Vec::new();
@@ -116,7 +116,7 @@ impl Fixture {
         sent
     }
 
-    /// The paths that are found by a vector, and the number of results.
+    /// The paths that a vector finds, and the number of results.
     async fn found_by(
         &self,
         query: &str,
@@ -213,19 +213,19 @@ async fn vectors_are_removed_with_their_document_and_with_their_space() {
     assert_eq!((size(own).await, size(other).await), (1, 0));
 }
 
-/// The longest time that a test waits.
+/// The maximum wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An endpoint on loopback that records what it gets. Its vectors are all the same.
+/// An endpoint on loopback that records the received texts. It answers with the same vector for each.
 struct StubEndpoint {
     settings: Embeddings,
     texts: Arc<Mutex<Vec<String>>>,
-    /// Whether it keeps requests waiting.
+    /// Whether the endpoint keeps requests waiting.
     hangs: watch::Sender<bool>,
     _task: AbortOnDropHandle<()>,
 }
 
-/// The task, while it runs.
+/// A running embedding task.
 struct RunningEmbedder {
     sources: watch::Sender<Vec<EmbeddedSource>>,
     space: VectorSpace,
@@ -233,7 +233,7 @@ struct RunningEmbedder {
 }
 
 impl StubEndpoint {
-    /// Starts it. A request has one text.
+    /// Starts the endpoint. Each request has one text.
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/embeddings", listener.local_addr().unwrap());
@@ -246,7 +246,7 @@ impl StubEndpoint {
             async move {
                 let request: Value = serde_json::from_str(&body).unwrap();
                 recorded.lock().push(request["input"][0].as_str().unwrap().to_owned());
-                // It fails at the end of the test.
+                // The wait fails at the end of the test.
                 drop(waiting.wait_for(|hangs| !*hangs).await);
                 json!({ "data": [{ "embedding": [1, 0] }] }).to_string()
             }
@@ -256,7 +256,7 @@ impl StubEndpoint {
         Self { settings, texts, hangs, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// The texts that it got, sorted.
+    /// The received texts, sorted.
     fn texts(&self) -> Vec<String> {
         let mut texts = self.texts.lock().clone();
         texts.sort();
@@ -284,7 +284,7 @@ impl RunningEmbedder {
         Self { sources, space, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits until there are so many vectors.
+    /// Waits until there are at least `count` vectors.
     async fn wait_until_stored(&self, fixture: &Fixture, count: u64) {
         let space = self.space;
         let stored = || fixture.write(move |connection, _| vector_store::count_vectors(connection, space));
@@ -298,7 +298,7 @@ impl RunningEmbedder {
 }
 
 impl Fixture {
-    /// The source, as a config has it that excludes `hidden/`.
+    /// The source, with a config that excludes `hidden/`.
     fn embedded_source(&self) -> EmbeddedSource {
         Self::embedded(self.source)
     }
@@ -354,7 +354,7 @@ async fn a_text_whose_vector_cannot_be_stored_is_not_sent_again() {
     fixture.write(move |connection, _| Ok(connection.execute_batch(fail)?)).await;
     let embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
     endpoint.wait_for_a_text().await;
-    // Until it was tried again, about a second later.
+    // Longer than the retry delay of about a second.
     sleep(Duration::from_secs(2)).await;
     fixture.write(|connection, _| Ok(connection.execute_batch("DROP TRIGGER refuse")?)).await;
     embedder.wait_until_stored(&fixture, 2).await;

@@ -1,10 +1,10 @@
 //! Quantised vectors.
 //!
-//! Only the direction of a vector counts: the similarity of two is the cosine of their angle. So a vector is scaled to a signed
-//! byte for each dimension, a quarter of what floating-point numbers take on disk and in each scan. The error of a
+//! Only the direction of a vector counts: the similarity of two vectors is the cosine of their angle. So a vector is scaled to
+//! a signed byte for each dimension, a quarter of the size of floating-point numbers on disk and in each scan. The error of a
 //! similarity is below 0.01.
 
-/// The largest absolute value of a component.
+/// The maximum absolute value of a component.
 const MAX: f64 = 127.0;
 /// The bytes before the components: the inverse of the length, a little-endian `f32`.
 const HEADER_LEN: usize = size_of::<f32>();
@@ -14,12 +14,12 @@ pub(super) fn stored_len(dimensions: usize) -> usize {
     dimensions.saturating_add(HEADER_LEN)
 }
 
-/// A vector, as it is stored.
+/// A vector in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Vector(Vec<u8>);
 
 impl Vector {
-    /// Quantises a vector; none if a component is not a finite number, or all are zero: then it has no direction.
+    /// Quantises a vector. None if it has no direction: a component is not a finite number, or all are zero.
     pub(super) fn quantise(components: &[f32]) -> Option<Self> {
         let max = components.iter().map(|component| f64::from(component.abs())).fold(0.0, f64::max);
         if max == 0.0 || !components.iter().all(|component| component.is_finite()) {
@@ -34,23 +34,23 @@ impl Vector {
         Some(Self(bytes))
     }
 
-    /// The vector as it is stored.
+    /// The stored form of the vector.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// A stored vector.
+    /// Takes a stored vector.
     pub(super) fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The similarity to a stored vector, from -1 to 1; none if that has another number of dimensions.
+    /// The similarity to a stored vector, from -1 to 1. None if the numbers of dimensions differ.
     pub(super) fn similarity(&self, other: &[u8]) -> Option<f32> {
         similarity(&self.0, other)
     }
 }
 
-/// The similarity of two stored vectors, from -1 to 1; none if they have different numbers of dimensions.
+/// The similarity of two stored vectors, from -1 to 1. None if the numbers of dimensions differ.
 pub(super) fn similarity(one: &[u8], other: &[u8]) -> Option<f32> {
     if one.len() != other.len() {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn similarity(one: &[u8], other: &[u8]) -> Option<f32> {
     Some(lengths * to_f32(dot_product(components, other_components)))
 }
 
-/// The sum of the products. It does not overflow: each is at most 2¹⁴, and a vector has at most 2¹³ dimensions.
+/// The sum of the products. The sum does not overflow: each product is at most 2¹⁴, and a vector has at most 2¹³ dimensions.
 fn dot_product(one: &[u8], other: &[u8]) -> i32 {
     let widen = |byte: &u8| i32::from(byte.cast_signed());
     one.iter().zip(other).fold(0_i32, |sum, (a, b)| sum.wrapping_add(widen(a).wrapping_mul(widen(b))))

@@ -1,14 +1,13 @@
 //! An approximate index of vectors: a hierarchical navigable small world graph (Malkov and Yashunin, 2018) in memory, by the crate
 //! `hnsw_rs`.
 //!
-//! Its nodes are texts: the digest of what was sent of a passage, and the vector. The passages that have a text are looked up in the
-//! database when it is found. So what is edited, removed, or not embedded any more is not found from that moment on, and
-//! a node is never changed; nodes of texts that no passage has any more are skipped until the graph is built anew
-//! (`graph_updater`).
+//! Its nodes are texts, each with the digest of the sent text and its vector. When a text is found, its passages are looked up in
+//! the database. So a passage that is edited, removed, or no longer embedded is not found from that moment on, and a node is never
+//! changed. Nodes without passages are skipped until the graph is rebuilt (`graph_updater`).
 //!
-//! Inserting takes about a millisecond, on a thread of its own of low priority that holds the lock for one node at a time. The
-//! graph is built with a fixed seed by one thread: the same vectors in the same order give the same graph, and the same
-//! graph the same results. After a restart it is built again.
+//! An insertion takes about a millisecond, on a separate thread of low priority that holds the lock for one node at a time. The
+//! graph is built with a fixed seed by one thread: the same vectors in the same order give the same graph, and therefore the same
+//! results. After a restart the graph is built again.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -26,17 +25,17 @@ use super::vector::{Vector, similarity, stored_len};
 use super::vector_store::TextDigest;
 use crate::error::IndexError;
 
-/// The number of neighbours of a node in each layer; twice as many in the lowest one.
+/// The maximum number of neighbours of a node in each layer, and twice this number in the lowest layer.
 const MAX_CONNECTIONS: usize = 16;
-/// The number of layers at most.
+/// The maximum number of layers.
 const MAX_LAYERS: usize = 16;
-/// The number of nodes that are looked at for neighbours of a new one.
+/// The number of nodes that are considered as neighbours of a new node.
 const CONSTRUCTION_WIDTH: usize = 100;
-/// The memory of a node besides its vector, in bytes: its links, and lists of them. Measured.
+/// The memory of a node besides its vector, in bytes, for its links and their lists. Measured.
 const NODE_LEN: usize = 2900;
-/// The number of nodes between two comparisons of the time.
+/// The number of nodes between two checks of the deadline.
 const CHECK_INTERVAL: usize = 1024;
-/// The number of batches that wait for the thread.
+/// The maximum number of batches that wait for the thread.
 const MAX_QUEUED: usize = 2;
 /// The nice value of the thread, relative to other threads.
 const NICE: i32 = 10;
@@ -47,17 +46,18 @@ pub(super) fn capacity(memory: u64, dimensions: usize) -> usize {
     usize::try_from(memory).unwrap_or(usize::MAX).checked_div(node).unwrap_or_default()
 }
 
-/// The distance of two vectors as they are stored: 0 to 2.
+/// The distance of two stored vectors, from 0 to 2.
 struct CosineDistance;
 
 impl Distance<u8> for CosineDistance {
     fn eval(&self, one: &[u8], other: &[u8]) -> f32 {
-        // Rounding may exceed 1. Vectors of other dimensions have the maximum distance.
+        // Rounding may make the similarity exceed 1. Vectors of different dimensions have the maximum distance.
         similarity(one, other).map_or(2.0, |similarity| (1.0 - similarity).max(0.0))
     }
 }
 
-/// A text with the similarity of its vector: the most similar is the largest, of equal ones the one with the smallest digest.
+/// A text with the similarity of its vector. The most similar text is the largest; among equal ones, the text with the smallest
+/// digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScoredText {
     pub(super) similarity: f32,
@@ -102,7 +102,7 @@ impl Nodes {
 
 enum Job {
     Insert(Vec<(TextDigest, Vector)>),
-    /// Everything was inserted, or has no room.
+    /// All texts are inserted, or have no room.
     Complete,
     Clear,
 }
@@ -115,7 +115,7 @@ pub(super) struct VectorGraph {
 }
 
 impl VectorGraph {
-    /// An empty graph, and its thread.
+    /// Creates an empty graph, and starts its thread.
     pub(super) fn start() -> Result<Self, IndexError> {
         let (jobs, waiting) = mpsc::channel(MAX_QUEUED);
         let (nodes, is_complete) = (Arc::new(RwLock::new(Nodes::new())), Arc::new(AtomicBool::new(false)));
@@ -135,7 +135,7 @@ impl VectorGraph {
         self.send(Job::Insert(texts)).await
     }
 
-    /// Says that everything was inserted.
+    /// Reports that all texts have been inserted.
     pub(super) async fn complete(&self) -> Result<(), IndexError> {
         self.send(Job::Complete).await
     }
@@ -150,19 +150,19 @@ impl VectorGraph {
         self.jobs.send(job).await.map_err(|_| IndexError::Closed)
     }
 
-    /// Whether everything was inserted that there is room for.
+    /// Whether all texts that have room are inserted.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::SeqCst)
     }
 
-    /// About `count` of the nearest texts to a vector; `None` if the lock is not free before the deadline.
+    /// About `count` of the nearest texts to a vector. None if the lock is not free before the deadline.
     pub(super) fn nearest(&self, query: &Vector, count: usize, deadline: Instant) -> Option<BinaryHeap<ScoredText>> {
         let nodes = self.nodes.try_read_until(deadline)?;
         let found = nodes.graph.search(query.as_bytes(), count, count);
         Some(found.into_iter().filter_map(|found| nodes.scored(found.d_id, 1.0 - found.distance)).collect())
     }
 
-    /// The texts that are compared before the deadline, and whether the deadline ended the comparison.
+    /// The texts that were compared before the deadline, and whether the deadline ended the comparison.
     pub(super) fn all(&self, query: &Vector, deadline: Instant) -> (BinaryHeap<ScoredText>, bool) {
         let Some(nodes) = self.nodes.try_read_until(deadline) else { return (BinaryHeap::new(), true) };
         let (mut scored, points) = (Vec::with_capacity(nodes.digests.len()), nodes.graph.get_point_indexation());
@@ -182,7 +182,7 @@ fn score(nodes: &Nodes, query: &Vector, point: &Point<'static, u8>) -> Option<Sc
     nodes.scored(point.get_origin_id(), query.similarity(point.get_v())?)
 }
 
-/// Does the jobs until the graph is dropped.
+/// Runs jobs until the graph is dropped.
 fn run(mut jobs: mpsc::Receiver<Job>, nodes: &RwLock<Nodes>, is_complete: &AtomicBool) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
@@ -196,7 +196,7 @@ fn run(mut jobs: mpsc::Receiver<Job>, nodes: &RwLock<Nodes>, is_complete: &Atomi
             }
             Job::Complete => is_complete.store(true, Ordering::SeqCst),
             Job::Clear => {
-                // The old nodes are dropped without the lock.
+                // The old nodes are dropped after the lock is released.
                 let old = std::mem::replace(&mut *nodes.write(), Nodes::new());
                 drop(old);
             }

@@ -1,8 +1,8 @@
 //! The vectors in the index.
 //!
-//! A document is *embedded* in a space when vectors of its first passages are there, or it has no text. A document that
-//! changes is no longer embedded, and its vectors are not looked up; they stay until there are new ones, as most passages are
-//! usually the same: their vectors are found by the digest of the text.
+//! A document is *embedded* in a space when the vectors of its first passages are stored, or it has no text. A changed document is no
+//! longer embedded, and its vectors are not looked up. They stay until there are new ones, because usually most passages are unchanged,
+//! and their vectors are found again by the digest of the text.
 
 use mcp_host_config::search::Embeddings;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -34,21 +34,21 @@ pub(crate) const SCHEMA: &str = "
     CREATE INDEX vectors_by_digest ON vectors (digest, space);
 ";
 
-/// The bytes of a digest of a text.
+/// The length of a text's digest in bytes.
 const DIGEST_LEN: usize = 16;
-/// The number of passages with the same text that are found by it.
+/// The maximum number of passages that are found by the same text.
 const MAX_COPIES: usize = 1024;
-/// The bytes that a vector takes in the index besides its own.
+/// The overhead of a stored vector in bytes.
 const OVERHEAD: usize = 128;
 /// The number of vectors that one transaction removes.
 const REMOVAL_BATCH: usize = 1000;
-/// The number of documents that are looked at at a time.
+/// The number of documents that are visited at a time.
 const MAX_DOCUMENTS: usize = 64;
 
-/// The digest of a text that was sent.
+/// The digest of a sent text.
 pub(super) type TextDigest = [u8; DIGEST_LEN];
 
-/// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
+/// Everything except the text that the vectors of a document depend on: the endpoint, the model, and the form of the sent text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VectorSpace(i64);
 
@@ -75,7 +75,7 @@ pub(super) struct PendingDocument {
     pub(super) passages: Vec<PendingPassage>,
 }
 
-/// A document as it was at a time.
+/// A document in a specific state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DocumentId {
     document: i64,
@@ -83,13 +83,13 @@ pub(super) struct DocumentId {
     text_hash: i64,
 }
 
-/// A passage with its vector, if that is known.
+/// A passage with its vector, if it is known.
 #[derive(Debug)]
 pub(super) struct PendingPassage {
     number: i64,
     /// The digest of the text.
     pub(super) digest: Vec<u8>,
-    /// What is sent.
+    /// The text to send.
     pub(super) text: String,
     pub(super) vector: Option<Vector>,
 }
@@ -98,21 +98,21 @@ pub(super) struct PendingPassage {
 #[derive(Debug, Default)]
 pub(super) struct PendingPage {
     pub(super) documents: Vec<PendingDocument>,
-    /// The id after which the next page begins; none if this is the last one.
+    /// The id after which the next page begins. None for the last page.
     pub(super) next: Option<i64>,
 }
 
-/// What is sent of a document.
+/// The parts of a document that are sent.
 #[derive(Clone, Debug)]
 pub(super) struct PassageSelection {
-    /// The text before each passage.
+    /// The prefix of each passage.
     pub(super) prefix: String,
-    /// The number of passages.
+    /// The maximum number of passages.
     pub(super) max_passages: usize,
 }
 
 impl PassageSelection {
-    /// The text that is sent of a passage: with the title of its document.
+    /// The text that is sent for a passage, including the title of its document.
     fn text(&self, title: Option<&str>, passage: &str) -> String {
         let title = title.map(|title| format!("{title}\n")).unwrap_or_default();
         [self.prefix.as_str(), &title, passage].concat()
@@ -221,20 +221,20 @@ fn put_document(
     Ok(true)
 }
 
-/// A document has changed: it is to be embedded again.
+/// Marks a changed document as not embedded.
 pub(crate) fn mark_changed(transaction: &Transaction<'_>, document: i64) -> Result<(), IndexError> {
     transaction.prepare_cached("DELETE FROM embedded WHERE document = ?1")?.execute([document])?;
     Ok(())
 }
 
-/// A document is removed, and its vectors with it.
+/// Removes the vectors of a removed document.
 pub(crate) fn remove(transaction: &Transaction<'_>, document: i64) -> Result<(), IndexError> {
     mark_changed(transaction, document)?;
     transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1")?.execute([document])?;
     Ok(())
 }
 
-/// Records the use of a space, and removes the spaces that were not used since a time.
+/// Records the use of a space, and removes spaces that were not used since a time.
 pub(super) fn use_space(
     connection: &mut Connection,
     space: VectorSpace,
@@ -258,7 +258,7 @@ pub(super) fn use_space(
     Ok(())
 }
 
-/// The number of documents of a source that are embedded.
+/// The number of embedded documents of a source.
 pub(crate) fn count(connection: &Connection, source: SourceId, space: VectorSpace) -> Result<u64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2 WHERE d.source = ?1",
@@ -266,7 +266,7 @@ pub(crate) fn count(connection: &Connection, source: SourceId, space: VectorSpac
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
-/// The number of vectors of the documents of a source that are embedded.
+/// The number of vectors of a source's embedded documents.
 pub(crate) fn count_vectors_of_source(
     connection: &Connection,
     source: SourceId,
@@ -279,7 +279,7 @@ pub(crate) fn count_vectors_of_source(
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
-/// The number of passages of a source that are sent, with a maximum per document. It reads all passages, so it is too slow for searches.
+/// The number of a source's passages that are sent, with a maximum per document. This reads all passages, so it is too slow for searches.
 pub(crate) fn count_passages(
     connection: &Connection,
     source: SourceId,
@@ -304,7 +304,7 @@ pub(super) fn count_vectors(connection: &Connection, space: VectorSpace) -> Resu
     Ok(statement.query_row([space.0], |row| row.get(0))?)
 }
 
-/// The next digests of texts that have a vector, in their order.
+/// The next digests of texts with a vector, in order.
 pub(super) fn digests(
     connection: &Connection,
     space: VectorSpace,
@@ -319,7 +319,7 @@ pub(super) fn digests(
     Ok(digests.collect::<Result<_, _>>()?)
 }
 
-/// The vectors of those texts that still have one.
+/// The vectors of these texts, as far as they still exist.
 pub(super) fn find_vectors(
     connection: &Connection,
     space: VectorSpace,
@@ -334,7 +334,7 @@ pub(super) fn find_vectors(
     Ok(found)
 }
 
-/// The passages with a text: ids of documents, and the number of the passage in each.
+/// The passages with a text, each as the id of its document and the number of the passage.
 pub(super) fn passages_of_text(
     connection: &Connection,
     space: VectorSpace,

@@ -10,13 +10,13 @@ use crate::store::{self, Bounds, Change};
 
 const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
 
-/// More than a lookup needs on a loaded machine.
+/// More time than a lookup needs on a loaded machine.
 pub(crate) const UNHURRIED: LookupTime =
     LookupTime { total: Duration::from_secs(120), interrupt_margin: Duration::from_secs(60) };
-/// For a lookup that does not end by itself: it is interrupted after a time in which it has begun, and then has time to end.
+/// For a lookup that does not end by itself: it has time to begin before the interrupt, and time to end after it.
 const INTERRUPTED: LookupTime =
     LookupTime { total: Duration::from_secs(120), interrupt_margin: Duration::from_secs(117) };
-/// For a lookup that is not waited for.
+/// For a lookup whose result is not awaited.
 const ABANDONED: LookupTime = LookupTime { total: Duration::ZERO, interrupt_margin: Duration::ZERO };
 
 fn start(dir: &Path) -> Arc<Index> {
@@ -91,7 +91,8 @@ async fn an_index_that_another_process_creates_anew_is_opened_again() {
     let (a, b) = (open(ours.clone(), 1).await, open(ours.clone(), 2).await);
     let mut rebuilds = ours.rebuilds();
     other.rebuild().await.unwrap();
-    // The other process stays: SQLite locks the file while its last connection closes, and `ours` would wait for that.
+    // The other process keeps the file open: SQLite locks the file while the last connection closes, and `ours` would wait
+    // for it.
     let again = [open(other.clone(), 2).await, open(other.clone(), 1).await];
     assert!(!again.contains(&a) && !again.contains(&b), "an id is never that of another source");
     assert_eq!(open(ours.clone(), 1).await, again[1]);
@@ -229,7 +230,7 @@ async fn a_damaged_file_is_created_anew() {
     {
         let index = start(dir.path());
         put(&index, vec![document("a", "fox")]).await;
-        // The thread closes the file after a failure, so that it does not write to it when this index is dropped.
+        // The thread closes the file after a failure, so that dropping this index does not write to it.
         index.write(|_| Err::<(), _>(IndexError::Failed("closed".to_owned()))).await.unwrap_err();
     }
     let file = dir.path().join("search/index.sqlite3");
@@ -309,7 +310,7 @@ async fn the_files_of_an_index_never_take_more_than_its_bound() {
     let (index, space) = (start(dir.path()), Space::new(MAX));
     index.set_space(space);
     let (mut omitted, mut largest, mut number) = (0, 0, 0_u32);
-    // Long after it is full.
+    // This continues long after the index is full.
     while omitted < 500 {
         let texts = (0..10).map(|_| {
             number += 1;
@@ -367,7 +368,7 @@ async fn the_log_is_written_back_before_the_lock_for_closing_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let (index, other) = (start(dir.path()), start(dir.path()));
     put(&index, vec![document("a", &"the quick brown fox ".repeat(10_000))]).await;
-    // With a connection that stays open, SQLite neither locks the file nor writes anything back.
+    // While another connection stays open, SQLite neither locks the file nor writes anything back on close.
     assert_eq!(paths(&other, "fox").await, ["a"]);
     let size = || std::fs::metadata(dir.path().join("search/index.sqlite3")).unwrap().len();
     let before = size();
@@ -376,13 +377,13 @@ async fn the_log_is_written_back_before_the_lock_for_closing_is_taken() {
     assert_eq!(paths(&other, "fox").await, ["a"]);
 }
 
-/// SQLite's locks belong to the process, and are released when it closes any descriptor of the file.
+/// SQLite's locks belong to the process, which releases them when it closes any descriptor of the file.
 #[tokio::test]
 async fn a_database_that_is_opened_again_keeps_the_locks_of_other_connections() {
     let dir = tempfile::tempdir().unwrap();
     let index = start(dir.path());
     put(&index, vec![document("a", "fox")]).await;
-    // A connection that reads stays open, while the one that writes is opened again.
+    // A reading connection stays open, while the writing one is reopened.
     assert_eq!(paths(&index, "fox").await, ["a"]);
     index.write(|_| Err::<(), _>(IndexError::DiskFull)).await.unwrap_err();
     put(&index, vec![document("b", "fox")]).await;

@@ -23,11 +23,11 @@ pub(super) struct ResultEncoder<'a> {
     pub(super) with_capabilities: bool,
 }
 
-/// An entry, and its capabilities if they are to be encoded.
+/// An entry, and its capabilities if they have to be encoded.
 type EntryWithCapabilities = (Resource, Option<ResourceCapabilities>);
 
 impl ResultEncoder<'_> {
-    /// Encodes the result of a method that lists resources. `is_first`: whether it is the first page, which no cursor leads to.
+    /// Encodes the result of a method that lists resources. `is_first`: whether the request had no cursor.
     pub(super) fn list_result(&self, listing: Listing<Resource>, is_first: bool) -> Encoder {
         let ttl = Some(Resource::min_ttl(listing.items.iter()));
         let mut caching = self.cache_hints(wire::listing_ttl(&listing, ttl), Operation::List);
@@ -72,7 +72,7 @@ impl ResultEncoder<'_> {
         })
     }
 
-    /// Encodes the result of `skills/list`. `is_first`: whether it is the first page, which no cursor leads to.
+    /// Encodes the result of `skills/list`. `is_first`: whether the request had no cursor.
     pub(super) fn skills_result(&self, listing: Listing<Skill>, is_first: bool) -> Encoder {
         let ttl = wire::listing_ttl(&listing, listing.items.iter().map(|skill| skill.ttl).min());
         let caching = CacheHints { ttl, is_public: is_first && self.are_skills_public() };
@@ -109,7 +109,7 @@ impl ResultEncoder<'_> {
 
     fn describe_contents(&self, contents: ResourceContents) -> (EntryWithCapabilities, ResourceBody) {
         let ResourceContents { mut entry, body } = contents;
-        // The size of this content, which may differ from the size of the resource that the provider gives.
+        // The size of this content may differ from the provider's size of the resource.
         entry.size = u64::try_from(body.as_bytes().len()).ok();
         (self.describe(entry), body)
     }
@@ -118,7 +118,7 @@ impl ResultEncoder<'_> {
         CacheHints { ttl, is_public: self.is_public(operation) }
     }
 
-    /// Returns whether the rules give every principal the same objects in that operation.
+    /// Returns whether the rules give every principal the same objects in this operation.
     fn is_public(&self, operation: Operation) -> bool {
         // The capabilities of a resource depend on the rules for other operations.
         let others = [Operation::List, Operation::Subscribe, Operation::Read];

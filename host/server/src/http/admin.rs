@@ -5,19 +5,19 @@
 //! | `/livez` | 200 while the process serves |
 //! | `/readyz` | 200 if every plugin with `required = true` is loaded, and can reach its data, and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
-//! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
+//! | `/metrics` | the host's metrics, for Prometheus (module `metrics`); at an address beyond loopback for administrators only |
 //!
 //! `/` is a page for browsers ([`console`]), in a build with the feature `console`.
 //!
 //! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do, or has
-//! logged in to the console ([`authority`]). The probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
-//! nothing else so.
+//! logged in to the console ([`authority`]). The probes need no authentication, because a kubelet has no token. For the same reason a
+//! listener with TLS answers the probes without TLS, too, but no other request.
 //!
 //! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
 //! only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a wildcard address does not have.
 //!
-//! Bounded by limits of its own, so that it answers while every other limit is used up: a number of connections, each with one request
-//! and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only bodies of administrators are read.
+//! The listener has its own limits (bulkhead), so it answers when every other limit is exhausted: a maximum number of connections, each
+//! with one request and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only bodies of administrators are read.
 
 pub(crate) mod api;
 mod authority;
@@ -76,34 +76,34 @@ use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
 
-/// The name of an administrator with the token of `admin.token`.
+/// The name of the administrator who holds the token of `admin.token`.
 const TOKEN_HOLDER: &str = "admin/token";
 
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
-/// What administrators may change and see beside the host.
+/// The controls of a program that administrators use, besides the host.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AdminControls {
-    /// Reloads the config. None if the program does not.
+    /// Reloads the config. None if the program cannot reload.
     pub reload: Option<ReloadTrigger>,
-    /// Compares the config file with what is served. None if there is no file.
+    /// Compares the config file with the served config. None if there is no file.
     pub compare: Option<ReloadTrigger>,
     /// The filter of the program's log. None if it has another log.
     pub log: Option<Arc<dyn LogFilter>>,
-    /// What else the program counts, for `/metrics`.
+    /// Further metrics of the program, for `/metrics`.
     pub metrics: Vec<Arc<dyn Collector>>,
     /// The codes that are exchanged for a session of the console.
     pub login_codes: LoginCodes,
-    /// What makes the passthroughs of components, to record calls. None if the program does not.
+    /// Makes the passthroughs of components that record calls. None if the program does not record.
     pub passthrough: Option<MakePassthrough>,
-    /// What makes profiles of calls. None if the program does not.
+    /// Makes profiles of calls. None if the program does not profile.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
 
 impl AdminControls {
-    /// Controls of nothing.
+    /// No controls.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -115,19 +115,19 @@ impl AdminControls {
         Self { reload: Some(trigger.clone()), ..self }.compare(trigger)
     }
 
-    /// Lets administrators compare the config file with what is served, whether or not they may reload it.
+    /// Lets administrators compare the config file with the served config, whether or not they may reload it.
     #[must_use]
     pub fn compare(self, trigger: ReloadTrigger) -> Self {
         Self { compare: Some(trigger), ..self }
     }
 
-    /// Lets administrators change the filter of the log for a time.
+    /// Lets administrators change the filter of the log temporarily.
     #[must_use]
     pub fn log(self, filter: Arc<dyn LogFilter>) -> Self {
         Self { log: Some(filter), ..self }
     }
 
-    /// Accepts those codes of the program for a session of the console.
+    /// Accepts these login codes of the program for a session of the console.
     #[must_use]
     pub fn login_codes(self, login_codes: LoginCodes) -> Self {
         Self { login_codes, ..self }
@@ -153,8 +153,8 @@ impl AdminControls {
     }
 }
 
-/// Serves administrators on that listener until it is dropped, over TLS if `[admin]` has a certificate. From the moment when
-/// `draining` fires, the server is not ready.
+/// Serves administrators on this listener until the future is dropped, over TLS if `[admin]` has a certificate. When `draining` fires,
+/// the server becomes not ready.
 ///
 /// # Errors
 ///
@@ -217,7 +217,7 @@ async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener)
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct AdminServer {
     host: Arc<Host>,
     draining: CancellationToken,
@@ -230,26 +230,26 @@ struct AdminServer {
     log: Option<TemporaryFilter>,
     metrics: Metrics,
     traffic: Traffic,
-    /// A permit for each stream of the audit log.
+    /// The permits of audit log streams.
     streams: Arc<Semaphore>,
-    /// The views that administrators follow, by the name of the administrator.
+    /// The views that administrators follow, limited by the administrator's name.
     views: ShareLimiter<String>,
-    /// Those that users follow, by the name of the principal.
+    /// The views that users follow, limited by the principal's name.
     user_streams: UserStreams,
-    /// Whether it listens at a loopback address, where everyone may read the metrics.
+    /// Whether the listener has a loopback address, where everyone may read the metrics.
     is_loopback: bool,
     passthrough: Option<MakePassthrough>,
     profiler: Option<Arc<dyn Profiler>>,
 }
 
-/// How far a connection is trusted.
+/// The trust level of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
-    /// That of the owner of the Unix socket, or root, with the id of the user.
+    /// A connection of the Unix socket's owner, or of root, with the user id.
     Owner(u32),
-    /// One over TCP, with TLS if the listener has a certificate, from that address.
+    /// A TCP connection from this address, with TLS if the listener has a certificate.
     Tcp(Option<IpAddr>),
-    /// One without TLS, although the listener has a certificate: its token would be readable, and is not looked at.
+    /// A connection without TLS to a listener with a certificate. Its token is ignored, because it was readable on the network.
     Unencrypted,
 }
 
@@ -335,12 +335,12 @@ impl AdminServer {
         }
     }
 
-    /// Records credentials that are not those of an administrator.
+    /// Records credentials that are not an administrator's.
     fn record_failed_login(&self, from: Connection) {
         match from {
             Connection::Tcp(Some(client)) => self.host.record_failed_login(&client, "admin"),
             Connection::Tcp(None) => self.host.record_failed_login(&"unknown", "admin"),
-            // Its token is not looked at.
+            // The token is ignored.
             Connection::Owner(_) | Connection::Unencrypted => {}
         }
     }
@@ -356,7 +356,7 @@ impl AdminServer {
         }
     }
 
-    /// Returns why the server is not ready, one reason a line.
+    /// Returns the reasons why the server is not ready, each in one line.
     fn reasons(&self) -> Vec<String> {
         let draining = self.draining.is_cancelled().then(|| "the server shuts down".to_owned());
         let missing = self.host.missing_plugins().into_iter().map(|PluginStatus { name, state, .. }| match state {
@@ -380,7 +380,7 @@ impl AdminServer {
     }
 }
 
-/// That the audit log cannot be written, in a line; none if it can.
+/// Describes in one line why the audit log cannot be written. None if it can.
 fn audit_failure(audit: &AuditState) -> Option<String> {
     let AuditFailure { since, reason } = audit.failure.as_ref()?;
     let file = audit.file.as_ref().map(|file| format!(" {}", file.display())).unwrap_or_default();
@@ -388,14 +388,14 @@ fn audit_failure(audit: &AuditState) -> Option<String> {
     Some(escape::line(&line).into_owned())
 }
 
-/// Whether the request is a probe of HTTP/1.0 without `Host`, as some load balancers send. No browser sends HTTP/1.0.
+/// Whether the request is an HTTP/1.0 probe without `Host`, as some load balancers send. No browser sends HTTP/1.0.
 fn is_probe_without_host(request: &Request) -> bool {
     request.version() == Version::HTTP_10
         && !request.headers().contains_key(HOST)
         && matches!(request.uri().path(), "/livez" | "/readyz")
 }
 
-/// The response to a request with another method than `GET`.
+/// The response to a request with a method other than `GET`.
 fn method_not_allowed() -> Response {
     let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
     refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -409,7 +409,7 @@ fn unauthorized() -> Response {
     response
 }
 
-/// A response of plain text, which nothing on the way stores.
+/// A plain-text response that no cache on the way stores.
 fn text(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -420,7 +420,7 @@ fn text(status: StatusCode, body: impl Into<Body>) -> Response {
 }
 
 impl AdminListener {
-    /// The URL scheme of a listener with that config.
+    /// The URL scheme of a listener with this config.
     fn scheme(config: &Config) -> &'static str {
         if config.admin.as_ref().is_some_and(|admin| admin.tls.is_some()) { "https" } else { "http" }
     }
@@ -433,7 +433,7 @@ impl AdminListener {
         }
     }
 
-    /// Returns the address of the console, where a browser of this machine reaches it; none for a Unix socket.
+    /// Returns the URL of the console for a browser on this machine. None for a Unix socket.
     pub fn console_url(&self, config: &Config) -> Option<String> {
         match self.address() {
             AdminAddress::Tcp(address) => {
@@ -444,7 +444,7 @@ impl AdminListener {
         }
     }
 
-    /// Returns where it listens, as people write it: a URL, or `unix:` and a path.
+    /// Returns the address of the listener for display: a URL, or `unix:` and a path.
     pub fn url(&self, config: &Config) -> String {
         match self.address() {
             AdminAddress::Tcp(address) => format!("{}://{address}", Self::scheme(config)),

@@ -1,4 +1,4 @@
-//! Authentication: from the credentials of a request to its principal.
+//! Authentication: determines the principal of a request from its credentials.
 //!
 //! | request | principal |
 //! |---|---|
@@ -6,22 +6,22 @@
 //! | `Authorization: Bearer TOKEN` with a token of `[[principal]]` | the principal of the token |
 //! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
 //! | an access token without a scope that is required | none: 403 `insufficient_scope` |
-//! | an access token whose issuer cannot be reached, or must not be requested yet for a key that may be new | none: 503 |
-//! | an access token whose issuer is not requested, as too many tokens from its address were not valid | none: 429 |
+//! | an access token whose issuer cannot be reached, or whose key is unknown while the keys may not be requested again yet | none: 503 |
+//! | an access token that is not introspected, because too many tokens from its address were invalid | none: 429 |
 //! | another token, or another scheme | none: 401 `invalid_token` |
 //! | no token, over a connection with a client certificate of one `http.client-ca` | `CA/NAME` |
-//! | no token, over a connection with a client certificate that leads to several of them | none: 401 |
+//! | no token, over a connection with a client certificate that leads to several authorities | none: 401 |
 //! | no credentials, and the config has no principals to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
-//! | no credentials, and the config authenticates somebody: a principal, an issuer or a client CA | the default, if a rule allows it something; else none: 401 |
+//! | no credentials, and the config has a principal with a token, an issuer or a client CA | the default, if a rule allows it something; else none: 401 |
 //!
-//! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider, no session
-//! and no log gets them.
+//! Credentials are taken from the header only, never from a URL, and are removed from the request immediately: no provider, session
+//! or log receives them.
 //!
-//! An event stream ends as soon as its credentials would not open it any more: when an access token expires, when a reload removes
-//! a token, an issuer or an authority, when a token is that of another principal, or of one with other groups, or when a scope is
-//! missing that the request required. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose
-//! key is removed, or that its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified
-//! again before it is executed.
+//! An event stream ends as soon as its credentials would no longer open it: when an access token expires, when a reload removes a
+//! token, an issuer or an authority, when a token authenticates another principal or other groups, or when a required scope is
+//! missing. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that
+//! its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified again before it is
+//! executed.
 
 mod access_tokens;
 mod challenge;
@@ -67,44 +67,44 @@ use crate::client_id::ClientId;
 
 /// The maximum size of a token in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
-/// The interval of warnings about tokens that are not accepted.
+/// The interval of warnings about rejected tokens.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
-/// The time for which an event stream goes on while the issuer of its token does not answer.
+/// The time for which an event stream continues while the issuer of its token does not answer.
 const GRACE_TIME: Duration = Duration::from_secs(15);
-/// The interval of questions during that time.
+/// The interval of retries during that time.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// The maximum time for which a timer of an event stream runs: the clock of tokens may be changed meanwhile.
+/// The maximum time for which a timer of an event stream runs, because the wall clock of token expiry may be changed meanwhile.
 const MAX_SLEEP: Duration = Duration::from_mins(10);
 
-/// Why a request is not authenticated, or may not do what it requests (RFC 6750, section 3.1).
+/// The reason why a request is not authenticated, or not authorized (RFC 6750, section 3.1).
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum AuthenticationError {
-    /// It has no credentials, and is not allowed anything without.
+    /// The request has no credentials, and anonymous clients are not allowed anything.
     #[error("credentials are required: send `Authorization: Bearer TOKEN`")]
     Missing,
-    /// Its credentials are malformed, or there are several.
+    /// The credentials are malformed, or there are several.
     #[error("the credentials are malformed: send one `Authorization: Bearer TOKEN`, of at most 16 KiB")]
     Malformed,
-    /// It has a token that is not accepted.
+    /// The token is not accepted.
     #[error("{0}")]
     InvalidToken(&'static str),
-    /// Its token does not have all of the scopes that it requires, which are these.
+    /// The token lacks at least one of these required scopes.
     #[error("the access token does not have the scopes that this requires")]
     InsufficientScope(Vec<Scope>),
-    /// Its token cannot be verified now.
+    /// The token cannot be verified now.
     #[error("the access token cannot be verified now; try again later")]
     Unavailable,
-    /// The keys of its issuer are without the one that its token names, and may be requested again after that time.
+    /// The issuer's keys lack the key that the token names. They may be requested again after this time.
     #[error("the key of the access token is not known yet; try again later")]
     KeyPending(Duration),
-    /// Too many requests of its address had credentials that are not valid, so its issuer is not requested for its token.
+    /// Too many requests from the address had invalid credentials, so the issuer is not requested for this token.
     #[error("{0}")]
     TooManyFailures(RateExceeded),
 }
 
 const INVALID_TOKEN: AuthenticationError = AuthenticationError::InvalidToken("the access token is invalid");
 
-/// The credentials of a request, as an event stream retains them to verify them again.
+/// The credentials of a request, which an event stream keeps to verify them again.
 #[derive(Clone)]
 enum Credentials {
     /// The principals of an embedding application, if it has any.
@@ -119,16 +119,16 @@ pub(super) struct Authenticated {
     pub(super) principal: Principal,
     credentials: Credentials,
     access_token: Option<Arc<AccessToken>>,
-    /// Who sent the credentials; none if there are none.
+    /// The sender of the credentials. None if there are none.
     client: Option<ClientId>,
-    /// When the credentials expire, whatever the config; none if they do not.
+    /// The expiry of the credentials, independent of the config. None if they do not expire.
     expires: Option<Instant>,
-    /// The generations of the host from before they were verified on; none if there are none.
+    /// The host's generations, subscribed before the verification. None if there are no credentials.
     generations: Option<watch::Receiver<u64>>,
 }
 
 impl Authenticated {
-    /// A request whose principal somebody else authenticated.
+    /// A request whose principal the application authenticated.
     pub(super) fn by_application(principal: Principal) -> Self {
         Self {
             principal,
@@ -140,7 +140,7 @@ impl Authenticated {
         }
     }
 
-    /// The access token of an issuer that it was authenticated by: what may be exchanged for another one.
+    /// The access token that authenticated the request, which may be exchanged for another one.
     pub(super) fn issued_token(&self) -> Option<caller::AccessToken> {
         match (&self.credentials, &self.access_token) {
             (Credentials::Token(token), Some(_)) => Some(caller::AccessToken::new(token)),
@@ -148,24 +148,24 @@ impl Authenticated {
         }
     }
 
-    /// Returns when its credentials expire; none if they do not, whatever the config.
+    /// Returns the expiry of the credentials, independent of the config. None if they do not expire.
     pub(super) fn expires(&self) -> Option<Instant> {
         self.expires
     }
 
-    /// Returns whether they have to be verified again: the config may have changed, or they may have expired.
+    /// Returns whether the credentials have to be verified again, because the config may have changed or they may have expired.
     pub(super) fn is_outdated(&self) -> bool {
         let has_changed = |generations: &watch::Receiver<u64>| generations.has_changed().unwrap_or(true);
         self.generations.as_ref().is_some_and(has_changed)
             || self.expires.is_some_and(|expires| expires <= Instant::now())
     }
 
-    /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
+    /// Returns whether the request was authenticated by its own credentials, which may expire or be revoked.
     pub(super) fn has_credentials(&self) -> bool {
         !matches!(self.credentials, Credentials::None)
     }
 
-    /// The operations that the access token is for.
+    /// The operations that the scopes of the access token allow.
     pub(super) fn scopes(&self) -> CredentialScopes {
         match &self.access_token {
             Some(_) => CredentialScopes::new(|operation| self.require_scopes(&[operation]).is_ok()),
@@ -173,7 +173,7 @@ impl Authenticated {
         }
     }
 
-    /// Returns the scopes that the operations require, if the access token does not have all of them.
+    /// Returns the scopes that the operations require as an error, if the access token lacks any of them.
     pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), AuthenticationError> {
         let Some(token) = &self.access_token else { return Ok(()) };
         let required = token.issuer.required_scopes(operations);
@@ -187,15 +187,15 @@ impl Authenticated {
 /// Authenticates the requests of a server, by the current config.
 pub(super) struct Authenticator {
     host: Arc<Host>,
-    /// What was made of the last config that was used.
+    /// The snapshot of the most recently used config.
     current: ArcSwapOption<Snapshot>,
-    /// Held while one is made, so that keys that were fetched are not lost.
+    /// Locked while a snapshot is made, so that fetched keys are not lost.
     update: parking_lot::Mutex<()>,
-    /// The throttles of the log lines about credentials that are not accepted.
+    /// The throttles of log lines about rejected credentials.
     rejection_log: ThrottlePerReason,
 }
 
-/// Who is authenticated by one config.
+/// The credentials that one config accepts.
 struct Snapshot {
     config: Arc<Config>,
     static_tokens: StaticTokens,
@@ -228,9 +228,8 @@ impl Authenticator {
         }
     }
 
-    /// Removes the credentials from a request, and returns the principal that they or the certificate of its connection
-    /// authenticate, or `default` for a request
-    /// without. None if there is no default.
+    /// Removes the credentials from a request, and returns the principal that they or the client certificate of the connection
+    /// authenticate, or `default` for a request without credentials. None if there is no default.
     pub(super) async fn authenticate(
         &self,
         request: &mut Request,
@@ -238,7 +237,7 @@ impl Authenticator {
         certificate: Option<&Arc<ClientCertificate>>,
         default: Option<&Principal>,
     ) -> Result<Option<Authenticated>, AuthenticationError> {
-        // Before the config is looked up: what is verified with an old one is verified again.
+        // Subscribed before the config is loaded: a verification with an old config is then repeated.
         let generations = self.host.generations();
         let snapshot = self.snapshot();
         let mut values = request.headers().get_all(AUTHORIZATION).iter();
@@ -264,7 +263,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns the response to a request of that client that is not authenticated.
+    /// Returns the response to an unauthenticated request of this client.
     pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         match error {
             AuthenticationError::Malformed => self.log_rejection("malformed", &error.to_string(), client),
@@ -273,7 +272,7 @@ impl Authenticator {
                 let reason = format!("the access token does not have all of the scopes `{}`", scopes.join(" "));
                 self.log_rejection("scope", &reason, client);
             }
-            // Every client begins without credentials; the others have been logged.
+            // Every client begins without credentials. The other reasons have been logged.
             AuthenticationError::Missing
             | AuthenticationError::InvalidToken(_)
             | AuthenticationError::Unavailable
@@ -296,7 +295,7 @@ impl Authenticator {
             Credentials::Token(token) => match snapshot.static_tokens.authenticate(token) {
                 Some(principal) => (principal, None, None),
                 None if snapshot.access_tokens.is_empty() => {
-                    // Without a file, as of `serve PATH`, there is no table to look for it in.
+                    // Without a config file, as with `serve PATH`, there is no table to name.
                     let known = match snapshot.config.file {
                         Some(_) => "the token is not one of a `[[principal]]`",
                         None => "the token is not one that this server accepts",
@@ -328,9 +327,8 @@ impl Authenticator {
         Ok(authenticated)
     }
 
-    /// Waits until the credentials of a request do not authenticate that principal any more, or do not have the scopes that those
-    /// operations require. If an issuer does not answer, the request is repeated for [`GRACE_TIME`]. The host is not
-    /// retained while this waits.
+    /// Waits until the credentials of a request no longer authenticate this principal, or lack the scopes that these operations
+    /// require. If an issuer does not answer, its request is retried for [`GRACE_TIME`]. The future does not keep the host alive.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
         authenticated: Authenticated,
@@ -367,7 +365,7 @@ impl Authenticator {
         }
     }
 
-    /// Verifies the credentials of a request once more.
+    /// Verifies the credentials of a request again.
     pub(super) async fn verify_again(&self, outdated: &Authenticated) -> Result<(), AuthenticationError> {
         let Some(client) = &outdated.client else { return Ok(()) };
         let generations = self.host.generations();
@@ -375,7 +373,7 @@ impl Authenticator {
         if verified.principal == outdated.principal { Ok(()) } else { Err(INVALID_TOKEN) }
     }
 
-    /// Logs why an access token is not accepted, and returns the error for its client.
+    /// Logs why an access token is rejected, and returns the error for its client.
     fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
         if let TokenError::TooManyFailures(exceeded) = error {
             self.host.record_failed_login(client, error.kind());
@@ -389,7 +387,7 @@ impl Authenticator {
         }
     }
 
-    /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason. The audit log has it, too.
+    /// Logs why the credentials of a client are rejected, throttled by the kind of the reason. The audit log records it, too.
     fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
         self.host.record_failed_login(client, kind);
         match self.rejection_log.record(kind) {
@@ -400,7 +398,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns whether an issuer may be requested for a token of that client: a client whose tokens keep failing causes no requests.
+    /// Returns whether an issuer may be requested for a token of this client: not if too many tokens of the client have failed.
     fn may_ask_issuer(&self, client: &ClientId) -> Result<(), RateExceeded> {
         match client.rate_client() {
             RateClient::Address(address) => {
@@ -411,8 +409,8 @@ impl Authenticator {
         }
     }
 
-    /// Requests the keys of all issuers that publish them at a URL, and after each reload those of new ones, so that a wrong URL is
-    /// logged before a client needs it. Runs until the host is dropped.
+    /// Requests the keys of all issuers that publish them at a URL, and after each reload the keys of new issuers, so that a wrong
+    /// URL is logged before a client needs it. Runs until the host is dropped.
     pub(super) fn request_keys(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
         async move {
@@ -426,7 +424,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether a rule allows the principal something.
+    /// Whether a rule allows the principal any operation.
     fn may_do_anything(&self, principal: &Principal) -> bool {
         self.host.policy(principal).may_allow_anything()
     }

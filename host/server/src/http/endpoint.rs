@@ -1,7 +1,8 @@
-//! The endpoint: requests for MCP, and what all of them share.
+//! The endpoint: MCP requests, and their shared state.
 //!
-//! [`Endpoint::handle`] has the order of what happens to a request. Its credentials become a [`RequestSource`], with the config
-//! that it sees until it is answered; then its method decides: `POST` is in [`post`](super::post).
+//! [`Endpoint::handle`] contains the steps of a request in their order. Its credentials become a [`RequestSource`], with a
+//! snapshot of the config that is valid until the answer. Then the request is dispatched by its method: `POST` is in
+//! [`post`](super::post).
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -40,19 +41,19 @@ use crate::client_id::ClientId;
 use crate::jsonrpc::Rejection;
 use crate::server_metrics::ServerMetrics;
 
-/// The methods of the endpoint, and those of revisions without sessions.
+/// The allowed methods of the endpoint, and the methods of revisions without sessions.
 const ALL_METHODS: &str = "GET, POST, DELETE";
 const STATELESS_METHODS: &str = "POST";
 
-/// The endpoint, shared by all of its requests.
+/// The endpoint, shared by all requests.
 pub(super) struct Endpoint {
     pub(super) host: Arc<Host>,
     options: HttpOptions,
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) body_limiter: BodyLimiter,
-    /// The event streams that are open: `GET`, and `subscriptions/listen`. The response to any other request is not one, even
-    /// if it consists of events: it ends with the answer.
+    /// The event streams that are open: `GET`, and `subscriptions/listen`. A response to any other request does not count, even
+    /// if it consists of events, because it ends with the answer.
     stream_limiter: ShareLimiter<ClientId>,
     pub(super) rate_limiter: RateLimiter,
     pub(super) metrics: Arc<ServerMetrics>,
@@ -66,11 +67,11 @@ pub(super) struct Endpoint {
     pub(super) shutdown: CancellationToken,
     /// Fires after the drain, and ends sessions with their event streams.
     streams: CancellationToken,
-    /// The task that requests the keys of issuers; none if the service is made outside of a runtime.
+    /// The task that requests the keys of issuers. None if the service is created outside of a runtime.
     _key_requests: Option<AbortOnDropHandle<()>>,
 }
 
-/// The permit of an event stream, which is counted with it.
+/// The permit of an event stream, with its gauge.
 pub(super) type StreamPermit = (SharePermit<ClientId>, Open);
 
 impl Endpoint {
@@ -116,9 +117,9 @@ impl Endpoint {
         request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
     }
 
-    /// Answers a request of that peer, by that config.
+    /// Answers a request of this peer under this config.
     ///
-    /// The branches that are rare are boxed: the future of each request has room for its largest one.
+    /// Rare branches are boxed, because the future of each request has the size of its largest branch.
     pub(super) async fn handle(&self, mut request: Request, peer: Arc<Peer>, config: Arc<Config>) -> Response {
         if self.is_closed() {
             return shutting_down();
@@ -148,7 +149,7 @@ impl Endpoint {
         response
     }
 
-    /// Determines who makes a request, within the rates, and removes the credentials from the request.
+    /// Determines the principal of a request, within the rate limits, and removes the credentials from the request.
     async fn identify(
         &self,
         request: &mut Request,
@@ -167,7 +168,7 @@ impl Endpoint {
                 Err(error) => {
                     let taken = match error {
                         AuthenticationError::TooManyFailures(_) => Ok(()),
-                        // Anybody can send a token of an unknown key.
+                        // Any client can send a token with an unknown key.
                         AuthenticationError::InvalidToken(_) | AuthenticationError::KeyPending(_) => {
                             self.rate_limiter.take_failed_authentication(client, limits)
                         }
@@ -183,7 +184,7 @@ impl Endpoint {
         Ok(RequestSource { peer, config, authenticated, account })
     }
 
-    /// Returns the response to a request of that client whose credentials do not suffice, and logs why.
+    /// Returns the response to a request with insufficient credentials, and logs the reason.
     pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         match error {
             AuthenticationError::TooManyFailures(exceeded) => {
@@ -195,12 +196,12 @@ impl Endpoint {
 
     /// Counts a request in flight, unless new ones are rejected.
     pub(super) fn begin_request(&self) -> Result<TaskTrackerToken, Box<Response>> {
-        // The token first: a request that is not rejected is waited for.
+        // The token comes first, so that drain waits for every request that is not rejected.
         let token = self.requests.token();
         if self.is_closed() { Err(Box::new(shutting_down())) } else { Ok(token) }
     }
 
-    /// Returns the session that the headers of a request without a message name.
+    /// Returns the session that the headers of a request without a body name.
     async fn session(&self, headers: &HeaderMap, source: &RequestSource) -> Result<SessionGuard, Box<Response>> {
         let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
         let named = Headers(headers);
@@ -211,8 +212,8 @@ impl Endpoint {
         self.sessions.find(id, source, true).await.map_err(missing_response)
     }
 
-    /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends
-    /// nevertheless: its connection may be dead, and the next attempt finds room.
+    /// Opens the event stream of a session, within the limit of streams. At the limit, the existing stream of the session is
+    /// ended nevertheless: its connection may be dead, and the next attempt then finds room.
     ///
     /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
     async fn event_stream(
@@ -243,7 +244,7 @@ impl Endpoint {
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 
-    /// Acquires the permit of an event stream, which is held until the stream ends, or returns the response.
+    /// Acquires the permit of an event stream, which is held until the stream ends. The error is the response at the limit.
     pub(super) fn acquire_stream(&self, source: &RequestSource) -> Result<StreamPermit, Box<Response>> {
         let (client, limits) = (source.account.client(), &source.config.http.limits);
         let acquired = self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits));
@@ -336,8 +337,8 @@ mod tests {
         Arc::new(Peer { account: endpoint.budget().account(client), certificate: None, bodies: None })
     }
 
-    /// Each request allocates it, and a future has room for an argument twice: as it was given, and while it is awaited. A few
-    /// functions that take a future and await it once made 34 KiB of this one.
+    /// Each request allocates its future, and a future has room for an argument twice: as it was passed, and while it is
+    /// awaited. A few functions that took a future and awaited it once enlarged this one by 34 KiB.
     #[tokio::test]
     async fn the_future_of_a_request_is_small() {
         let dir = tempfile::tempdir().unwrap();
@@ -349,8 +350,8 @@ mod tests {
         assert!(size <= 12 << 10, "{size}");
     }
 
-    /// The subscriber of a session exists exactly as long as the session: none may exist that is not in the store,
-    /// which is limited.
+    /// The subscriber of a session exists exactly as long as the session: a subscriber outside of the store, which is limited,
+    /// must not exist.
     #[tokio::test]
     async fn a_session_counts_for_the_limit_whenever_its_client_hangs_up() {
         const LIMIT: usize = 4;

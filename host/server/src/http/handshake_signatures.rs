@@ -1,6 +1,6 @@
-//! The signatures of TLS handshakes, which verifiers of both sides verify alike.
+//! The signatures of TLS handshakes, which the verifiers of both sides verify in the same way.
 
-/// Implements the methods of a verifier of certificates for the signatures of handshakes, with those algorithms.
+/// Implements the signature methods of a certificate verifier with these algorithms.
 macro_rules! verify_handshake_signatures {
     ($this:ident, $algorithms:expr) => {
         fn verify_tls12_signature(

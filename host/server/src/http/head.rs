@@ -1,14 +1,13 @@
 //! The head of a request: only the header fields that the server uses are retained.
 //!
-//! With HTTP/2 a client can repeat a field that it has sent before by an index of one or two bytes, and the buffer that
-//! a value was parsed from stays in memory as long as the value. So unused fields are dropped at once, and the others
-//! are copied out of the buffer. Only the first [`MAX_COPIED_BYTES`] bytes are: copies of a value that was sent once
-//! and repeated by index many times would be far larger than the request. Longer values, such as a long `Mcp-Name`,
-//! stay shared.
+//! With HTTP/2 a client can repeat an earlier field by an index of one or two bytes (HPACK), and the buffer of a parsed
+//! value stays in memory as long as the value. So unused fields are dropped immediately, and the others are copied out
+//! of the buffer, up to [`MAX_COPIED_BYTES`] bytes in total: copies of a value that was sent once and repeated many
+//! times by index would be far larger than the request. Longer values, such as a long `Mcp-Name`, stay shared.
 //!
-//! A head is limited in fields, and in bytes: `http.limits.headers`. hyper's own limits are coarser: of HTTP/1.1 it
-//! parses what arrives at once whatever its size, and of HTTP/2 it resets the stream after its response, which hides
-//! that from some clients.
+//! A head is limited in fields, and in bytes: `http.limits.headers`. hyper's own limits are coarser: for HTTP/1.1 it
+//! parses whatever arrives in one read, and for HTTP/2 it resets the stream after its response, which hides the
+//! response from some clients.
 //!
 //! A body is JSON in UTF-8 without a content coding: [`check_json_body`].
 
@@ -23,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
 /// The maximum number of retained fields. There are 19 names, most of which must not be repeated.
 const MAX_RETAINED_FIELDS: usize = 32;
-/// The bytes of values that are copied.
+/// The maximum number of value bytes that are copied.
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// The fields that are used.
@@ -49,15 +48,15 @@ static RETAINED_HEADERS: [HeaderName; 19] = [
     HeaderName::from_static("traceparent"),
 ];
 
-/// The bytes that a field takes on the wire beside its name and its value: `: ` and the end of the line.
+/// The bytes of a field on the wire besides its name and value: `: ` and the end of the line.
 const FIELD_OVERHEAD: usize = 4;
 
-/// Why the head of a request is rejected.
+/// The reason for rejecting the head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadRejection {
-    /// It has too many fields.
+    /// The head has too many fields.
     TooManyFields,
-    /// It has more bytes than these.
+    /// The head has more than this number of bytes.
     TooLarge(usize),
 }
 
@@ -75,17 +74,17 @@ impl IntoResponse for HeadRejection {
     }
 }
 
-/// Why the body of a request cannot be read. The answer is 415 (RFC 9110, section 15.5.16).
+/// The reason why the body of a request cannot be read. The answer is 415 (RFC 9110, section 15.5.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyRejection {
-    /// Its type is another one than JSON.
+    /// The media type is not JSON.
     Type,
-    /// It has a content coding, such as `gzip`.
+    /// The body has a content coding, such as `gzip`.
     Encoding,
 }
 
 impl BodyRejection {
-    /// What is wrong, as one line.
+    /// The reason in one line.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Type => "Unsupported Media Type: Content-Type must be application/json",
@@ -98,7 +97,7 @@ impl IntoResponse for BodyRejection {
     fn into_response(self) -> Response {
         let mut response = (StatusCode::UNSUPPORTED_MEDIA_TYPE, self.text()).into_response();
         if self == Self::Encoding {
-            // The codings that a request may have, as section 12.5.3 lets a server say.
+            // The accepted codings of a request, which section 12.5.3 allows in a response.
             response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         response
@@ -119,7 +118,7 @@ pub(super) fn check_json_body(headers: &HeaderMap) -> Result<(), BodyRejection> 
     }
 }
 
-/// Checks that a head has at most `most` bytes, and drops the header fields that are not used.
+/// Checks that a head has at most `most` bytes, and drops unused header fields.
 pub(super) fn strip_unused<B>(request: &mut Request<B>, most: u64) -> Result<(), HeadRejection> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let fields = request.headers().iter();
@@ -136,29 +135,29 @@ pub(super) fn strip_unused<B>(request: &mut Request<B>, most: u64) -> Result<(),
     Ok(())
 }
 
-/// Returns the fields that are used, with their repetitions.
+/// Returns the used fields, with their repetitions.
 fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, HeadRejection> {
     if headers.len() > MAX_HEADER_FIELDS {
         return Err(HeadRejection::TooManyFields);
     }
     let mut room = MAX_COPIED_BYTES;
-    // One allocation for the fields of a usual request.
+    // One allocation suffices for a usual request.
     let mut kept = HeaderMap::with_capacity(headers.len().min(MAX_RETAINED_FIELDS));
     for (name, value) in headers {
-        // Its own name is not retained: it may be a part of the buffer, too.
+        // The static name is retained, because the request's own name may be a part of the buffer, too.
         let Some(name) = RETAINED_HEADERS.iter().find(|retained| *retained == name) else { continue };
         if kept.len() >= MAX_RETAINED_FIELDS {
             return Err(HeadRejection::TooManyFields);
         }
         let mut value = copy_value(value, &mut room);
-        // `Debug` does not show it.
+        // `Debug` output hides the value.
         value.set_sensitive(*name == AUTHORIZATION);
         kept.append(name.clone(), value);
     }
     Ok(kept)
 }
 
-/// Copies a value, as long as there is room.
+/// Copies a value while there is room.
 fn copy_value(value: &HeaderValue, room: &mut usize) -> HeaderValue {
     let Some(left) = room.checked_sub(value.len()) else { return value.clone() };
     let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) else { return value.clone() };
@@ -166,7 +165,7 @@ fn copy_value(value: &HeaderValue, room: &mut usize) -> HeaderValue {
     copy
 }
 
-/// Copies a request target that is not long.
+/// Copies a short request target.
 fn copy_uri(uri: &Uri) -> Option<Uri> {
     let target = uri.to_string();
     (target.len() <= MAX_COPIED_BYTES).then(|| target.parse().ok()).flatten()

@@ -2,8 +2,8 @@
 
 use mcp_resource_host::access::Principal;
 
-/// How a service answers that is mounted in another server; see [`http_service`](super::http_service). All else is in
-/// `[http]` of the host's config.
+/// The options of a service that is mounted in another server; see [`http_service`](super::http_service). All other
+/// settings are in `[http]` of the host's config.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// The principal of requests that have none in their extensions.
@@ -28,8 +28,8 @@ impl HttpOptions {
         self
     }
 
-    /// Rejects requests that have no [`Principal`] in their extensions, with 401. So a route that the login layer of an
-    /// application does not cover serves no request.
+    /// Rejects requests that have no [`Principal`] in their extensions, with 401. So a route that the application's
+    /// login layer does not cover serves no request.
     #[must_use]
     pub fn require_principal(mut self) -> Self {
         self.default_principal = None;
@@ -38,15 +38,16 @@ impl HttpOptions {
 
     /// Sets whether `Host` and `Origin` are validated, by `http.hosts` and `http.cors` of the config. Without this
     /// validation a page in a browser may reach the server by DNS rebinding: switch it off only if the application
-    /// validates them itself, or if every request is authenticated by something that a browser does not send by itself.
+    /// validates both headers itself, or if every request is authenticated by credentials that a browser does not send
+    /// automatically.
     #[must_use]
     pub fn origin_check(mut self, is_on: bool) -> Self {
         self.origin_check = is_on;
         self
     }
 
-    /// Sets whether CORS is handled here, by `http.cors` of the config: preflight requests are answered, and responses
-    /// get the headers of CORS. An application with a CORS layer of its own switches it off.
+    /// Sets whether the service handles CORS by `http.cors` of the config: it answers preflight requests, and adds CORS
+    /// headers to responses. An application with its own CORS layer switches it off.
     #[must_use]
     pub fn cors(mut self, is_on: bool) -> Self {
         self.cors = is_on;

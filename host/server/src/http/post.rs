@@ -1,6 +1,6 @@
-//! `POST` requests, in one pass ([`Endpoint::post`]): a request is received, authorized, [dispatched](crate::dispatch)
-//! and answered. It is in flight from the moment at which its body is complete: a client that never completes it does not
-//! delay a shutdown.
+//! `POST` requests, in one pass ([`Endpoint::post`]): a request is received, authorized, [dispatched](crate::dispatch) and
+//! answered. A request is in flight once its body is complete, so a client that never completes a body does not delay a
+//! shutdown.
 //!
 //! | request | status | body |
 //! |---|---|---|
@@ -16,17 +16,17 @@
 //! | `initialize` of a revision without sessions | 404 | the error |
 //! | any message in a session that does not exist, is over, or is another principal's | 404 | the error |
 //! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
-//! | any message that names no session and has to; an unknown revision in the header | 400 | the error |
+//! | any message without a session that requires one; an unknown revision in the header | 400 | the error |
 //!
-//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::params) bounds what is
-//! retained of it until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session,
-//! a request of the protocol itself is answered by an event stream of one event, and any other by JSON.
+//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::params) bounds the parts that are retained
+//! until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session, a request of the
+//! protocol itself is answered by an event stream of one event, and any other by JSON.
 //!
-//! Each message of a batch is dispatched by itself, with the headers of the batch. The answers are the events of one
-//! stream, in the order in which they are ready; a batch without requests is accepted with 202.
+//! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one stream,
+//! in the order in which they are ready; a batch without requests is accepted with 202.
 //!
-//! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names
-//! another revision there, or no session, they are rejected.
+//! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this header
+//! names another revision, or if the request names no session.
 
 mod exchange;
 mod pending_call;
@@ -66,11 +66,11 @@ use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::Transport;
 
-/// What was received: one message, several, or none.
+/// The received message, messages of a batch, or none.
 type Received = Result<Incoming, Rejection>;
 
 impl Endpoint {
-    /// Answers a request of that source, and adds the operations that it performs.
+    /// Answers a request of this source, and adds the performed operations.
     pub(super) async fn post(
         &self,
         request: HttpRequest,
@@ -93,11 +93,11 @@ impl Endpoint {
                 Err(rejection)
             }
         };
-        // Until the answer has been sent.
+        // The request is in flight until the answer has been sent.
         Ok(response.unwrap_or_else(rejection_response).map(|body| GuardedBody::wrap(body, in_flight)))
     }
 
-    /// Receives the body of a request, and parses it. The text is dropped once it is parsed.
+    /// Receives and parses the body of a request. The text is dropped after parsing.
     async fn receive(&self, request: HttpRequest, source: &RequestSource) -> Result<(HeaderMap, Received), Response> {
         let (head, body) = request.into_parts();
         let (client, limits) = (source.account.client(), &source.config.http.limits);
@@ -110,7 +110,7 @@ impl Endpoint {
         Ok((head.headers, received))
     }
 
-    /// Checks that its source may send that much and request that, now that the body has been received.
+    /// Checks the rates and the authorization of the source, now that the body has been received.
     async fn authorize(
         &self,
         received: &Received,
@@ -125,7 +125,7 @@ impl Endpoint {
             let taken = self.rate_limiter.take(client, further, &config.http.limits);
             taken.map_err(IntoResponse::into_response)?;
         }
-        // The body may have taken long.
+        // Receiving the body may have taken long.
         if authenticated.is_outdated() {
             let verified = Box::pin(self.authenticator.verify_again(authenticated)).await;
             verified.map_err(|error| self.reject(&error, client))?;
@@ -157,7 +157,7 @@ impl Endpoint {
     ) -> Result<Response, Rejection> {
         let is_stateless = message.is_stateless();
         let session = match self.session_of(headers, source, !is_stateless).await {
-            // A message of a revision without sessions is in none, whatever its headers name.
+            // A message of a revision without sessions belongs to no session, even if a header names one.
             Err(_) if is_stateless => None,
             session => session.map_err(|missing| missing.rejection(message.request_id().cloned()))?,
         };
@@ -165,7 +165,7 @@ impl Endpoint {
         let traceparent = message.meta.traceparent;
         match self.dispatch(message, &exchange)? {
             Dispatch::Request(id, call) => Ok(self.call(id, call, traceparent, &exchange)?.respond().await),
-            // Boxed, as they are rare (`Endpoint::handle`).
+            // Boxed, because these cases are rare (`Endpoint::handle`).
             Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, traceparent, &exchange)).await,
             Dispatch::Initialize(id, params) => {
                 Ok(Box::pin(self.initialize(id, &params, traceparent, &exchange)).await)
@@ -177,8 +177,8 @@ impl Endpoint {
         }
     }
 
-    /// Answers the messages of a batch, which only sessions have: with a stream that has an event for each answer, in
-    /// the order in which they are ready.
+    /// Answers the messages of a batch, which only sessions have, with a stream of one event per answer, in the order in which
+    /// the answers are ready.
     async fn answer_batch(
         &self,
         messages: Vec<Result<Message, Rejection>>,
@@ -218,12 +218,12 @@ impl Endpoint {
             });
         }
         let rejected: Vec<_> = rejected.iter().map(|response| SseEvent::Encoded(Ok(event(response)))).collect();
-        // Each answer is one event, which is sent completely before the next.
+        // Each answer is one event, which is sent completely before the next one.
         let events = stream::iter(rejected).chain(stream::select_all(streams));
         Ok(sse_response(Body::from_stream(events.flat_map(SseEvent::into_chunks))))
     }
 
-    /// Returns the events that answer one message of a batch; none if it has no answer.
+    /// Returns the events that answer one message of a batch. None if the message has no answer.
     async fn answer_in_batch(
         &self,
         message: Result<Message, Rejection>,
@@ -233,7 +233,7 @@ impl Endpoint {
         let traceparent = message.meta.traceparent;
         Ok(match self.dispatch(message, exchange)? {
             Dispatch::Request(id, call) => {
-                // A task of its own: an answer is charged when it is ready, not when it is sent.
+                // In a separate task: an answer is charged when it is ready, not when it is sent.
                 let reply = tokio::spawn(self.call(id, call, traceparent, exchange)?.execute());
                 let reply = stream::once(AbortOnDropHandle::new(reply));
                 Some(reply.filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed())
@@ -249,7 +249,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the session that the headers of a request name, if they do. With `may_restore` it may be one of another replica.
+    /// Returns the session that the headers of a request name, if any. With `may_restore`, a session of another replica can be
+    /// restored.
     async fn session_of(
         &self,
         headers: &HeaderMap,
@@ -260,11 +261,11 @@ impl Endpoint {
         self.sessions.find(id, source, may_restore).await.map(Some)
     }
 
-    /// Does what a message without an answer says.
+    /// Processes a message that has no answer.
     async fn accept(&self, message: &Dispatch, exchange: &Exchange<'_>) {
         exchange.accept(message);
         if let (Dispatch::Initialized, Some(session)) = (message, &exchange.session) {
-            // There is no answer that could be an error.
+            // There is no answer to report the error in.
             let _ = Box::pin(self.sessions.share(session, Change::Initialized)).await;
         }
     }
@@ -317,8 +318,8 @@ impl Endpoint {
         Ok(PendingCall { id, call, context, sessions: self.sessions.clone(), session, claim, timer })
     }
 
-    /// Opens a stream of events, within the limit of streams. It ends at graceful shutdown, and has a comment where there
-    /// was nothing else to send for `http.keep-alive`.
+    /// Opens an event stream, within the limit of streams. The stream ends at graceful shutdown, and has a comment after each
+    /// pause of `http.keep-alive`.
     async fn listen(
         &self,
         id: RequestId,
@@ -329,7 +330,7 @@ impl Endpoint {
         let InFlightRequest { claim, trace, audit } =
             exchange.begin(&id, listen::method(), None, Revision::LATEST, traceparent)?;
         let RequestSource { config, authenticated, account, .. } = exchange.source;
-        // It is acknowledged without what the token is not for.
+        // The acknowledgment leaves out the subscriptions that the token does not allow.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         params.list_changed = params.list_changed.filter(|_| may_list);
         let permit = match self.acquire_stream(exchange.source) {
@@ -358,7 +359,7 @@ impl Endpoint {
         Ok(sse_response(GuardedBody::wrap(body, (claim, permit))))
     }
 
-    /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
+    /// Opens a session. It counts towards the limit of sessions before the response exists, even if the response is never sent.
     async fn initialize(
         &self,
         id: RequestId,
@@ -383,7 +384,7 @@ impl Endpoint {
         trace.opened(session.hash());
         self.metrics.count_request(Transport::Http, method, revision, Outcome::Ok);
         let mut response = sse_response(event(&jsonrpc::Response::new(id, Ok(result))).into());
-        // The characters of an id are hexadecimal digits.
+        // A session id consists of hexadecimal digits.
         if let Ok(id) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(SESSION_ID_HEADER, id);
         }
@@ -391,7 +392,7 @@ impl Endpoint {
     }
 }
 
-/// Checks that the client accepts both forms of an answer, and sends JSON.
+/// Checks that the client accepts both media types of an answer, and sends JSON.
 fn check_head(headers: &HeaderMap) -> Result<(), Box<Response>> {
     if !accept::accepts_json_and_sse(headers) {
         let text = "Not Acceptable: Client must accept both application/json and text/event-stream";

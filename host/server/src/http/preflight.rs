@@ -1,4 +1,4 @@
-//! Preflight: whether the headers of a request agree with its message, and the error where they do not.
+//! Preflight: checks that the headers of a request match its message.
 //!
 //! | `_meta` declares | `MCP-Protocol-Version` | other headers |
 //! |---|---|---|
@@ -9,12 +9,12 @@
 //! |---|---|---|
 //! | an unknown revision in the header | 400 | -32022 |
 //! | no session where one is required | 400 | -32600 |
-//! | a header that does not repeat what the message says | 400 | -32020 |
+//! | a header that does not match the message | 400 | -32020 |
 //! | a member of `_meta` that the revision requires is missing | 400 | -32602 |
 //! | a method that the revision does not have | 404 | -32601 |
 //!
-//! A method that does not exist requires no `Mcp-Name`. A notification has no effect outside of a session, so it
-//! requires no `Mcp-Method`; one that names another method is rejected.
+//! An unknown method requires no `Mcp-Name`. A notification has no effect outside of a session, so it requires no `Mcp-Method`; a
+//! notification whose header names another method is rejected.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
@@ -35,13 +35,13 @@ const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 /// The header that names the resource.
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
-/// The retained length of a header in an error.
+/// The maximum length of a quoted header in an error.
 const MAX_QUOTED_HEADER: usize = 256;
 
 /// The headers of a request.
 pub(super) struct Headers<'a>(pub(super) &'a HeaderMap);
 
-/// The error for a request that names no session where one is required.
+/// The error for a request without a session that requires one.
 pub(super) fn no_session() -> RpcError {
     RpcError::invalid_request(
         "the request names no session: open one with `initialize`, and send the `Mcp-Session-Id` of the response with \
@@ -51,13 +51,13 @@ pub(super) fn no_session() -> RpcError {
 }
 
 impl Headers<'_> {
-    /// Returns the revision in which the body is parsed. Without the header it is the first revision with this transport
-    /// (MCP 2025-06-18, "Protocol Version Header"); an unknown one, which is rejected, counts as the latest.
+    /// Returns the revision in which the body is parsed. Without the header it is the first revision with this transport (MCP 2025-06-18,
+    /// "Protocol Version Header"); an unknown revision, which is rejected later, counts as the latest.
     pub(super) fn revision(&self) -> Revision {
         self.named_revision().map_or(Revision::LATEST, |named| named.unwrap_or(Revision::V2025_03_26))
     }
 
-    /// Returns the revision that the header names; none without the header. It rejects an unknown one.
+    /// Returns the revision that the header names. None without the header. An unknown revision is an error.
     pub(super) fn named_revision(&self) -> Result<Option<Revision>, RpcError> {
         let Some(named) = self.version() else { return Ok(None) };
         named.to_str().ok().and_then(Revision::from_name).map(Some).ok_or_else(|| {
@@ -73,7 +73,7 @@ impl Headers<'_> {
         self.0.get(PROTOCOL_VERSION_HEADER)
     }
 
-    /// Rejects a repeated `MCP-Protocol-Version` or `Mcp-Session-Id`: a proxy may take another of the values than this server.
+    /// Rejects a repeated `MCP-Protocol-Version` or `Mcp-Session-Id`, because a proxy may use another of the values than this server.
     pub(super) fn check_repetition(&self) -> Result<(), RpcError> {
         for name in [PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER] {
             if self.0.get_all(name).iter().nth(1).is_some() {
@@ -83,7 +83,7 @@ impl Headers<'_> {
         Ok(())
     }
 
-    /// Returns whether they name a revision without sessions.
+    /// Returns whether the headers name a revision without sessions.
     pub(super) fn is_stateless(&self) -> Result<bool, RpcError> {
         Ok(self.named_revision()?.is_some_and(|revision| !revision.has_sessions()))
     }
@@ -101,7 +101,7 @@ impl Headers<'_> {
 }
 
 impl Evidence for Headers<'_> {
-    /// They may name the requested revision, and may repeat the method.
+    /// The headers may name the requested revision, and may repeat the method.
     fn check_initialize(&self, params: &InitializeParams) -> Result<(), RpcError> {
         let Some(named) = self.version().map(HeaderValue::as_bytes) else { return Ok(()) };
         let is_stateless = self.is_stateless()?;
@@ -114,7 +114,7 @@ impl Evidence for Headers<'_> {
         if is_stateless && self.0.contains_key(METHOD_HEADER) { self.check_method("initialize") } else { Ok(()) }
     }
 
-    /// Outside of a session it has no effect.
+    /// A one-way message outside of a session has no effect.
     fn check_one_way(&self, method: Option<&str>, is_in_session: bool) -> Result<(), RpcError> {
         match (self.is_stateless()?, method) {
             (true, Some(method)) if self.0.contains_key(METHOD_HEADER) => self.check_method(method),
@@ -138,7 +138,7 @@ impl Evidence for Headers<'_> {
         )))
     }
 
-    /// `Mcp-Method` repeats the method.
+    /// `Mcp-Method` must repeat the method.
     fn check_method(&self, name: &str) -> Result<(), RpcError> {
         match self.only_value(&METHOD_HEADER)? {
             None => Err(mismatch("missing required Mcp-Method header")),
@@ -150,7 +150,7 @@ impl Evidence for Headers<'_> {
         }
     }
 
-    /// `Mcp-Name` repeats the name, if the method has one. Malformed parameters have none.
+    /// `Mcp-Name` must repeat the name, if the method has one. Malformed parameters have none.
     fn check_name(&self, method: &Method, request: &Request) -> Result<(), RpcError> {
         let Some(name) = request.name().filter(|_| method.has_name_header) else { return Ok(()) };
         let Some(named) = self.only_value(&NAME_HEADER)? else {
@@ -181,8 +181,7 @@ fn mismatch(reason: impl Into<String>) -> RpcError {
     RpcError::new(ErrorCode::HEADER_MISMATCH, reason.into())
 }
 
-/// Decodes a header, which is in base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request
-/// Headers").
+/// Decodes a header, which is in Base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request Headers").
 fn decode_header(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|header| header.strip_suffix("?=")) {
         Some(base64) => String::from_utf8(STANDARD.decode(base64).ok()?).ok(),
@@ -206,7 +205,7 @@ mod tests {
         map
     }
 
-    /// Returns the code of the error of a read that declares that revision.
+    /// Returns the error code for a read that declares this revision.
     fn fault(declared: &str, headers: &[(&'static str, &str)]) -> Option<ErrorCode> {
         let map = header_map(headers);
         let headers = Headers(&map);

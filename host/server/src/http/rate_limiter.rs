@@ -1,10 +1,10 @@
 //! Rate limits of requests, with the status 429, `Retry-After`, and a JSON-RPC error.
 //!
-//! A request is counted when its principal is known, before its body is received; the further messages of a batch when it
-//! has been parsed. One whose credentials are not valid is counted for its address, at a rate of its own
-//! ([`failed_authentications`](mcp_host_config::http::HttpServerLimits::failed_authentications)), and takes nothing from the
-//! valid ones of that address. While that rate is exceeded, no issuer is requested for a token from that address that has not been
-//! valid before: then such a request is rejected, too.
+//! A request is counted when its principal is known, before its body is received; the further messages of a batch are counted
+//! after parsing. A request with invalid credentials is counted for its address in a separate limit
+//! ([`failed_authentications`](mcp_host_config::http::HttpServerLimits::failed_authentications)), so it takes nothing from the
+//! valid requests of this address. While that limit is exceeded, no issuer is requested for unknown tokens from this address, and
+//! requests with such tokens are rejected, too.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::error::rate_exceeded;
 use crate::jsonrpc::Rejection;
 use crate::server_metrics::ServerMetrics;
 
-/// The throttle interval of the warnings that requests are rejected, for each limit.
+/// The throttle interval of warnings about rejected requests, for each limit.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The rate limits of the clients of a service.
@@ -44,7 +44,7 @@ impl RateLimiter {
         Self { metrics: ServerMetrics::of(&host), host, log: ThrottlePerReason::new(WARN_INTERVAL) }
     }
 
-    /// Takes a number of requests from the limits of a client.
+    /// Takes requests from the limits of a client.
     pub(super) fn take(
         &self,
         client: &ClientId,
@@ -55,7 +55,7 @@ impl RateLimiter {
         taken.map_err(|exceeded| self.reject(client, exceeded))
     }
 
-    /// Takes one failed authentication of that client; of one without an address, a request.
+    /// Counts one failed authentication of this client. For a client without an address, it counts a request.
     pub(super) fn take_failed_authentication(
         &self,
         client: &ClientId,
@@ -68,7 +68,7 @@ impl RateLimiter {
         taken.map_err(|exceeded| self.reject(client, exceeded))
     }
 
-    /// Logs that a request is rejected; throttled for each limit.
+    /// Logs a rejected request, throttled for each limit.
     pub(super) fn reject(&self, client: &ClientId, exceeded: RateExceeded) -> TooManyRequests {
         let key = exceeded.limit.key();
         self.metrics.record_rejection(key);
@@ -85,7 +85,7 @@ impl RateLimiter {
 impl IntoResponse for TooManyRequests {
     fn into_response(self) -> Response {
         let Self(exceeded) = self;
-        // The whole seconds, rounded up.
+        // Whole seconds, rounded up.
         let seconds = exceeded.retry_after.as_nanos().div_ceil(1_000_000_000).max(1);
         let rejection = Rejection::new(None, rate_exceeded(&exceeded));
         let mut response = message_response(StatusCode::TOO_MANY_REQUESTS, &rejection.into_response());

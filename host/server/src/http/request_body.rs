@@ -8,10 +8,10 @@
 //! | `client-share` or `principal-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
-//! Bytes count when they are received, not when they are announced, so a client that announces much and sends little
-//! uses little. Small bodies, which nearly all are, need no room beside others, so a client that exhausts the limit
-//! does not keep others from reading resources. Rejecting at once instead of waiting for room avoids a deadlock of
-//! incomplete bodies.
+//! Bytes count when they are received, not when they are announced, so a client that announces much and sends little uses
+//! little. Small bodies, the usual case, need no room in shared limits, so a client that exhausts a limit does not keep others
+//! from reading resources. Immediate rejection (load shedding), instead of waiting for room, avoids a deadlock of incomplete
+//! bodies.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -24,25 +24,25 @@ use tokio::time::timeout;
 
 use crate::client_id::ClientId;
 
-/// The first bytes of each body, which are not counted.
+/// The number of first bytes of each body that are not counted.
 const UNCOUNTED_BYTES: usize = 4 << 10;
 /// The size from which the buffer of a body grows by a factor of four.
 const GROWTH_THRESHOLD: usize = 64 << 10;
 
-/// The bytes of bodies that are being received, of all connections or of one.
+/// The limiter of bytes of bodies that are being received, for all connections or for one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyLimiter(ShareLimiter<ClientId>);
 
-/// A body, which is counted until it is dropped.
+/// A received body, which is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct ReceivedBody {
     bytes: Vec<u8>,
-    /// What counts for the connection, and for the client: one permit each, however many frames the body comes in.
+    /// The counted bytes for the connection, and for the client: one permit each, however many frames the body has.
     of_connection: Option<SharePermit<ClientId>>,
     of_client: SharePermit<ClientId>,
 }
 
-/// Why a body is rejected.
+/// The reason for rejecting a body.
 enum BodyRejection {
     TooLarge(u64),
     Timeout,
@@ -51,7 +51,8 @@ enum BodyRejection {
 }
 
 impl BodyLimiter {
-    /// Receives the body of a request of that client, within the limits of its connection, too, if there are any.
+    /// Receives the body of a request of this client, within the limits of the connection, if there are any, and the shared
+    /// limits.
     pub(super) async fn receive(
         &self,
         body: Body,
@@ -76,7 +77,7 @@ impl BodyLimiter {
     ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
-        // A proxy may send requests of several clients over one connection, and each has its own limit there.
+        // Over one connection, a proxy may send requests of several clients. Each has its own limit on that connection.
         let of_connection = ShareLimits { client: of_connection, overall: usize::MAX };
         let of_client = ShareLimits { client: client.share_of(all, limits).max(most), overall: all };
         let mut received = ReceivedBody {
@@ -103,8 +104,8 @@ impl BodyLimiter {
 }
 
 impl ReceivedBody {
-    /// Appends bytes. A large buffer grows by factors of four: the allocator does not return the previous one to the
-    /// system at once.
+    /// Appends bytes. A large buffer grows by factors of four, because the allocator does not return the previous buffer to the
+    /// system immediately.
     fn push(&mut self, data: &[u8]) {
         let needed = self.bytes.len().saturating_add(data.len());
         if needed > self.bytes.capacity() && needed > GROWTH_THRESHOLD {

@@ -1,4 +1,4 @@
-//! Who makes a request: what its connection supplies, and what its credentials say.
+//! The source of a request: its connection and its credentials.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::authentication::{Authenticated, ClientCertificate};
 use super::request_body::BodyLimiter;
 use crate::budget::Account;
 
-/// What a connection supplies of its requests.
+/// The properties of a connection.
 pub(super) struct Peer {
-    /// The account of its client.
+    /// The account of the connection's client.
     pub(super) account: Arc<Account>,
     pub(super) certificate: Option<Arc<ClientCertificate>>,
-    /// The bodies that it receives; none if it is a connection of another server.
+    /// The bodies that the connection receives. None for a connection of another server.
     pub(super) bodies: Option<BodyLimiter>,
 }
 
-/// Who makes a request, and the config that the request sees, determined once.
+/// The source of a request and the config that the request uses, determined once.
 pub(super) struct RequestSource {
     pub(super) peer: Arc<Peer>,
-    /// The config when the request arrived.
+    /// The config at the arrival of the request.
     pub(super) config: Arc<Config>,
     pub(super) authenticated: Authenticated,
     /// The account that the answer is charged to.

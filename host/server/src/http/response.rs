@@ -1,4 +1,4 @@
-//! Responses: one JSON document, or a stream of server-sent events, and what is held until they have been sent.
+//! Responses: one JSON document, or a stream of server-sent events, and the guards that are held until they have been sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::json::{Encoder, MAX_CHUNK, MAX_SHARED_CHUNK};
 use crate::jsonrpc::{Rejection, RejectionStatus};
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-/// What is sent when there is nothing to send, so that proxies keep the connection open.
+/// The comment on an idle stream, so that proxies keep the connection open.
 const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// Returns a response with a message.
@@ -29,7 +29,7 @@ pub(super) fn message_response(status: StatusCode, message: &impl Serialize) -> 
     json_response(status, serde_json::to_vec(message).unwrap_or_default())
 }
 
-/// Returns the response to a message that is rejected.
+/// Returns the response to a rejected message.
 pub(super) fn rejection_response(rejection: Rejection) -> Response {
     let status = match rejection.status {
         RejectionStatus::Ok => StatusCode::OK,
@@ -44,7 +44,7 @@ pub(super) fn rejection_response(rejection: Rejection) -> Response {
     response
 }
 
-/// Returns the response to a request that exceeds a limit for now, and can be retried.
+/// Returns the response to a request that exceeds a limit temporarily, and can be retried.
 pub(super) fn unavailable(text: &'static str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
 }
@@ -53,7 +53,7 @@ fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
     (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], json.into()).into_response()
 }
 
-/// Returns a response with a document, with its `Content-Length` where that is known before it is encoded.
+/// Returns a response with a document. It has `Content-Length` if the length is known before encoding.
 pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Response {
     let first = json.next_chunk().unwrap_or_default();
     if json.is_finished() {
@@ -68,9 +68,9 @@ pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Respon
     response
 }
 
-/// Returns the chunks of a document, of which `encoded` bytes have been encoded without a pause; each is encoded when it is polled
-/// for, and the charge is dropped with the stream. The task yields after each [`MAX_CHUNK`] bytes that it encodes and each
-/// [`MAX_SHARED_CHUNK`] that it passes on, so that a client that reads as fast does not starve others. The stream is fused: a
+/// Returns the chunks of a document, of which `encoded` bytes have been encoded without a yield. Each chunk is encoded when it is
+/// polled, and the charge is dropped with the stream. The task yields after [`MAX_CHUNK`] encoded bytes, and after
+/// [`MAX_SHARED_CHUNK`] bytes that are passed on, so that a fast reader does not starve other clients. The stream is fused: a
 /// compressing layer polls it again after its end.
 pub(super) fn chunks(
     json: Encoder,
@@ -95,13 +95,13 @@ pub(super) fn sse_response(body: Body) -> Response {
     let headers = [
         (CONTENT_TYPE, EVENT_STREAM),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        // Some proxies buffer short responses.
+        // Some proxies buffer short responses; this header prevents it.
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     (headers, body).into_response()
 }
 
-/// Returns a response with one event, a document.
+/// Returns an event-stream response with one event, a document.
 pub(super) fn event_response(json: Encoder) -> Response {
     let mut event = json.wrap("data: ", "\n\n");
     let first = event.next_chunk().unwrap_or_default();
@@ -115,7 +115,7 @@ pub(super) fn event_response(json: Encoder) -> Response {
 
 /// Encodes a message as an event.
 pub(super) fn event(message: &impl Serialize) -> Bytes {
-    // The members of a message do not fail to serialize.
+    // The members of a message always serialize.
     let json = serde_json::to_string(message).unwrap_or_default();
     format!("data: {json}\n\n").into()
 }
@@ -126,7 +126,7 @@ pub(super) fn numbered_event(id: &str, message: &impl Serialize) -> Bytes {
     format!("id: {id}\ndata: {json}\n\n").into()
 }
 
-/// Adds a comment wherever the events pause for so long.
+/// Adds a comment whenever the events pause for the given time.
 pub(super) fn with_keep_alive(
     events: impl Stream<Item = Bytes> + Send,
     interval: Duration,
@@ -138,8 +138,8 @@ pub(super) fn with_keep_alive(
     .fuse()
 }
 
-/// The budget charge of an answer, in the extensions of its response: it travels through the layers to the connection that
-/// sends the answer.
+/// The budget charge of an answer, in the extensions of its response: it passes through the layers to the connection that sends
+/// the answer.
 #[derive(Clone)]
 pub(super) struct ResponseCharge(Arc<Mutex<Option<Charge>>>);
 
@@ -156,16 +156,16 @@ impl ResponseCharge {
     }
 }
 
-/// A body and a guard, which is dropped with it.
+/// A body with a guard, which is dropped with the body.
 pub(super) struct GuardedBody<G> {
     body: Body,
     guard: Option<G>,
-    /// Whether the guard is dropped with the last frame, before the body is.
+    /// Whether the guard is dropped with the last frame, before the body is dropped.
     until_last_frame: bool,
 }
 
 impl<G: Send + Unpin + 'static> GuardedBody<G> {
-    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that it
+    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that this frame
     /// was the last.
     pub(super) fn wrap(body: Body, guard: G) -> Body {
         Body::new(Self { body, guard: Some(guard), until_last_frame: true })

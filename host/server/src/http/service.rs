@@ -1,4 +1,4 @@
-//! The service that an application mounts in an HTTP server of its own.
+//! The service that an application mounts in its own HTTP server.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -28,10 +28,10 @@ use super::{ENDPOINT_PATH, HttpOptions, head, layers, unread_body};
 use crate::budget::Budget;
 use crate::client_id::ClientId;
 
-/// The answer at paths where there is nothing.
+/// The answer at unknown paths.
 const NOT_FOUND: &str = "there is nothing at this path; the MCP endpoint is /mcp\n";
 
-/// The well-known paths of resources with a path.
+/// The well-known paths of resources that have a path.
 const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 
 /// Returns MCP over streamable HTTP as a [`tower::Service`](https://docs.rs/tower), to be mounted in an existing
@@ -92,10 +92,10 @@ const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 ///
 /// | behavior | by |
 /// |---|---|
-/// | principal | [`Principal`] in the extensions, else that of the bearer token, if the config has `[[principal]]`, else the default of the [`HttpOptions`] |
+/// | principal | [`Principal`] in the extensions, else the principal of the bearer token, if the config has `[[principal]]`, else the default of the [`HttpOptions`] |
 /// | validation of `Host` and `Origin`, CORS | this service, by `[http]` of the host's config, unless the options switch it off |
 /// | limits of requests, bodies, sessions, event streams and answers in memory | this service, by `[http.limits]`. A client is an authenticated principal; another one is its peer address, if there is a `ConnectInfo<SocketAddr>` in the extensions |
-/// | connections, TLS, timeouts of reading and writing, except that of a body | the server. An answer is charged to its client until the server drops the body |
+/// | connections, TLS, timeouts of reading and writing, except the timeout of a body | the server. An answer is charged to its client until the server drops the body |
 ///
 /// Header fields that MCP does not use are dropped; they are not retained with a session.
 pub fn http_service(host: Arc<Host>, options: HttpOptions) -> McpService {
@@ -113,7 +113,7 @@ pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
 
 /// MCP over streamable HTTP, as a service. Clones share sessions and limits; see [`http_service`].
 ///
-/// [`shutdown`](Self::shutdown) ends it gracefully. When the last clone is dropped, sessions and event streams end at once.
+/// [`shutdown`](Self::shutdown) ends it gracefully. When the last clone is dropped, sessions and event streams end immediately.
 #[derive(Clone)]
 pub struct McpService {
     endpoint: Arc<Endpoint>,
@@ -130,19 +130,20 @@ impl McpService {
         self.other_routes(self.endpoint.options()).route_service(ENDPOINT_PATH, self)
     }
 
-    /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
-    /// requests in flight are answered, then the event streams of sessions end. It returns when the requests in flight
-    /// have been answered, or after `timeout`, which is logged.
+    /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end, requests in
+    /// flight are answered, then the event streams of sessions end. The function returns when the requests in flight have been
+    /// answered, or after `timeout`, which it logs.
     ///
-    /// The connections are the server's. Its graceful shutdown begins afterwards or at the same time, never before: it waits
-    /// until all connections are closed, and an event stream keeps its connection until this function ends it. The
-    /// [`Host`] is not shut down; [`Host::shutdown`] comes last.
+    /// The connections belong to the server. Begin the server's graceful shutdown after this function or at the same time, never
+    /// before: the server waits until all connections are closed, and an event stream keeps its connection open until this function
+    /// ends the stream. The [`Host`] is not shut down; [`Host::shutdown`] comes last.
     pub async fn shutdown(&self, timeout: Duration) {
         self.endpoint.close();
         self.endpoint.drain(timeout).await;
     }
 
-    /// The routes of a server of its own besides the endpoint, whose requests its connections [answer](Self::answer).
+    /// The routes besides the endpoint of a server with its own listener. Its connections [answer](Self::answer) requests for the
+    /// endpoint.
     pub(super) fn server_routes(&self) -> Router {
         let (host, options) = (self.endpoint.host().clone(), HttpOptions::new());
         let not_found = layered(host, options.clone(), |_, _| (StatusCode::NOT_FOUND, NOT_FOUND).into_response());
@@ -151,7 +152,7 @@ impl McpService {
 
     /// The routes besides the endpoint.
     fn other_routes(&self, options: &HttpOptions) -> Router {
-        // For pages in browsers, too.
+        // Pages in browsers may read the metadata, too.
         let metadata = layered(self.endpoint.host().clone(), options.clone(), resource_metadata::respond);
         let endpoint = self.endpoint.clone();
         Router::new()
@@ -160,14 +161,14 @@ impl McpService {
             .route(WELL_KNOWN_BELOW, metadata)
     }
 
-    /// Answers a request of that peer for the endpoint. It sees one config.
+    /// Answers a request of this peer for the endpoint under one config.
     pub(super) async fn answer(&self, request: Request, peer: Arc<Peer>) -> Response {
         let endpoint = &self.endpoint;
         let (is_head, config) = (request.method() == Method::HEAD, endpoint.host().config());
-        // Boxed and erased: the futures of calls are nested so deeply that the compiler would give up on those around them.
+        // Boxed and type-erased, because the nested futures of calls exceed a limit of the compiler.
         let handle = |request| endpoint.handle(request, peer.clone(), config.clone()).boxed();
         let response = layers::apply(config.clone(), endpoint.options(), request, handle).await;
-        // RFC 9110, section 9.3.2. Over HTTP/2, hyper sends the body that it gets.
+        // RFC 9110, section 9.3.2: no body. Over HTTP/2, hyper would send it.
         if is_head { response.map(|_| Body::empty()) } else { response }
     }
 
@@ -181,7 +182,7 @@ impl McpService {
         self.endpoint.drain(timeout).await;
     }
 
-    /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
+    /// Answers a request of a foreign server, and supplies the properties that a connection of [`serve_http`](super::serve_http) has.
     async fn call_mounted(self, request: Request) -> Response {
         let account = self.endpoint.budget().account(client_id(&self.endpoint, &request));
         let peer = Arc::new(Peer { account, certificate: None, bodies: None });
@@ -219,8 +220,8 @@ where
     }
 }
 
-/// Serves a request whose head has at most `max_head` bytes: a larger one is rejected, and header fields that are not used
-/// are dropped. What is not read of the body is discarded before an error is sent.
+/// Serves a request. A head of more than `max_head` bytes is rejected, and unused header fields are dropped. The unread rest of a body
+/// is discarded before an error is sent.
 pub(super) async fn serve<B, F>(
     mut request: axum::http::Request<B>,
     max_head: u64,
@@ -243,8 +244,7 @@ where
     unread.discard_before(response).await
 }
 
-/// The client of a request of a foreign server: the peer address if the server supplies it, and the principal
-/// otherwise.
+/// Determines the client of a request of a foreign server: the peer address if the server supplies it, else the principal.
 fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     match request.extensions().get::<ConnectInfo<SocketAddr>>() {
         Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),
@@ -252,7 +252,7 @@ fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     }
 }
 
-/// A route whose requests a function answers, behind the layers.
+/// A route behind the layers, with a function as its handler.
 fn layered(host: Arc<Host>, options: HttpOptions, respond: fn(&Host, &Request) -> Response) -> MethodRouter {
     any(async move |request: Request| {
         layers::apply(host.config(), &options, request, |request| ready(respond(&host, &request))).await

@@ -1,27 +1,26 @@
-//! The event stream of a session (`GET`): its notifications, at least once.
+//! The event stream of a session (`GET`): its notifications, with at-least-once delivery.
 //!
-//! A session has one stream at a time. The newest takes over, and the one before ends: a client whose network changed
-//! opens another while the server still takes the old connection for alive.
+//! A session has one stream at a time. A new stream replaces the previous one: a client whose network changed opens a new stream while the
+//! server still believes that the old connection is alive.
 //!
-//! While there is no stream, what is to be notified is pending: once for each resource and once for the listing, as for
-//! any [`Subscriber`](mcp_resource_host::watch::Subscriber). An event that was written to a connection may not have been received,
-//! so each has an id. A client that opens a stream with `Last-Event-ID` is told of every resource again that it was
-//! told of after that event; one that names no event, or one that this session does not know, of every resource that it
-//! was told of on streams before. The first event has the id to resume from and no data, so that a client that has
-//! received nothing can resume, too.
+//! Without a stream, notifications are pending: one for each resource and one for the listing, as for any
+//! [`Subscriber`](mcp_resource_host::watch::Subscriber). An event that was written to a connection may not have been received, so each event
+//! has an id. A client that opens a stream with `Last-Event-ID` gets a new notification for every resource that was notified after that
+//! event. Without the header, or with an unknown id, it gets one for every resource that was notified on earlier streams. The first event of
+//! a stream has the id to resume from and no data, so that a client that has received nothing can resume, too.
 //!
-//! Updates are delivered only if the token that opened the stream has the scopes that a subscription requires. Without
-//! them they stay pending, whatever other token has subscribed, and the stream has log messages only. It ends when the
-//! session subscribes with a token that has the scopes, so that the client opens another with that token.
+//! Updates are delivered only if the token that opened the stream has the scopes of a subscription. Without the scopes, updates stay pending,
+//! even if another token has subscribed, and the stream has only log messages. Such a stream ends when the session subscribes with a token
+//! that has the scopes, so that the client opens a new stream with that token.
 //!
-//! Changes of the listing are delivered only if that token has the scopes of `list`, too. A log message names a plugin only while
-//! the principal may see something of it.
+//! Changes of the listing are delivered only if the token of the stream has the scopes of `list`, too. A log message names a plugin only
+//! while the principal has access to any part of it.
 //!
-//! If replicas [share](super::sessions) the session, an id is known to one copy of it only. At another replica, and after a stream of another
-//! replica, everything that is subscribed to is told once.
+//! If replicas [share](super::sessions) the session, an event id is known to one copy only. At another replica, and after a stream of another
+//! replica, every subscribed resource is notified once.
 //!
-//! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
-//! its credentials end, and with the server.
+//! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when the credentials of the
+//! stream expire or are revoked, and with the server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ use crate::notification::update_notification;
 
 /// The header by which a client resumes an event stream.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// The time after which a client is to reconnect.
+/// The reconnection time (`retry`) for clients.
 const RETRY: Duration = Duration::from_secs(3);
 
 /// The events of one stream.
@@ -52,9 +51,9 @@ struct Events {
     ended: CancellationToken,
     /// Whether updates are delivered.
     has_updates: bool,
-    /// Whether changes of the listing are among them.
+    /// Whether the updates include changes of the listing.
     has_listing: bool,
-    /// For administrators: the session is heard.
+    /// Shows administrators that the session has an open stream.
     _open: StreamGuard,
 }
 
@@ -68,7 +67,7 @@ pub(super) fn respond(
     keep_alive: Duration,
 ) -> Response {
     let (ended, last) = session.begin_stream(received, may_subscribe);
-    // Without updates there is nothing to resume: what an earlier stream may not have delivered stays so.
+    // Without updates there is nothing to resume: undelivered updates of an earlier stream stay pending.
     let id = if may_subscribe { format!("id: {}\n", session.event_id(last)) } else { String::new() };
     let first = Bytes::from(format!("{id}retry: {}\ndata:\n\n", RETRY.as_millis()));
     let _open = session.session().subscriber().open_stream();
@@ -79,7 +78,7 @@ pub(super) fn respond(
     sse_response(Body::from_stream(all.map(Ok::<_, Infallible>)))
 }
 
-/// The id of the last event that a client has received, if it names one.
+/// The id of the last event that a client has received, from its header.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(LAST_EVENT_ID)?.to_str().ok()
 }
@@ -89,18 +88,18 @@ impl Events {
         stream::unfold(self, async |events| Some((events.next().await?, events)))
     }
 
-    /// Returns the next event; none if the stream has ended.
+    /// Returns the next event. None if the stream has ended.
     async fn next(&self) -> Option<Bytes> {
         let session = self.session.session();
         let subscriber = session.subscriber();
-        // As the rules and the groups of the session are at this moment.
+        // Checked with the current rules and the current groups of the session.
         let may_know = |plugin: &str| self.host.may_know_of_plugin(&subscriber.principal(), plugin);
         loop {
             tokio::select! {
                 () = self.ended.cancelled() => return None,
                 () = subscriber.ready(), if self.has_updates => {
                     let update = self.session.unless_ended(&self.ended, || subscriber.try_next_numbered());
-                    // Scopes are groups: a token that has them makes the change of the listing pending again.
+                    // Scopes are groups, so a later token with the scopes makes the change of the listing pending again.
                     let update = update.filter(|(_, update)| self.has_listing || *update != Update::Listing);
                     if let Some((number, update)) = update {
                         let id = self.session.event_id(number);

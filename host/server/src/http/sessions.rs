@@ -1,21 +1,20 @@
-//! The sessions of the revisions that have them: from `initialize` to their end.
+//! The sessions of revisions with sessions, from `initialize` to their end.
 //!
-//! A session begins before `initialize` is answered: whatever becomes of the answer, the session counts for the limits.
-//! It ends when its client deletes it, when it has been idle for [too
-//! long](mcp_host_config::http::HttpServerLimits::session_idle_timeout), when there are [too
+//! A session begins before `initialize` is answered, so it counts towards the limits even if the answer is lost. It ends when its client deletes
+//! it, when it has been idle for [too long](mcp_host_config::http::HttpServerLimits::session_idle_timeout), when there are [too
 //! many](mcp_host_config::http::HttpServerLimits::sessions), or with the server. Its subscriptions end with it.
 //!
-//! A session id is 128 random bits. A session is bound to the principal that opened it: for other principals it does
-//! not exist. If the same principal comes back with other groups, as with a renewed access token, its subscriptions get
-//! these, and its event stream ends: what a stream delivers is what the token may see that opened it.
+//! A session id is 128 random bits. A session is bound to the principal that opened it: for other principals it does not exist. If a request of
+//! the same principal has other groups, as with a renewed access token, the subscriptions get these groups, and the event stream ends: a stream
+//! delivers only what its own token may see.
 //!
-//! In a cluster the id ends with a part of that of the replica. Unless the config says otherwise, a session stays at its replica, and a
-//! balancer sends its requests there. Another replica that gets one, because the balancer does not know better or finds the right one down for a
-//! moment, answers 503 with `Retry-After` as long as that replica is alive, or NATS is not heard: with 404 the client would give the session up
-//! ([`missing`]). With `cluster.sessions = "shared"` any replica continues a session: [`replicated`].
+//! In a cluster the session id ends with a part of the replica's id. By default a session stays at its replica, and the load balancer sends its
+//! requests there (sticky sessions). If another replica gets such a request, because of a wrong or failing balancer, it answers 503 with
+//! `Retry-After` while the session's replica is alive or NATS is unreachable: with 404 the client would give the session up ([`missing`]). With
+//! `cluster.sessions = "shared"` any replica continues a session: [`replicated`].
 //!
-//! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for
-//! notifications is never idle. Of requests nothing is retained once they are answered or cancelled.
+//! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for notifications is never idle.
+//! Nothing of a request is retained after it is answered or cancelled.
 
 mod missing;
 mod replicated;
@@ -53,12 +52,12 @@ pub(super) use self::missing::{Missing, session_id};
 pub(super) use self::shared::{Change, ShareError};
 pub(super) use self::stored::SessionGuard;
 
-/// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
+/// The maximum interval between two sweeps for idle sessions, because a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// The bytes of a session id, before it is written in hexadecimal digits.
+/// The number of bytes in a session id, before hexadecimal encoding.
 const SESSION_ID_BYTES: usize = 16;
 
-/// The part of a replica's id that is in the ids of its sessions, in hexadecimal digits.
+/// The number of hexadecimal digits of a replica's id in the ids of its sessions.
 const REPLICA_DIGITS: usize = 16;
 
 /// All sessions of a server.
@@ -73,7 +72,7 @@ pub(super) struct Sessions {
     reaper: OnceLock<AbortOnDropHandle<()>>,
     /// Ends the event streams of all sessions.
     streams: CancellationToken,
-    /// What replicas share of sessions; none if sessions stay where they began.
+    /// The replication of sessions. None if sessions stay at their replica.
     replication: Option<Replication>,
 }
 
@@ -92,8 +91,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session of that source. If the limit is reached, the session that has been idle for longest ends: one of
-    /// the same client, if the client has reached its share. While there is none, it returns the response.
+    /// Opens a session for this source. At the limit, the least recently used idle session is evicted (LRU): one of the same client, if the
+    /// client has reached its share. If none is idle, the error is the response.
     pub(super) fn open(
         self: &Arc<Self>,
         source: &RequestSource,
@@ -151,14 +150,14 @@ impl Sessions {
         SessionGuard::new(session)
     }
 
-    /// Starts what ends idle sessions, and what follows the changes of other replicas.
+    /// Starts the tasks that end idle sessions and follow the changes of other replicas.
     fn start_tasks(self: &Arc<Self>) {
         let sessions = Arc::downgrade(self);
         self.reaper.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(Self::end_idle(sessions))));
         self.follow();
     }
 
-    /// A session had to make room. One that was opened here ends, at all replicas; another one is still there.
+    /// Ends an evicted session that was opened here, at all replicas. A copy is only dropped: its session continues.
     fn evicted(self: &Arc<Self>, evicted: &Arc<StoredSession>) {
         if evicted.is_copy() {
             return;
@@ -170,8 +169,8 @@ impl Sessions {
         self.delete_in_background(evicted);
     }
 
-    /// Acquires the permit of a new session, and ends the session that has to end for it: the one that has been idle for longest. Copies of
-    /// sessions of other replicas come first, and if the new one is such a copy, no other ends for it.
+    /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies of other replicas'
+    /// sessions first. For a new copy, only copies are evicted.
     fn permit(
         &self,
         all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
@@ -197,8 +196,7 @@ impl Sessions {
         Ok((self.limiter.acquire(client, max)?, Some(evicted)))
     }
 
-    /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id; none if the system supplies no
-    /// randomness.
+    /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id. None if the system supplies no randomness.
     fn new_id(&self) -> Option<Arc<str>> {
         let mut bytes = [0; SESSION_ID_BYTES];
         self.random.fill(&mut bytes).ok()?;
@@ -214,8 +212,8 @@ impl Sessions {
         Some(id.into())
     }
 
-    /// Finds the session with this id, if this principal has it: here, or, if replicas share sessions and `may_restore`, in what they keep.
-    /// The groups of the principal are from now on those of the session.
+    /// Finds the session with this id, if this principal owns it: at this replica or, if sessions are shared and `may_restore` is set, in the
+    /// shared store. The session takes over the principal's current groups.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: &str,
@@ -231,7 +229,7 @@ impl Sessions {
         }
     }
 
-    /// Acquires the session with this id, if it is here and this principal has it.
+    /// Acquires the session with this id, if it is at this replica and this principal owns it.
     fn acquire(&self, id: &str, authenticated: &Authenticated) -> Option<SessionGuard> {
         let session = {
             let all = self.lock();
@@ -239,21 +237,21 @@ impl Sessions {
             if !session.session.subscriber().principal().is_same_identity(&authenticated.principal) {
                 return None;
             }
-            // While the store is locked, so that the session is not ended as an idle one.
+            // Acquired while the store is locked, so that the session is not ended as idle.
             SessionGuard::new(session.clone())
         };
         session.0.set_principal(authenticated);
         Some(session)
     }
 
-    /// Ends a session, at all replicas. Fails if it is the copy of a session of another replica, and that cannot be told now.
+    /// Ends a session at all replicas. Fails for a copy of another replica's session if the shared store is unreachable.
     pub(super) async fn end(self: &Arc<Self>, session: &SessionGuard) -> Result<(), Missing> {
         self.delete(&session.0).await?;
         self.forget(&session.0);
         Ok(())
     }
 
-    /// Ends a session here.
+    /// Ends a session at this replica.
     fn forget(&self, session: &Arc<StoredSession>) {
         {
             let mut all = self.lock();
@@ -264,7 +262,7 @@ impl Sessions {
         session.end();
     }
 
-    /// Ends sessions that have been idle for too long, as long as there is a server.
+    /// Ends sessions that have been idle for too long. Runs as long as the server exists.
     async fn end_idle(all: Weak<Self>) {
         while let Some(sessions) = all.upgrade() {
             let limit = sessions.host.config().http.limits.session_idle_timeout.duration();
@@ -274,7 +272,7 @@ impl Sessions {
                 sessions.lock().extract_if(|_, session| is_idle(session)).map(|(_, session)| session).collect()
             };
             for session in ended {
-                // What replicas share of it is there for as long as it is not idle at another one.
+                // The shared record remains while the session is in use at another replica.
                 if session.shared.is_none() {
                     tracing::info!(target: log_target::SERVER, session = &*session.id, "session ended: it was idle");
                 }
@@ -285,7 +283,7 @@ impl Sessions {
             let is_replicated = sessions.replication.is_some();
             drop(sessions);
             let next = idle.map_or(limit, |since| limit.saturating_sub(since.elapsed()));
-            // Records that are not written in time are dropped.
+            // Records that are not renewed in time expire.
             let writes = if is_replicated { limit.checked_div(6).unwrap_or(limit) } else { limit };
             sleep(next.min(SWEEP_INTERVAL).min(writes)).await;
         }

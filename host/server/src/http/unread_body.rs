@@ -1,10 +1,10 @@
 //! Bodies of requests that are rejected before the body was read.
 //!
-//! After the response to a request whose body was not read, an HTTP/1.1 connection is closed. A client that sends the head and the
-//! body separately may not have sent the body yet, keeps the connection, and sends its next request on it, which fails. Over HTTP/2
-//! the stream is reset, and some clients (curl) lose a response that is followed by a reset. So before the response to a rejected
-//! request is sent, what is left of its body is discarded, if it is at most [`MAX_DISCARDED`] bytes long and arrives within
-//! [`MAX_WAIT`]. Otherwise a response over HTTP/1.1 says that the connection is closed (RFC 9112, section 9.6).
+//! After the response to a request with an unread body, an HTTP/1.1 connection is closed. A client that sends the head and the body
+//! separately may not have sent the body yet. It then keeps the connection and sends its next request on it, which fails. Over
+//! HTTP/2 the stream is reset, and some clients (curl) lose a response that is followed by a reset. So before the response to a
+//! rejected request is sent, the rest of its body is discarded, if it is at most [`MAX_DISCARDED`] bytes long and arrives within
+//! [`MAX_WAIT`]. If not, a response over HTTP/1.1 declares that the connection is closed (RFC 9112, section 9.6).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use hyper::body::Buf as _;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// The maximum size of a body that is discarded.
+/// The maximum number of discarded bytes of a body.
 const MAX_DISCARDED: usize = 1 << 20;
-/// The maximum time for which a body is waited for.
+/// The maximum wait for a body.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The body of a request. One that is dropped before its end is left to [`UnreadBody`].
+/// The body of a request. The rest of a body that is dropped before its end goes to [`UnreadBody`].
 pub(super) struct RequestBody<B> {
     body: Option<B>,
-    /// None if there is nothing to read.
+    /// None if the body is empty.
     left: Option<Arc<Mutex<Option<B>>>>,
 }
 
-/// The part of the body of a request that was not read.
+/// The unread rest of a request's body.
 pub(super) struct UnreadBody<B> {
     left: Option<Arc<Mutex<Option<B>>>>,
     version: Version,
@@ -41,7 +41,7 @@ pub(super) struct UnreadBody<B> {
     is_withheld: bool,
 }
 
-/// Returns the request, and what will be left of its body.
+/// Returns the request, and a handle to the unread rest of its body.
 pub(super) fn track<B: HttpBody>(request: Request<B>) -> (Request<RequestBody<B>>, UnreadBody<B>) {
     let left = (!request.body().is_end_stream()).then(Arc::default);
     let (version, is_withheld) = (request.version(), request.headers().contains_key(EXPECT));
@@ -50,7 +50,7 @@ pub(super) fn track<B: HttpBody>(request: Request<B>) -> (Request<RequestBody<B>
 }
 
 impl<B: HttpBody + Unpin> UnreadBody<B> {
-    /// Discards what is left of the body of a request that is answered by an error. Returns the response.
+    /// Discards the unread rest of the body before an error response. Returns the response.
     pub(super) async fn discard_before(self, mut response: Response) -> Response {
         let is_error = response.status().is_client_error() || response.status().is_server_error();
         let left = self.left.filter(|_| is_error).and_then(|left| left.lock().take());
@@ -64,7 +64,7 @@ impl<B: HttpBody + Unpin> UnreadBody<B> {
     }
 }
 
-/// Discards a body. Returns whether nothing of it remains.
+/// Discards a body. Returns whether it was read to its end.
 async fn discard<B: HttpBody + Unpin>(mut body: B) -> bool {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut left = MAX_DISCARDED.checked_sub(announced).map(|_| MAX_DISCARDED);

@@ -3,12 +3,12 @@ use serde_json::json;
 
 use super::*;
 
-/// The whole document, after a check of each of its pieces.
+/// Encodes the whole document and checks each chunk.
 fn encode_all(encoder: Encoder) -> String {
     encode_within(encoder, MAX_CHUNK)
 }
 
-/// The whole document, whose pieces have at most the given number of bytes.
+/// Encodes the whole document in chunks of at most the given number of bytes.
 fn encode_within(mut encoder: Encoder, max_chunk: usize) -> String {
     let mut all = Vec::new();
     while let Some(piece) = encoder.next_chunk() {

@@ -1,6 +1,6 @@
-//! What reading a message costs, whatever it says: measured by counting what is allocated.
+//! The cost of reading any message, measured by counting allocations.
 //!
-//! Every member of every message is given values that are as long, as deep, as numerous and as odd as they come.
+//! Every member of every message gets values of extreme length, depth, number and form.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -11,18 +11,19 @@ use serde_json::json;
 use super::*;
 use crate::method::Method;
 
-/// About how long each value is.
+/// The approximate size of each value.
 const VALUE_SIZE: usize = 64 << 10;
-/// What reading may cost beside the size of the message.
+/// The allowed cost of reading besides the size of the message.
 const FIXED_OVERHEAD: usize = 64 << 10;
-/// What may be kept of one message: the URIs of `subscriptions/listen`, or what was typed of a completion.
+/// The maximum number of retained bytes of one message: the URIs of `subscriptions/listen`, or the typed values
+/// of a completion.
 const MAX_RETAINED: usize = 704 << 10;
-/// The longest error.
+/// The maximum length of an error.
 const MAX_ERROR: usize = 1 << 10;
-/// Stands where a value is to be put.
+/// The placeholder for a value.
 const PLACEHOLDER: &str = "@hole@";
 
-/// Reads a message, and says what was wrong with what it cost.
+/// Reads a message. The error describes a cost that exceeds its bound.
 fn check_cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     let mut sent = None;
     let spent = measure(|| sent = Some(parse(text, revision, &Extension::ALL)));
@@ -43,7 +44,7 @@ fn check_cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     Ok(())
 }
 
-/// Values of about the given number of bytes.
+/// Values of about `size` bytes.
 fn values(size: usize) -> Vec<(&'static str, String)> {
     let string = |unit: &str| format!("\"{}\"", unit.repeat(size / unit.len()));
     let list = |unit: &str| format!("[{}{unit}]", format!("{unit},").repeat(size / (unit.len() + 1)));
@@ -147,7 +148,7 @@ fn messages() -> Vec<Value> {
     requests.chain(others).collect()
 }
 
-/// The message with a hole in place of one of its values, for each of them.
+/// Returns copies of the message, each with a placeholder in place of one of its values.
 fn with_placeholders(message: &Value) -> Vec<Value> {
     let mut all = vec![json!(PLACEHOLDER)];
     match message {

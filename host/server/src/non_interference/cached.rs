@@ -1,4 +1,4 @@
-//! The response cache: which responses are cached, and for how long, does not depend on what the principal may not see of them.
+//! The response cache: hidden resources affect neither which responses are cached nor for how long.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::world::{COLLECTION, Contents, Providers, ROOT, Rules, is_allowed};
 use super::{InProcess, walk};
 use crate::revision::Revision;
 
-/// Rounds times to live up to minutes: they count down.
+/// Rounds times to live up to minutes, because they count down.
 fn round_ttls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -27,7 +27,7 @@ fn round_ttls(value: &mut Value) {
     }
 }
 
-/// The answers to each request when it is made for the first time and for the second, with the calls of the provider that they took.
+/// The first and the second answers to each request, with the number of provider calls.
 async fn answers(host: &Arc<Host>, providers: &Providers) -> Vec<(String, Vec<Value>, usize)> {
     // Answers of extensions are not cached.
     let client = InProcess { extensions: &[], ..InProcess::new(host, Revision::LATEST) };
@@ -70,7 +70,7 @@ async fn how_long_an_answer_holds_does_not_depend_on_what_is_hidden() {
         }
         for (one, other) in first.iter().zip(&second) {
             let (request, ..) = one;
-            // A page of a listing is filled up by as many calls as its hidden entries take.
+            // Filling a page of a listing takes more calls the more entries are hidden.
             let calls = |answer: &(String, Vec<Value>, usize)| (!request.contains("list")).then_some(answer.2);
             assert_eq!((&one.1, calls(one)), (&other.1, calls(other)), "{rules:?} {request}");
         }
@@ -98,7 +98,7 @@ async fn hidden_changes_that_another_is_notified_of_drop_nothing() {
     let worlds = worlds(&|uri: &str| is_allowed(&policy, uri));
     providers.cache();
     providers.set(worlds[0].clone());
-    // Another principal watches everything, but for what is read here.
+    // Another principal watches everything except the resources that are read here.
     let root = host.subscriber(&Principal::new(ROOT));
     root.watch_listing();
     timeout(TIMEOUT, root.listing_ready()).await.unwrap();
@@ -125,11 +125,11 @@ async fn hidden_changes_that_another_is_notified_of_drop_nothing() {
         providers.set(worlds[round % 2].clone().with_edit("secret/1.md"));
         while timeout(TIMEOUT, root.next()).await.unwrap() != Update::Listing {}
         compared.wait_for_more(&providers, 1, 0).await;
-        // Times to live count down by milliseconds: what is new has a larger one.
+        // Times to live count down by milliseconds, so a new response has a larger one.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         for ((method, params), before) in requests.iter().zip(&mut before) {
             let now = ttls(&json!(walk(&client, method, params).await));
-            // 0 is of a page with an item that has none.
+            // 0 belongs to a page with an item without a time to live.
             let is_older = now.iter().zip(&*before).all(|(now, before)| now < before || (*now, *before) == (0, 0));
             assert!(is_older && now.len() == before.len(), "{method} {params}: {before:?} {now:?}");
             *before = now;

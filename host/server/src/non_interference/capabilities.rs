@@ -1,7 +1,6 @@
-//! Two worlds that differ in what the hidden plugin can do: whether there is one at all, whether it is loaded, whether it reports changes and
-//! has skills. Compared are the capabilities that `initialize` and `server/discover` announce, the methods that exist, those that the
-//! error for one that does not lists, and what listening acknowledges. The plugin of which the principal may see something can do nothing
-//! of that.
+//! Two worlds that differ in the abilities of the hidden plugin: whether it exists, is loaded, reports changes and has skills. The test
+//! compares the capabilities that `initialize` and `server/discover` announce, the existing methods, the methods that the error for an
+//! unknown method lists, and the acknowledged subscriptions. The visible plugin has none of these abilities.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,16 +20,16 @@ use super::over_http::{HttpClient, text};
 use super::world::{ADA, HIDDEN, PART, ROOT, Rules};
 use crate::revision::Revision;
 
-/// What the hidden plugin is in a world.
+/// The state of the hidden plugin in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hidden {
-    /// There is none.
+    /// The plugin does not exist.
     Absent,
-    /// It serves resources.
+    /// The plugin serves resources.
     Plain,
-    /// It reports changes, and has skills.
+    /// The plugin reports changes and has skills.
     Able,
-    /// It has skills, and could not be loaded.
+    /// The plugin has skills, and could not be loaded.
     Failed,
 }
 
@@ -92,7 +91,7 @@ async fn start(rules: Vec<Rule>, hidden: Hidden, dir: &Path) -> Arc<Host> {
     Arc::new(host)
 }
 
-/// What a principal is told of the server, and gets from the methods that a plugin's abilities bring.
+/// The announced capabilities of the server for a principal, and the answers of methods that depend on a plugin's abilities.
 async fn told(host: &Arc<Host>, token: &str) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let part = json!({ "uri": "part://h/pub/a.txt" });
@@ -146,7 +145,7 @@ async fn what_a_hidden_plugin_can_do_is_told_by_no_capability_and_no_method() {
                 assert_eq!(one, other, "{rules:?}: the hidden plugin is {hidden:?}");
             }
         }
-        // Whoever may see the plugin is told.
+        // The root principal may see the plugin, so its answers differ.
         let of_root = |wanted: Hidden, method: &str| {
             let (_, _, told) = worlds.iter().find(|(hidden, ..)| *hidden == wanted).unwrap();
             told.iter().find(|(asked, _)| asked == method).unwrap().1.clone()

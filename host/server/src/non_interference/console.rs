@@ -1,4 +1,4 @@
-//! The console's part of the administration API, with the token of the principal: what it lists, reads and completes.
+//! The console's part of the administration API, with the principal's token: lists, reads and completions.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Client for ConsoleClient {
             _ => return None,
         };
         let mut answer = self.post(door, &body).await;
-        // As `walk` knows cursors.
+        // Renames the member, because `walk` expects `nextCursor`.
         if let Some(cursor) = answer["body"].as_object_mut().and_then(|members| members.remove("next")) {
             answer["body"]["nextCursor"] = cursor;
         }

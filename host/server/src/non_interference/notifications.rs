@@ -1,5 +1,5 @@
-//! Notifications: changes of what a principal may not see are not notified, however large the listing is and whatever directory they are in,
-//! and its subscriptions cause no call of a plugin that it may see nothing of.
+//! Notifications: changes of hidden resources are not notified to a principal, for any size of the listing and in any directory, and the
+//! principal's subscriptions cause no call of a completely hidden plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use super::principal;
 use super::world::{COLLECTION, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed};
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longer than an update of a resource is deferred after one before.
+/// Longer than the deferral of an update after a previous one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Hidden files: more than a walk of the listing has pages for, were it not that the principal may see a part only.
+/// Hidden files: more than a walk of the listing would have pages for, if the principal could see the whole plugin.
 const HIDDEN_FILES: usize = 400;
 pub(super) const ROUNDS: usize = 3;
 pub(in crate::non_interference) const BARRIER: &str = "part://h/pub/c.md";
-/// Directories: that of the barrier, and one above, which the principal may read by some rules only.
+/// Directories: the barrier's, and its parent, which the principal may read under some rules only.
 pub(super) const FOLDER: &str = "part://h/pub/";
 pub(super) const ROOT_FOLDER: &str = "part://h/";
 
@@ -45,13 +45,13 @@ pub(super) fn worlds(is_visible: &dyn Fn(&str) -> bool) -> [Contents; 2] {
     })
 }
 
-/// A world in which the principal sees one file more.
+/// A world with one more visible file.
 pub(super) fn world_with_more(is_visible: &dyn Fn(&str) -> bool) -> Contents {
     let more: Vec<String> = ["pub/c.md", "pub/d.md"].map(str::to_owned).into();
     Contents::new(&more, &more, &[], is_visible)
 }
 
-/// The walks of the listing and of directories so far.
+/// The numbers of walks of the listing and of directories so far.
 pub(super) struct Compared {
     walks: usize,
     folders: usize,
@@ -62,7 +62,7 @@ impl Compared {
         Self { walks: providers.walks(), folders: providers.folder_listings() }
     }
 
-    /// Waits until there are that many more.
+    /// Waits for the given numbers of further walks.
     pub(super) async fn wait_for_more(self, providers: &Providers, walks: usize, folders: usize) {
         let began = Instant::now();
         while providers.walks() < self.walks + walks || providers.folder_listings() < self.folders + folders {
@@ -102,7 +102,7 @@ async fn changes_of_what_a_principal_may_not_see_are_not_told() {
             assert_eq!(subscriber.try_next(), None, "{rules:?}");
         }
         assert_eq!(providers.calls_of(HIDDEN), 0, "{rules:?}");
-        // A change that the principal may see is told, of the directory that it is in.
+        // A visible change is notified for its directory.
         providers.set(world_with_more(&is_visible));
         let (mut told, folder) = (Vec::new(), Update::Resource(FOLDER.to_owned()));
         while !(told.contains(&Update::Listing) && told.contains(&folder)) {
@@ -115,14 +115,14 @@ async fn changes_of_what_a_principal_may_not_see_are_not_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hidden_changes_while_a_subscription_begins_are_not_told() {
-    // By the other rules it sees all of a plugin, of which it may be told once more than there are changes.
+    // Under other rules the principal sees all of a plugin, and may get one notification more than there are changes.
     let dir = tempfile::tempdir().unwrap();
     let providers = Arc::new(Providers::new());
     let host = providers.start(Rules::Deny, dir.path(), false).await;
     let policy = host.policy(&principal());
     let hidden = worlds(&|uri: &str| is_allowed(&policy, uri));
     providers.set(hidden[0].clone());
-    // It is polled, and its listing has not been walked.
+    // The plugin is polled, and its listing has not been walked.
     let local = host.subscriber(&Principal::LOCAL);
     timeout(TIMEOUT, host.subscribe(&local, BARRIER)).await.unwrap().unwrap();
     let subscriber = host.subscriber(&principal());
@@ -144,7 +144,7 @@ async fn hidden_changes_while_a_subscription_begins_are_not_told() {
     is_over.store(true, Ordering::Relaxed);
     changing.join().unwrap();
     is_ready.unwrap();
-    // Walks are one after the other: when there are two more, all of the first is told.
+    // Walks are sequential: after two more, all notifications of the first are pending.
     for world in &hidden {
         let compared = Compared::now(&providers);
         providers.set(world.clone());
@@ -168,7 +168,7 @@ async fn what_a_principal_saw_of_a_directory_before_it_unsubscribed_is_not_compa
     timeout(TIMEOUT, host.subscribe(&local, FOLDER)).await.unwrap().unwrap();
     timeout(TIMEOUT, host.subscribe(&subscriber, FOLDER)).await.unwrap().unwrap();
     host.unsubscribe(&subscriber, FOLDER).unwrap();
-    // A change that it may see, while only the other is subscribed.
+    // A visible change, while only the other principal is subscribed.
     let more = world_with_more(&is_visible);
     providers.set(more.clone());
     assert_eq!(next().await, Update::Resource(FOLDER.to_owned()));
@@ -188,7 +188,7 @@ async fn who_may_see_nothing_is_not_told_of_a_change_while_another_begins_to_wat
     let providers = Arc::new(Providers::new());
     let host = providers.start(Rules::Nothing, dir.path(), false).await;
     let (subscriber, root) = (host.subscriber(&principal()), host.subscriber(&Principal::new(ROOT)));
-    // Nothing else runs before the next await, so the first walk is for both.
+    // Nothing else runs before the next await, so the first walk serves both subscribers.
     subscriber.watch_listing();
     root.watch_listing();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -217,7 +217,7 @@ async fn who_may_see_nothing_causes_no_call_by_watching_the_listing() {
     subscriber.watch_listing();
     timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
     providers.set(Contents::new(&["a.txt".to_owned()], &[], &["a.txt".to_owned()], &|_| false));
-    // Another principal's walk is a barrier: it begins after those of the first could have.
+    // Another principal's walk is a barrier: it begins after any walk for the first principal could have begun.
     let local = host.subscriber(&Principal::LOCAL);
     let before = providers.calls();
     assert_eq!(before, 0);
@@ -238,7 +238,7 @@ async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
         Contents::new(&paths, &paths, &paths, &|_| true)
     };
     let subscriber = host.subscriber(&principal());
-    // The provider's folders have a slash at their end, and here a file has one, too.
+    // The provider's folders end with a slash, and here a file does, too.
     providers.set(contents(&["pub/c.md"]).with_file("pub/x/"));
     for uri in [BARRIER, CHANGING] {
         timeout(TIMEOUT, host.subscribe(&subscriber, uri)).await.unwrap().unwrap();
@@ -253,8 +253,9 @@ async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
     told.sort_by_key(|update| format!("{update:?}"));
     assert_eq!(told, [update(BARRIER), update(CHANGING)]);
     compared.wait_for_more(&providers, 0, 1).await;
-    // Of the directory it may be told once more, as what was read meanwhile may be that of the file; pending updates of one resource are
-    // one. Directories are compared one after the other: when it is compared again, all of the first time is pending.
+    // The directory may be notified once more, because the content that was read meanwhile may be the file's. Pending updates of one
+    // resource are merged. Directories are compared sequentially: when this one is compared again, all updates of the first comparison are
+    // pending.
     let compared = Compared::now(&providers);
     providers.set(with_hidden.clone());
     compared.wait_for_more(&providers, 0, 1).await;
@@ -292,7 +293,7 @@ async fn a_collection_that_is_no_directory_tells_of_no_hidden_member() {
         providers.set(worlds[round % 2].clone().with_edit("pub/.env"));
         let told = timeout(TIMEOUT, subscriber.next()).await.unwrap();
         assert_eq!(told, Update::Resource(BARRIER.to_owned()));
-        // Of one comparison all is told when the next one has been made.
+        // All notifications of a comparison are pending when the next comparison is done.
         compared.wait_for_more(&providers, 0, 1).await;
         let compared = Compared::now(&providers);
         providers.set(worlds[round % 2].clone().with_edit("pub/.env").with_edit("secret/1.md"));
@@ -324,7 +325,7 @@ async fn a_change_of_what_a_principal_reads_beside_an_index_is_told() {
     providers.set(contents.clone().with_edit("pub/c.md"));
     let compared = Compared::now(&providers);
     assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(FOLDER.to_owned()));
-    // Again without a change that it may see.
+    // Again without a visible change.
     providers.set(contents.with_edit("pub/c.md").with_edit("pub/.env"));
     compared.wait_for_more(&providers, 0, 1).await;
     assert_eq!(timeout(PAUSE, subscriber.next()).await.ok(), None);
@@ -358,7 +359,7 @@ async fn hidden_changes_between_two_pages_repeat_and_drop_nothing() {
     let host = providers.start(Rules::Deny, dir.path(), false).await;
     let visible: Vec<String> = (0..8).map(|number| format!("pub/{number}.md")).collect();
     let without = Contents::new(&visible, &visible, &[], &|_| true);
-    // They come before the others.
+    // The hidden files come first.
     let with = without.clone().with_file(".env").with_file("pub/.env");
     let reader = principal();
     for (first, then) in [(&without, &with), (&with, &without)] {

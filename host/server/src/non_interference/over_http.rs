@@ -1,5 +1,5 @@
-//! The service over HTTP, with the token of the principal: each request in the revision without sessions, batches in a session of the
-//! revision that has them, and the event streams of both.
+//! The service over HTTP with the principal's token: each request in the revision without sessions, batches in a session of the
+//! revision with batches, and the event streams of both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::revision::Revision;
 use crate::{HttpOptions, McpService, SESSION_ID_HEADER, http_service};
 
 const HEADER_MISMATCH: i32 = -32020;
-/// The messages of a batch.
+/// The number of messages in a batch.
 const BATCH: usize = 16;
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -54,12 +54,12 @@ impl HttpClient {
         Self { service, token: token.to_owned(), revision: Revision::LATEST, session: None }
     }
 
-    /// A client with a session of that revision.
+    /// A client with a session of this revision.
     async fn open(host: &Arc<Host>, token: &str, revision: Revision) -> Self {
         Self::initialize(host, token, revision).await.0
     }
 
-    /// The same, with the answer to `initialize`.
+    /// A client with a session of this revision, and the answer to `initialize`.
     pub(super) async fn initialize(host: &Arc<Host>, token: &str, revision: Revision) -> (Self, String) {
         let mut client = Self { revision, ..Self::stateless(host, token) };
         let params = json!({
@@ -71,7 +71,7 @@ impl HttpClient {
         (client, answer)
     }
 
-    /// Says that the handshake is complete. From then on the host walks the listing for the session, too.
+    /// Sends `notifications/initialized`, after which the host walks the listing for the session, too.
     async fn watch_listing(&self) {
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.post(&initialized, "").await.status(), StatusCode::ACCEPTED);
@@ -96,7 +96,7 @@ impl HttpClient {
         timeout(TIMEOUT, self.service.clone().oneshot(request)).await.unwrap().unwrap()
     }
 
-    /// Sends a body whose method and name are repeated in headers, if it has a name.
+    /// Sends a body, and repeats its method and its name, if any, in headers.
     async fn post(&self, body: &Value, name: &str) -> Response {
         let mut request = self.request(Method::POST).header(CONTENT_TYPE, "application/json");
         if self.session.is_none() && !self.revision.has_sessions() {
@@ -129,7 +129,7 @@ impl HttpClient {
         answers
     }
 
-    /// Sends a request of the protocol itself in the session, whose answer is one event.
+    /// Sends a protocol request in the session, whose answer is one event.
     async fn send_in_session(&self, method: &str, params: &Value) -> Value {
         let body = text(self.post(&message(1, method, params), "").await).await;
         serde_json::from_str(body.strip_prefix("data: ").unwrap()).unwrap()
@@ -192,7 +192,7 @@ impl Events {
         }
     }
 
-    /// Returns the notification that has arrived by now.
+    /// Returns the notification that has already arrived, if any.
     async fn arrived(&mut self) -> Option<(String, String)> {
         timeout(Duration::from_millis(20), self.next()).await.ok()
     }
@@ -235,7 +235,7 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
         for (own, answers) in own.iter().zip(&mut answers) {
             told(own, answers, None).await;
         }
-        // A session watches the listing, which calls providers at any time: it begins when no more calls are compared.
+        // A session watches the listing, which calls providers at any time, so it begins after the comparisons of calls.
         let in_batches = HttpClient::open(&host, ADA, Revision::V2025_03_26).await;
         let mut told_to_root = Vec::new();
         for (own, answers) in own.iter().zip(&mut answers) {
@@ -244,7 +244,7 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
                 assert_eq!(providers.calls(), 0);
                 continue;
             }
-            // Its own calls are its own.
+            // The root principal's own calls do not count.
             let root = HttpClient::stateless(&host, ROOT);
             let listed = root.send("resources/list", &json!({})).await.unwrap();
             let read = root.send("resources/read", &json!({ "uri": "part://h/secret/b.txt" })).await.unwrap();
@@ -296,12 +296,12 @@ async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
         let stateless = HttpClient::stateless(&host, ADA);
         let mut heard = Events::of(stateless.send_stateless("subscriptions/listen", &wanted).await);
         assert_eq!(heard.next().await.0, "notifications/subscriptions/acknowledged");
-        // Each is told once of what it has acknowledged.
+        // Each acknowledged resource is notified once.
         let mut told = BTreeSet::new();
         while told.len() < known.len() {
             told.insert(heard.next().await);
         }
-        // The first fingerprint of the listing is that of this world.
+        // The first fingerprint of the listing must belong to this world.
         let subscriber = host.subscriber(&principal());
         subscriber.watch_listing();
         timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
@@ -359,7 +359,7 @@ async fn a_warning_that_waits_for_a_stream_is_dropped_if_other_groups_may_not_kn
     let listed = text(as_principal(&member, Some(&session), Some(list)).await).await;
     assert!(!listed.contains("error"), "{listed}");
     let mut events = Events::of(as_principal(&alone, Some(&session), None).await);
-    // The warnings come in the order of the plugins' names.
+    // Warnings are ordered by the names of the plugins.
     assert!(HIDDEN < PART);
     assert_eq!(events.next().await, ("notifications/message".to_owned(), PART.to_owned()));
     sleep(Duration::from_millis(10)).await;

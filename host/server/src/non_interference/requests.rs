@@ -8,17 +8,18 @@ use super::world::TEMPLATES;
 use crate::method::supported_methods;
 use crate::revision::Revision;
 
-/// Methods whose parameters and results name no resource. What they tell of plugins is compared by [`capabilities`](super::capabilities).
+/// Methods whose parameters and results name no resource. Their information on plugins is compared by
+/// [`capabilities`](super::capabilities).
 const NAMELESS: [&str; 7] =
     ["initialize", "ping", "server/discover", "logging/setLevel", "prompts/list", "prompts/get", "tools/list"];
-/// Methods that lead to notifications, which have a test of their own.
+/// Methods that lead to notifications, which have separate tests.
 const SUBSCRIPTIONS: [&str; 3] = ["resources/subscribe", "resources/unsubscribe", "subscriptions/listen"];
 
-/// Each request that a server may get in a revision, with parameters of all kinds: URIs of that pool, and all templates.
+/// Each request of a client in a revision, with parameters of all kinds: URIs of the pool, and all templates.
 ///
 /// # Panics
 ///
-/// There is a method that this does not know. Add samples of it.
+/// There is a method without samples. Add samples of it.
 pub(super) fn samples(host: &Host, revision: Revision, pool: &[String]) -> Vec<(&'static str, Value)> {
     let mut samples = Vec::new();
     for method in supported_methods(host, &host.config(), &principal(), revision) {
@@ -40,7 +41,7 @@ pub(super) fn samples(host: &Host, revision: Revision, pool: &[String]) -> Vec<(
     samples
 }
 
-/// Calls of all tools but those of search.
+/// Calls of all tools but the search tools.
 fn tool_calls(pool: &[String]) -> impl Iterator<Item = Value> {
     let read = pool.iter().map(|uri| json!({ "name": "read_resource", "arguments": { "uri": uri } }));
     let list = pool.iter().map(|uri| json!({ "name": "list_resources", "arguments": { "uri": uri } }));

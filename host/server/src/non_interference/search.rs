@@ -1,4 +1,4 @@
-//! Search and context: what is found, counted and completed does not depend on what the principal may not see, although the index has it.
+//! Search and context: hits, counts and completions do not depend on hidden resources, although the index contains them.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn samples() -> Vec<(&'static str, Value)> {
     samples
 }
 
-/// The answer once the machine had time for it: a search that takes long is partial.
+/// The complete answer: a search that takes long is partial, so it is repeated.
 async fn whole(client: &impl Client, method: &str, params: &Value) -> Value {
     let began = Instant::now();
     loop {

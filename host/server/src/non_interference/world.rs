@@ -26,19 +26,19 @@ use mcp_resource_host::host::Host;
 
 use super::principal;
 
-/// The principal, and one that may see everything. Their tokens are their names.
+/// The tested principal, and one that may see everything. Their tokens are their names.
 pub(super) const ADA: &str = "ada";
 pub(super) const ROOT: &str = "root";
-/// The plugin of which the principal may see a part, by the rules.
+/// The plugin that the principal may see in part, by the rules.
 pub(super) const PART: &str = "part";
-/// The plugin of which it may see nothing.
+/// The plugin that is completely hidden.
 pub(super) const HIDDEN: &str = "hidden";
-/// The plugin of which it may see everything, unless it may see nothing at all.
+/// The plugin that the principal may see completely, unless it may see nothing at all.
 const ALL: &str = "all";
-/// A listable resource that is no directory: its contents are those of all files.
+/// A listable resource that is not a directory: its contents are the contents of all files.
 pub(super) const COLLECTION: &str = "pub/collection";
 const PLUGINS: [&str; 3] = [ALL, HIDDEN, PART];
-/// The items of a page of a provider.
+/// The number of items on a provider's page.
 const PAGE_SIZE: usize = 3;
 
 /// The templates with their variables.
@@ -53,13 +53,13 @@ pub(super) const TEMPLATES: [(&str, &[&str]); 5] = [
 /// Kinds of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// It may see nothing of any plugin.
+    /// The principal may see no plugin.
     Nothing,
-    /// Everything but some names and folders.
+    /// The principal may see everything but some names and folders.
     Deny,
-    /// Some folders.
+    /// The principal may see some folders.
     Allow,
-    /// Some folders, without some names in them.
+    /// The principal may see some folders, without some names in them.
     Both,
     /// Globs with choices and wildcards within a segment.
     Wildcards,
@@ -101,13 +101,13 @@ impl Rules {
         vec![rule, all]
     }
 
-    /// What they allow the principal.
+    /// The policy of these rules for the principal.
     pub(super) fn policy(self) -> Arc<Policy> {
         Access::new(&Config { rules: self.rules(), ..Config::new() }).policy(&principal())
     }
 }
 
-/// Whether the rules allow to see a URI.
+/// Whether the policy lets the principal see a URI.
 pub(super) fn is_allowed(policy: &Policy, uri: &str) -> bool {
     let uri = mcp_host_model::uri::UriPattern::text(uri);
     policy.allows_all(Operation::Read, &uri)
@@ -115,7 +115,7 @@ pub(super) fn is_allowed(policy: &Policy, uri: &str) -> bool {
 
 /// Random paths of some depth.
 pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
-    // The same letter in both compositions is the same name for the provider.
+    // Both Unicode compositions of a letter are the same name for the provider.
     let folder = prop::sample::select(vec!["pub", "secret", "blob", "blob", "main", "log", "%C3%84", "A%CC%88"]);
     let name = prop::sample::select(vec!["a.txt", "b.txt", "c.md", ".env", "x.env", "secret", "secret.md", "SKILL.md"]);
     let path = (prop::collection::vec(folder, 0..3), name);
@@ -126,7 +126,7 @@ pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<
     prop::collection::vec(path, count)
 }
 
-/// What is requested: the URIs of those paths and of the folders above them, and others.
+/// The requested URIs: URIs of these paths and of their parent folders, and others.
 pub(super) fn pool(drawn: &[String]) -> Vec<String> {
     let mut pool = BTreeSet::new();
     for path in drawn {
@@ -162,24 +162,24 @@ pub(super) fn pool(drawn: &[String]) -> Vec<String> {
     pool.into_iter().collect()
 }
 
-/// What the providers have.
+/// The contents of the providers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    /// The files of the plugin of which a part may be seen.
+    /// The files of the partly visible plugin.
     part: BTreeSet<String>,
-    /// Its folders, with a slash at the end.
+    /// The folders of that plugin, with a slash at the end.
     folders: BTreeSet<String>,
-    /// The files of the plugin of which nothing may be seen.
+    /// The files of the hidden plugin.
     hidden: BTreeSet<String>,
-    /// How often the text of a file of the first plugin was edited, which no entry shows.
+    /// The number of edits of each file's text in the first plugin, which no entry shows.
     edits: BTreeMap<String, u32>,
 }
 
 impl Contents {
-    /// A world of all drawn paths that may be seen, with the folders above all of them, and of its own paths and folders that may not.
+    /// A world of all visible drawn paths with all parent folders, and of its own hidden paths and folders.
     pub(super) fn new(drawn: &[String], common: &[String], own: &[String], is_visible: &dyn Fn(&str) -> bool) -> Self {
         let mut contents = Self::default();
-        // The provider takes both compositions for the same, so whoever may see one of them sees the file.
+        // The provider treats both compositions as the same name, so a principal that may see one of them sees the file.
         let forms = |path: &str| [Some(path.to_owned()), composed(path)].into_iter().flatten().collect::<Vec<_>>();
         let may_see = |path: &str| forms(path).iter().any(|path| is_visible(&format!("part://h/{path}")));
         for path in drawn {
@@ -203,7 +203,7 @@ impl Contents {
         self
     }
 
-    /// With another text of a file.
+    /// Changes the text of a file.
     pub(super) fn with_edit(mut self, path: &str) -> Self {
         *self.edits.entry(path.to_owned()).or_default() += 1;
         self
@@ -238,37 +238,37 @@ impl Providers {
         }
     }
 
-    /// Gives entries a time to live by their name, and has a file read with all that is beside it.
+    /// Gives entries a time to live by their name, and makes a read of a file return its siblings, too.
     pub(super) fn cache(&self) {
         self.models.iter().for_each(|(_, model)| model.is_cached.store(true, Ordering::SeqCst));
     }
 
-    /// The walks of the whole listing of the plugin of which a part may be seen.
+    /// The number of walks of the partly visible plugin's whole listing.
     pub(super) fn walks(&self) -> usize {
         self.models.iter().filter(|(name, _)| *name == PART).map(|(_, model)| model.walks.load(Ordering::SeqCst)).sum()
     }
 
-    /// The calls so far.
+    /// The number of calls so far.
     pub(super) fn calls(&self) -> usize {
         self.models.iter().map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
     }
 
-    /// The listings of folders so far, each counted at its end.
+    /// The number of folder listings so far, each counted at its end.
     pub(super) fn folder_listings(&self) -> usize {
         self.models.iter().map(|(_, model)| model.folder_listings.load(Ordering::SeqCst)).sum()
     }
 
-    /// Counts calls from zero on.
+    /// Resets the counters of calls.
     pub(super) fn forget_calls(&self) {
         self.models.iter().for_each(|(_, model)| model.calls.store(0, Ordering::SeqCst));
     }
 
-    /// Has the plugin fail to list anything.
+    /// Makes all listings of the plugin fail.
     pub(super) fn fail(&self, plugin: &str) {
         self.set_failing(plugin, true);
     }
 
-    /// Has the plugin fail to list anything, or not any more.
+    /// Sets whether all listings of the plugin fail.
     pub(super) fn set_failing(&self, plugin: &str, fails: bool) {
         for (_, model) in self.models.iter().filter(|(name, _)| *name == plugin) {
             model.fails.store(fails, Ordering::SeqCst);
@@ -286,7 +286,7 @@ impl Providers {
         config.server.extensions = Extension::ALL.to_vec();
         config.server.tools = if has_search { Tool::ALL.to_vec() } else { vec![Tool::List, Tool::Read] };
         config.rules = rules.rules();
-        // Of the console.
+        // For the console.
         let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
         admin.users = true;
         config.admin = Some(admin);
@@ -315,14 +315,13 @@ impl Providers {
     }
 }
 
-/// A provider of files and folders. It takes names for the same that differ in their composition only, and its failures tell of the
-/// files that they are about.
+/// A provider of files and folders. Names that differ only in their Unicode composition are the same, and its errors name the files.
 #[derive(Default)]
 struct Model {
     name: &'static str,
     tree: Mutex<Tree>,
     calls: AtomicUsize,
-    /// The walks of the whole listing: a walk ends with the templates.
+    /// The number of walks of the whole listing. A walk ends with the templates.
     walks: AtomicUsize,
     folder_listings: AtomicUsize,
     fails: AtomicBool,
@@ -339,7 +338,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// The file of a path, in whatever composition.
+    /// The file at a path, in either composition.
     fn file(&self, path: &str) -> Option<&String> {
         let same = |one: &str| composed(one).unwrap_or_else(|| one.to_owned());
         self.files.iter().find(|file| *file == path || same(file) == same(path))
@@ -367,7 +366,7 @@ impl Tree {
         format!("{}{edits}", text_of(path))
     }
 
-    /// What is directly in a folder, or in the collection: all files.
+    /// The children of a folder, or the members of the collection: all files.
     fn children(&self, folder: &str) -> Vec<String> {
         if folder == COLLECTION {
             return self.files.iter().cloned().collect();
@@ -483,7 +482,7 @@ impl Provider for Model {
                     let (kind, rev, path) = (segments.next(), segments.next(), segments.next());
                     let (Some(kind), Some(rev)) = (kind, rev) else { continue };
                     let is_other = !template.starts_with(kind) || known("rev").is_some_and(|known| known != rev);
-                    // A `blob/{rev}/…` has something below; a `log/{rev}{/name}` need not.
+                    // A `blob/{rev}/…` must have a path; a `log/{rev}{/name}` need not have a name.
                     if is_other || (kind == "blob" && path.is_none()) {
                         continue;
                     }

@@ -1,9 +1,9 @@
-//! Types that parse one JSON value within bounds, whatever it contains.
+//! Types that parse any JSON value within bounds.
 //!
-//! serde's own types allocate by the size of the input: a `String` takes all of a text, and an error about a wrong type
-//! repeats the text, escaped. These types check the length of the raw value first, which costs nothing, as it is a
-//! slice of the message, and decode it only if it can be accepted. A byte of text takes at most six bytes of JSON
-//! (`\u0001`), so a text of more than six times the maximum is known to be too long.
+//! serde's own types allocate in proportion to the input: a `String` holds the whole text, and an error about a wrong
+//! type repeats the text, escaped. These types check the length of the raw value first, which costs nothing because the
+//! value is a slice of the message, and decode the value only if it can be accepted. A byte of text takes at most six
+//! bytes of JSON (`\u0001`), so raw JSON of more than six times the maximum is known to be too long.
 //!
 //! | type | parses | a longer or larger value |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 const MAX_QUOTED_TEXT: usize = 64;
 /// The maximum number of bytes of JSON for one byte of text.
 const MAX_ESCAPE: usize = 6;
-/// The replacement of a text that is too long to be decoded.
+/// The replacement of a text that is too long to decode.
 const ELLIPSIS: &str = "…";
 
 /// A string of at most `MAX` bytes.
@@ -41,31 +41,31 @@ pub(crate) struct Object;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectMap;
 
-/// A type whose values and errors are bounded, whatever the input.
+/// A type with bounded values and errors for any input.
 pub(crate) trait Bounded: DeserializeOwned {}
 
 impl<const MAX: usize> Bounded for BoundedString<MAX> {}
 impl<const MAX: usize> Bounded for TruncatedString<MAX> {}
 
-/// Returns a value that is present, `null` included. For use with `default` and `deserialize_with`: an `Option` takes
-/// `null` for an absent value.
+/// Returns a value that is present, including `null`. For use with `default` and `deserialize_with`, because an `Option`
+/// treats `null` as absent.
 pub(crate) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// Parses a raw value. The error has no line and column, which mean nothing inside of a message.
+/// Parses a raw value. The error has no line and column, which have no meaning inside a message.
 pub(crate) fn required<T: Bounded>(raw: &RawValue) -> Result<T, String> {
     serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
 }
 
-/// Parses the member of that name into a struct. Anything but an object is an error: serde's structs would take an array
-/// for one, and name themselves in the error.
+/// Parses the member with this name into a struct. A value other than an object is an error: serde's structs would
+/// accept an array, and name themselves in the error.
 pub(crate) fn object<'a, T: Deserialize<'a>>(name: &str, raw: &'a RawValue) -> Result<T, String> {
     check_object(name, raw)?;
     serde_json::from_str(raw.get()).map_err(|error| format!("`{name}`: {}", without_position(&error)))
 }
 
-/// Checks that the member of that name is an object.
+/// Checks that the member with this name is an object.
 pub(crate) fn check_object(name: &str, raw: &RawValue) -> Result<(), String> {
     match is_object(raw) {
         true => Ok(()),
@@ -73,7 +73,7 @@ pub(crate) fn check_object(name: &str, raw: &RawValue) -> Result<(), String> {
     }
 }
 
-/// Says what a value is, in the words of JSON, where another was expected. A long value is not repeated.
+/// Describes a value of an unexpected type, in the words of JSON. A long value is not repeated.
 pub(crate) fn found(raw: &RawValue) -> String {
     let text = raw.get();
     match text.as_bytes().first() {
@@ -112,7 +112,7 @@ fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
 
-/// Decodes a raw string; none if it is longer than the limit in bytes. Any other value is an error.
+/// Decodes a raw string. None if it is longer than the limit in bytes. Any other type is an error.
 fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
     if !is_string(raw) {
         return Err(E::custom(format_args!("expected a string, found {}", found(raw))));
@@ -144,7 +144,7 @@ impl<'de, const MAX: usize> Deserialize<'de> for TruncatedString<MAX> {
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
-        // It is well-formed JSON, as it is a raw value.
+        // A raw value is well-formed JSON.
         if is_object(raw) { Ok(Self) } else { Err(D::Error::custom(no_object(raw))) }
     }
 }
@@ -175,7 +175,7 @@ impl<'de> Deserialize<'de> for ObjectMap {
     }
 }
 
-/// Returns whether a value is not `null`, which stands for an absent one.
+/// Returns whether a value is present and not `null`, which stands for an absent one.
 pub(super) fn is_given(raw: &&RawValue) -> bool {
     raw.get() != "null"
 }

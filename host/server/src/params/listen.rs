@@ -1,6 +1,6 @@
 //! The members with many values: the resources of `subscriptions/listen`, and the context of a completion.
 //!
-//! They are retained up to a number and a sum of bytes, whatever is sent.
+//! The number of retained values and the sum of their bytes are bounded.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::{BoundedString, MAX_VERSION_NAME, bounded, found, present, truncate, 
 
 /// The maximum number of variables in a context; no template has more.
 pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
-/// The maximum bytes of the URIs of one `subscriptions/listen`.
+/// The maximum total length of the URIs of one `subscriptions/listen`, in bytes.
 pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;
 
 /// The filter of `subscriptions/listen`.
@@ -36,7 +36,7 @@ struct SubscriptionFilter<'a> {
     resource_subscriptions: Option<&'a RawValue>,
 }
 
-/// URIs, as many as are retained.
+/// The retained URIs.
 struct Uris(Vec<String>);
 
 /// Variables and their values.

@@ -10,9 +10,9 @@ use super::meta::ClientCapabilities;
 use super::{CompleteParams, InitializeParams, MAX_VERSION_NAME, ToolParams};
 use crate::client_log::LogLevel;
 
-/// The maximum length of a cursor; this server issues none that is longer.
+/// The maximum length of a cursor. This server issues no longer ones.
 const MAX_CURSOR: usize = 16 << 10;
-/// A text of which nothing is retained.
+/// A text that is checked and not retained.
 type AnyText = TruncatedString<0>;
 
 /// The retained length of a name that `Mcp-Name` repeats.
@@ -20,7 +20,7 @@ const MAX_TARGET_NAME: usize = 1024;
 /// The maximum length of the arguments of a tool.
 const MAX_ARGUMENTS: usize = 64 << 10;
 
-/// The members that some method uses, as they were sent.
+/// The raw values of all members that any method uses.
 #[derive(Default, Deserialize)]
 pub(crate) struct Members<'a> {
     #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
@@ -84,7 +84,7 @@ struct Context<'a> {
 }
 
 impl Members<'_> {
-    /// The revision of `initialize`. The rest is checked, and not retained.
+    /// Parses the revision of `initialize`. The other members are checked, and not retained.
     pub(crate) fn initialize(&self) -> Result<Box<InitializeParams>, String> {
         let _: ClientCapabilities = required_object("capabilities", self.capabilities)?;
         let client: Implementation<'_> = required_object("clientInfo", self.client_info)?;

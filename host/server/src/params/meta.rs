@@ -10,18 +10,18 @@ use super::bounded::{self, BoundedString, Object, ObjectMap, TruncatedString, pr
 /// The maximum length of a `traceparent`: 55 bytes in version 00, and later versions may append fields.
 const MAX_TRACEPARENT: usize = 256;
 
-/// The keys in `_meta` that a request without a session has.
+/// The keys in `_meta` of a request without a session.
 pub(crate) const PROTOCOL_VERSION_META_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CLIENT_CAPABILITIES_META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The members of `_meta` that are used.
+/// The used members of `_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestMeta {
     /// Whether the parameters are an object, with a `_meta` that is an object if it is present.
     pub(crate) is_valid: bool,
-    /// The revision that it declares.
+    /// The declared revision.
     pub(crate) version: Option<String>,
-    /// Whether it declares the capabilities of the client.
+    /// Whether `_meta` declares the capabilities of the client.
     pub(crate) has_capabilities: bool,
     /// The span of the client (`traceparent` of W3C Trace Context), if it is valid.
     pub(crate) traceparent: Option<TraceParent>,
@@ -37,7 +37,7 @@ struct RawMeta<'a> {
     traceparent: Option<&'a RawValue>,
 }
 
-/// The capabilities of a client, none of which is used.
+/// The capabilities of a client. None is used.
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "that it can be read is all that matters")]
 pub(super) struct ClientCapabilities {

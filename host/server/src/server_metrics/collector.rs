@@ -63,8 +63,8 @@ const REJECTIONS: Family = Family::counter(
     "Connections, streams, sessions and requests that a limit rejected, by the key of the limit in the config.",
 );
 
-/// The metrics of the servers of a host, for a registry of `prometheus-client`, beside those of the host itself
-/// ([`HostCollector`](mcp_resource_host::metrics::HostCollector)).
+/// The metrics of the servers of a host, for a registry of `prometheus-client`, besides the metrics of the host
+/// itself ([`HostCollector`](mcp_resource_host::metrics::HostCollector)).
 #[derive(Debug)]
 pub struct ServerCollector {
     host: Arc<Host>,
@@ -72,7 +72,7 @@ pub struct ServerCollector {
 }
 
 impl ServerCollector {
-    /// The metrics of the servers of that host.
+    /// Creates the collector of a host's servers.
     pub fn new(host: Arc<Host>) -> Self {
         Self { metrics: ServerMetrics::of(&host), host }
     }

@@ -1,8 +1,7 @@
 //! The lines that answer requests: one for each request, or one for each batch.
 //!
-//! Each request in flight holds a permit of the semaphore that bounds how many there are. The answers to the requests
-//! of a batch are collected, and written as one line with the last of them; until then they keep their permits, as they
-//! are kept in memory, and their budget charges.
+//! A semaphore limits the requests in flight. The answers to the requests of a batch are collected, and written as one
+//! line after the last one; until then they keep their permits, because they are in memory, and their budget charges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +16,15 @@ use crate::json::Encoder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BatchId(u64);
 
-/// What a request that has not been answered holds.
+/// An unanswered request: its permit and its batch.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) permit: OwnedSemaphorePermit,
-    /// The batch that it is part of.
+    /// The batch that the request belongs to.
     pub(super) batch: Option<BatchId>,
 }
 
-/// A line to be written, and what is released once it is.
+/// A line to write, with the permits and charges that are released afterwards.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) line: Option<Encoder>,
@@ -40,7 +39,7 @@ pub(super) struct ChargedReply {
 }
 
 impl ChargedReply {
-    /// An answer so small that nothing is charged for it.
+    /// A small answer without a charge.
     pub(super) fn uncharged(json: Vec<u8>) -> Self {
         Self { json: Encoder::from_json(json), charge: None }
     }
@@ -66,7 +65,7 @@ struct Batch {
 }
 
 impl Batches {
-    /// Opens a batch with this number of answers; none if it has no answers at all.
+    /// Opens a batch with this number of answers. None if no message of the batch has an answer.
     pub(super) fn begin(&self, answers: usize) -> Option<BatchId> {
         if answers == 0 {
             return None;
@@ -78,8 +77,8 @@ impl Batches {
         Some(id)
     }
 
-    /// Completes a request, with its answer or without one, and returns what is to be written now: nothing as long as
-    /// its batch has answers outstanding.
+    /// Completes a request, with its answer or without one, and returns the line to write, which is empty while the
+    /// batch has answers outstanding.
     pub(super) fn finish(&self, request: Pending, answer: Option<ChargedReply>) -> Outgoing {
         let Pending { permit, batch } = request;
         let (json, charge) = answer.map(|ChargedReply { json, charge }| (json, charge)).unzip();

@@ -8,7 +8,7 @@ use tokio_util::codec::Decoder;
 /// The maximum length of a line in bytes; the official SDKs have the same limit.
 const MAX_LINE: usize = 16 << 20;
 
-/// The largest buffer that is retained from one line to the next.
+/// The maximum size of a buffer that is retained from one line to the next.
 const MAX_IDLE_BUFFER: usize = 64 << 10;
 
 /// A line that was read.
@@ -23,7 +23,7 @@ pub(super) enum Line {
 /// Splits a stream into lines. Empty lines are skipped; the last line needs no line feed.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
-    /// The bytes of the buffer that have been searched for a line feed.
+    /// The number of bytes of the buffer that have been searched for a line feed.
     searched: usize,
     /// Whether the decoder is inside a line that is too long.
     skipping: bool,
@@ -81,7 +81,7 @@ impl Decoder for LineDecoder {
     }
 }
 
-/// Shrinks a buffer that a long line has grown, once the line has been parsed.
+/// Shrinks a buffer that has grown for a long line, after the line has been parsed.
 pub(super) fn shrink(buffer: &mut BytesMut) {
     if buffer.capacity() > MAX_IDLE_BUFFER && buffer.len() <= MAX_IDLE_BUFFER {
         *buffer = BytesMut::from(buffer.as_ref());
@@ -92,7 +92,7 @@ pub(super) fn shrink(buffer: &mut BytesMut) {
 mod tests {
     use super::*;
 
-    /// The lines of that text, when it comes in pieces of that size.
+    /// The lines of a text that arrives in pieces of the given size.
     fn lines(text: &str, piece: usize) -> Vec<Line> {
         let mut decoder = LineDecoder { max_line: 8, ..LineDecoder::default() };
         let (mut buffer, mut lines) = (BytesMut::new(), Vec::new());

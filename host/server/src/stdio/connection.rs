@@ -1,4 +1,4 @@
-//! One connection: reads lines, dispatches their messages, and answers each request by a task of its own. It bounds the
+//! One connection: reads lines, dispatches their messages, and answers each request in a separate task. It limits the
 //! requests in flight, and drains them at the end.
 
 use std::num::NonZeroU32;
@@ -66,12 +66,12 @@ pub(super) struct Connection {
     in_flight: InFlight,
     /// The session, once `initialize` has opened it.
     session: Option<Arc<Session>>,
-    /// The tasks that answer requests, and the one that delivers the notifications of the session. They end with the
+    /// The tasks that answer requests, and the task that delivers the notifications of the session. All end with the
     /// connection.
     tasks: JoinSet<()>,
 }
 
-/// Where answers go. Clones share it.
+/// The destination of answers. Clones share it.
 #[derive(Clone)]
 struct Answers {
     output: Output,
@@ -84,12 +84,12 @@ impl Answers {
         self.write(self.batches.finish(request, answer)).await;
     }
 
-    /// Completes a request with an answer for which nothing is charged.
+    /// Completes a request with an answer that is not charged.
     async fn finish_with(&self, request: Pending, response: &Response) {
         self.finish(request, Some(ChargedReply::uncharged(response.to_json()))).await;
     }
 
-    /// Writes a line, then releases its permits and charges. A client that reads no more gets no more answers.
+    /// Writes a line, then releases its permits and charges. A client that stops reading gets no more answers.
     async fn write(&self, outgoing: Outgoing) {
         let Outgoing { line, permits, charges } = outgoing;
         if let Some(line) = line
@@ -143,7 +143,7 @@ impl Connection {
         self.answers.output.close().await;
     }
 
-    /// Reads lines, each when there is a permit for a request, until the input ends or shutdown.
+    /// Reads lines until the input ends or shutdown. Each line waits for a permit first.
     async fn read(&mut self) {
         loop {
             let next = async {
@@ -248,8 +248,8 @@ impl Connection {
         }
     }
 
-    /// Takes a request of the rate of its principal. The principal that started the host shares it with no other, and is
-    /// bounded by the requests in flight.
+    /// Takes a request from the rate limit of its principal. The principal that started the host is exempt: it shares
+    /// the host with no other, and the number of its requests in flight is limited.
     fn take_request(&self, message: &Message, config: &Config) -> Result<(), Rejection> {
         let Some(id) = message.request_id().filter(|_| self.principal != Principal::LOCAL) else { return Ok(()) };
         let client = RateClient::Principal(&self.principal);
@@ -279,7 +279,7 @@ impl Connection {
         self.tasks.spawn(deliver(self.host.clone(), session, self.answers.clone()));
     }
 
-    /// Answers a request in a task of its own, unless it is cancelled.
+    /// Answers a request in a separate task, unless it is cancelled.
     fn spawn_call(
         &mut self,
         id: RequestId,
@@ -319,7 +319,7 @@ impl Connection {
         });
     }
 
-    /// Answers `subscriptions/listen` in a task of its own, until it is cancelled or reading ends.
+    /// Answers `subscriptions/listen` in a separate task, until the request is cancelled or reading ends.
     fn spawn_listen(
         &mut self,
         id: RequestId,
@@ -336,7 +336,7 @@ impl Connection {
             let audit = audit::RequestContext::new(None, &id, trace.id());
             let begun = Listener::begin(&host, id.clone(), params, &principal, audit).instrument(trace.span()).await;
             listen::count(&metrics, Transport::Stdio, trace.record(&begun));
-            // The stream is not a part of it.
+            // The trace does not include the stream.
             drop(trace);
             let end = match begun {
                 Ok(listener) => {
@@ -344,7 +344,7 @@ impl Connection {
                     let notifying = async {
                         while let Some(notification) = notifications.next().await {
                             if answers.notify(&notification).await.is_err() {
-                                // The client reads no more, and may still cancel the request.
+                                // The client has stopped reading, and may still cancel the request.
                                 std::future::pending::<()>().await;
                             }
                         }
@@ -364,13 +364,13 @@ impl Connection {
     }
 }
 
-/// Delivers the notifications of a session, one after the other, until the client reads no more.
+/// Delivers the notifications of a session sequentially, until the client stops reading.
 async fn deliver(host: Arc<Host>, session: Arc<Session>, answers: Answers) {
-    // As the rules are at this moment.
+    // Checked with the current rules.
     let may_know = |plugin: &str| host.may_know_of_plugin(&session.subscriber().principal(), plugin);
     loop {
         let sent = tokio::select! {
-            // Taken when the output is free: no update follows the answer to the unsubscription of its resource.
+            // Taken when the output is free, so that no update follows the answer to the unsubscription of its resource.
             () = session.subscriber().ready() => {
                 let next = || session.subscriber().try_next().map(|update| update_notification(update, None));
                 answers.output.write_next(next).await

@@ -1,9 +1,9 @@
 //! The output, one message a line.
 //!
-//! A line is written chunk by chunk, each when the reader has accepted the one before (backpressure). Lines that wait
-//! are documents that have not been encoded; the [budget](crate::budget) bounds their bytes, and the limit of
-//! requests in flight bounds their number. The time since when the output has been blocked is recorded, so that
-//! shutdown does not depend on a client that does not read.
+//! A line is written chunk by chunk, each after the reader has accepted the previous one (backpressure). Waiting lines
+//! are documents that have not been encoded; the [budget](crate::budget) bounds their bytes, and the limit of requests
+//! in flight bounds their number. The output records since when it has been blocked, so that a client that does not read
+//! cannot delay shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::json::Encoder;
 use crate::server_metrics::{ServerMetrics, Transport};
 
-/// How often a stalled output is checked for.
+/// The interval at which a stalled output is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The output. Clones share it; each write is a whole line.
@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl Output {
-    /// An output whose bytes are counted.
+    /// Creates an output that counts its bytes.
     pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static, metrics: Arc<ServerMetrics>) -> Self {
         Self(Arc::new(Inner {
             writer: Mutex::new(Some(Box::new(writer))),
@@ -50,8 +50,7 @@ impl Output {
         self.write_locked(&mut writer, line).await
     }
 
-    /// Writes the message that `next` returns, if it returns one, when it is called at the moment at which no other line
-    /// is being written.
+    /// Writes the message that `next` returns, if any. `next` is called when no other line is being written.
     pub(super) async fn write_next(&self, next: impl FnOnce() -> Option<Value>) -> io::Result<()> {
         let mut writer = self.0.writer.lock().await;
         match next() {
@@ -91,7 +90,7 @@ impl Output {
         }
     }
 
-    /// Closes the writer after the line that is being written.
+    /// Closes the writer after the current line.
     pub(super) async fn close(&self) {
         drop(self.0.writer.lock().await.take());
     }

@@ -1,7 +1,7 @@
 //! The arguments of a tool, each a string or an integer in a range.
 //!
 //! The errors are read by models: they name the argument, what is expected in the words of JSON Schema, and what was found. The values
-//! stay in the message until they are taken, so that a large one of the wrong type costs nothing.
+//! stay in the message until they are taken, so a large value of the wrong type costs nothing.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Reads an object with these members, of which each is optional, and no others.
+    /// Parses an object with these optional members, and no others.
     pub(super) fn parse(text: Option<&'a str>, names: &[&'static str]) -> Result<Self, ToolError> {
         let mut json = serde_json::Deserializer::from_str(text.unwrap_or("{}"));
         let members = json.deserialize_map(Members { names });
@@ -34,7 +34,7 @@ impl<'a> Arguments<'a> {
         let Some(raw) = self.value(name) else { return Ok(None) };
         let is_string = raw.get().starts_with('"');
         serde_json::from_str(raw.get()).map(Some).map_err(|error| match is_string {
-            // JSON has escapes of halves of a character beyond U+FFFF, which are no text alone.
+            // A JSON escape can be a lone surrogate, which is not Unicode text.
             true => wrong(name, &format!("a string of Unicode text ({})", without_position(&error)), raw),
             false => wrong(name, "a string", raw),
         })
@@ -46,14 +46,14 @@ impl<'a> Arguments<'a> {
         self.string(name)?.ok_or_else(missing)
     }
 
-    /// Takes an optional integer in a range: `5.0` is one as well.
+    /// Takes an optional integer in a range. `5.0` is an integer, too.
     pub(super) fn integer(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, ToolError> {
         let Some(raw) = self.value(name) else { return Ok(None) };
         let expected = || format!("an integer from {} to {}", range.start(), range.end());
         integer(raw.get(), &range).map(Some).ok_or_else(|| wrong(name, &expected(), raw))
     }
 
-    /// The value of an argument; `null` stands for none.
+    /// The value of an argument. `null` counts as absent.
     fn value(&self, name: &str) -> Option<&'a RawValue> {
         let member = self.members.iter().find(|(known, _)| *known == name);
         member.map(|(_, raw)| *raw).filter(|raw| raw.get() != "null")
@@ -64,7 +64,7 @@ fn wrong(name: &str, expected: &str, raw: &RawValue) -> ToolError {
     ToolError::Arguments(format!("`{name}`: expected {expected}, found {}", found(raw)))
 }
 
-/// Reads the members of an object that have these names.
+/// Reads the members of an object with these names.
 struct Members<'n> {
     names: &'n [&'static str],
 }

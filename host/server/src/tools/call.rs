@@ -66,7 +66,7 @@ fn encode(output: Output, is_error: bool, revision: Revision) -> Encoder {
     })
 }
 
-/// Returns what to do next, as the end of a sentence; nothing if nothing helps.
+/// Returns the next step to suggest, as the end of a sentence. Empty if there is none.
 pub(super) async fn next_step(context: &RequestContext, tool: Tool, uri: &str) -> String {
     let RequestContext { host, config, principal, .. } = context;
     let tools = [(Tool::List, "lists those that exist"), (Tool::Search, "finds them by words")];

@@ -1,4 +1,4 @@
-//! The definitions of tools: their names, and what `tools/list` returns.
+//! The definitions of tools: their names, and the result of `tools/list`.
 
 use bytes::Bytes;
 use mcp_host_config::{Operation, Server, Tool};
@@ -11,20 +11,20 @@ use crate::params::ToolParams;
 use crate::revision::Revision;
 use crate::wire;
 
-/// Returns the tool of that name, if the config has it.
+/// Returns the tool with this name, if the config has it.
 pub(crate) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> {
     tools.iter().copied().find(|tool| tool_name(*tool) == name)
 }
 
-/// Returns the name of the tool of that name, if the host has it.
+/// Returns the static name of a tool, if the host has it.
 pub(crate) fn known_name(name: &str) -> Option<&'static str> {
     tool_named(&Tool::ALL, name).map(tool_name)
 }
 
-/// Returns the operations on resources that a tool performs in any case.
+/// Returns the operations on resources that a tool always performs.
 pub(crate) fn operations(name: &str) -> &'static [Operation] {
     match tool_named(&Tool::ALL, name) {
-        // It omits templates if a token is not for them.
+        // The tool omits templates if the token does not allow them.
         Some(Tool::List) => &[Operation::List],
         Some(Tool::Read) => &[Operation::Read],
         Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
@@ -32,7 +32,7 @@ pub(crate) fn operations(name: &str) -> &'static [Operation] {
     }
 }
 
-/// Returns the URI of the resource that a call names, if it is one that is valid.
+/// Returns the URI of the resource that a call names, if it is valid.
 pub(crate) fn requested_uri(call: &ToolParams) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -50,7 +50,8 @@ pub(super) fn tool_name(tool: Tool) -> &'static str {
     }
 }
 
-/// Encodes the result of `tools/list`: all tools, on one page. Returns the bytes that it holds as well.
+/// Encodes the result of `tools/list`: all tools, on one page. Also returns the number of bytes that
+/// the result holds.
 pub(crate) fn list_result(server: &Server, revision: Revision) -> (Encoder, usize) {
     let has_output_schemas = Forms::new(server, revision).structured;
     let definitions: Vec<_> =
@@ -68,7 +69,7 @@ pub(crate) fn list_result(server: &Server, revision: Revision) -> (Encoder, usiz
     (encoder, footprint)
 }
 
-/// The definition of a tool; none if this build does not have it.
+/// The definition of a tool. None if this build does not have it.
 fn definition(tool: Tool, revision: Revision, has_output_schema: bool) -> Option<Value> {
     let Description { title, text, input, output } = match tool {
         Tool::List => super::list::describe(),
@@ -82,7 +83,7 @@ fn definition(tool: Tool, revision: Revision, has_output_schema: bool) -> Option
     if revision.has_titles() {
         members.insert("title".to_owned(), json!(title));
     }
-    // A tool with an output schema has to have structured content.
+    // A tool with an output schema must have structured content.
     if has_output_schema {
         members.insert("outputSchema".to_owned(), output);
     }

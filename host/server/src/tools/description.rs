@@ -1,8 +1,8 @@
-//! What a tool says of itself, and the schemas that its description is made of.
+//! The description of a tool, and its schemas.
 
 use serde_json::{Value, json};
 
-/// What a tool is, and takes, and returns.
+/// The description of a tool, its arguments and its results.
 pub(super) struct Description {
     pub(super) title: &'static str,
     pub(super) text: &'static str,

@@ -1,11 +1,11 @@
-//! Integers as JSON Schema has them (2020-12, section 6.1.1 of the validation): numbers with a zero fraction, so `5`, `5.0` and `0.5e1`
-//! are the same one. The value is exact, and is computed from the text in a time that is proportional to its length.
+//! Integers as in JSON Schema (2020-12, section 6.1.1 of the validation): numbers with a zero fraction, so `5`, `5.0` and `0.5e1` are
+//! the same integer. The value is exact, and is computed from the text in linear time.
 
 use std::ops::RangeInclusive;
 
-/// Returns the value of a number of JSON, if it is an integer in that range.
+/// Returns the value of a JSON number, if it is an integer in this range.
 pub(super) fn integer(number: &str, range: &RangeInclusive<usize>) -> Option<usize> {
-    /// More digits than any `usize` has.
+    /// A number of digits that no `usize` reaches.
     const MAX_DIGITS: usize = 20;
     let (is_negative, number) = number.strip_prefix('-').map_or((false, number), |number| (true, number));
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

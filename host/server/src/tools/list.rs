@@ -1,6 +1,6 @@
 //! The tool `list_resources`. A client that knows only tools has no other way to the templates, so the first page has them.
 //!
-//! A page is smaller than one of `resources/list`, as a model reads all of it: `limit` resources, of at most [`PAGE_BYTES`].
+//! A page is smaller than a page of `resources/list`, because a model reads all of it: `limit` resources, of at most [`PAGE_BYTES`].
 
 use mcp_host_config::Operation;
 use mcp_host_model::resource::{Footprint, MissingPlugin, Resource, ResourceTemplate};
@@ -16,12 +16,12 @@ use super::output::{
 };
 use crate::json::Writer;
 
-/// The number of resources on a page unless the call says otherwise, and at most.
+/// The number of resources on a page: the default, and the maximum.
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 1000;
 /// The approximate maximum size of a page in bytes.
 const PAGE_BYTES: usize = 64 << 10;
-/// The number of templates that are listed, and the pages of them that are looked through.
+/// The maximum number of listed templates, and of inspected template pages.
 const MAX_TEMPLATES: usize = 50;
 const MAX_TEMPLATE_PAGES: usize = 8;
 
@@ -74,7 +74,7 @@ fn output() -> Value {
     )
 }
 
-/// Calls the tool. The result is without templates if the access token of the request is not for them.
+/// Calls the tool. The result has no templates if the access token of the request does not allow them.
 pub(super) async fn call(
     host: &Host,
     principal: &Principal,
@@ -104,7 +104,7 @@ pub(super) async fn call(
     if has_more_templates {
         text.push_str("There are more forms; those below a mount are listed with it as `uri`.\n");
     }
-    // Whether or not there are any.
+    // Added even if there are no templates.
     if is_first_page && uri.is_none() && omits_templates {
         text.push_str("\nURI templates are left out: the access token does not have the scopes for them.\n");
     }
@@ -153,8 +153,8 @@ fn write_template(writer: &mut Writer<'_>, template: ResourceTemplate) {
     });
 }
 
-/// The first templates of all plugins, or of those with URIs below one, and whether there are more. Adds the plugins that have failed
-/// to those that are missing.
+/// The first templates of all plugins, or the ones with URIs below a parent, and whether there are more. Adds failed plugins to the
+/// missing ones.
 async fn templates(
     host: &Host,
     principal: &Principal,

@@ -1,7 +1,8 @@
 //! What tools return: their outputs and errors.
 //!
-//! The text has everything that a model needs. Links and structured content repeat it for programs, and exist only if the config
-//! switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured content in place of the text. So an output has one copy of its data unless the config says otherwise.
+//! The text contains everything that a model needs. Links and structured content repeat it for programs, and exist only if the config
+//! switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured content in place of the text. So by
+//! default an output has one copy of its data.
 //!
 //! An output holds the values of the domain, which a pull encoder encodes while the client reads ([`crate::json`]). Its
 //! footprint is the size of these values, and is charged to the client in the same way as a read.
@@ -13,12 +14,12 @@ use mcp_host_model::resource::{Error, Footprint, MissingPlugin, NOTICES_META_KEY
 use crate::json::{Members, Writer};
 use crate::revision::Revision;
 
-/// The maximum bytes of the description of a resource in a line of a listing.
+/// The maximum length of a resource's description in a line of a listing, in bytes.
 const MAX_DESCRIPTION: usize = 200;
-/// The same of a template, which says what its variables are.
+/// The maximum length of a template's description, which explains its variables.
 pub(super) const MAX_TEMPLATE_DESCRIPTION: usize = 1000;
 
-/// The forms of results beside text that the config and the revision of the client allow.
+/// The forms of results besides text that the config and the client's revision allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forms {
     /// Links to resources (`server.tool-links`).
@@ -28,14 +29,14 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// The forms that a config switches on, in that revision.
+    /// The forms that a config switches on, in this revision.
     pub(super) fn new(server: &mcp_host_config::Server, revision: Revision) -> Self {
         let exist = revision.has_titles();
         Self { links: server.tool_links && exist, structured: server.tool_structured_content && exist }
     }
 }
 
-/// What a tool returns.
+/// The output of a tool.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) content: Vec<Part>,
@@ -51,7 +52,7 @@ pub(super) enum Part {
     Link(Box<Resource>),
 }
 
-/// Structured content: what writes it, and the memory that it holds until then.
+/// Structured content: a function that writes it, and the memory that the content holds until then.
 pub(super) struct Structured {
     pub(super) footprint: usize,
     pub(super) write: Box<dyn FnOnce(&mut Writer<'_>) + Send>,
@@ -63,7 +64,7 @@ impl Output {
         Self { content: vec![Part::Text(text)], ..Self::default() }
     }
 
-    /// The approximate memory that it takes.
+    /// The approximate memory of the output.
     pub(super) fn footprint(&self) -> usize {
         let content = self.content.iter().map(Part::footprint).fold(0, usize::saturating_add);
         content.saturating_add(self.structured.as_ref().map_or(0, |structured| structured.footprint))
@@ -71,7 +72,7 @@ impl Output {
 }
 
 impl Structured {
-    /// Structured content with values of that footprint.
+    /// Structured content with values of this footprint.
     pub(super) fn new(footprint: usize, write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
         Self { footprint, write: Box::new(write) }
     }
@@ -107,8 +108,8 @@ impl Part {
     }
 }
 
-/// Encodes the members of a resource that programs and models need. A link has neither the time of the last change, which is part of its
-/// `annotations`, nor notices.
+/// Encodes the members of a resource that programs and models need. A link has no separate time of the last change, because its
+/// `annotations` contain it, and no notices.
 pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource, is_structured: bool) {
     let Resource { uri, name, title, description, mime_type, size, annotations, mut meta, .. } = resource;
     members.text("uri", uri);
@@ -127,12 +128,12 @@ pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource
     }
 }
 
-/// Why a tool has no output.
+/// The reason why a tool has no output.
 #[derive(Debug)]
 pub(super) enum ToolError {
-    /// Its arguments are not valid.
+    /// The arguments are not valid.
     Arguments(String),
-    /// The façade's error.
+    /// An error of the façade.
     Host(Error),
 }
 
@@ -142,20 +143,20 @@ impl From<Error> for ToolError {
     }
 }
 
-/// A resource in one line: its URI, the estimated tokens of its text where its size says so, and its title and description.
+/// A resource in one line: its URI, the estimated number of tokens if its size is known, and its title and description.
 pub(super) fn summary(resource: &Resource) -> String {
     let Resource { uri, name, title, description, mime_type, size, .. } = resource;
     let is_text = mime_type.as_deref().is_some_and(|kind| kind.starts_with("text/"));
-    // Of UTF-8 text with few characters beyond ASCII, which is all that a size can say.
+    // An estimate from the size, for UTF-8 text with few characters beyond ASCII.
     let tokens = size.filter(|_| is_text).map(|size| size.div_ceil(4));
-    // A name that ends the URI says nothing more.
+    // A name that the URI ends with adds nothing.
     let name = title.as_deref().or_else(|| (!uri.as_str().ends_with(name.as_str())).then_some(name.as_str()));
     one_line(uri.as_str(), tokens, name, description.as_deref(), MAX_DESCRIPTION)
 }
 
-/// A URI or a template with what is known of it in one line, in which line breaks of the provider's texts are escaped: no provider can
-/// add a line that looks like the host's, or another resource's. A long description is cut, with an ellipsis. White space follows the
-/// URI, as models take a colon behind it for a part of it.
+/// A URI or a template with its known details in one line. Line breaks in the provider's texts are escaped, so a provider cannot forge a
+/// line of the host or of another resource. A long description is truncated, with an ellipsis. White space follows the URI, because
+/// models mistake a colon for a part of it.
 pub(super) fn one_line(
     uri: &str,
     tokens: Option<u64>,

@@ -1,8 +1,8 @@
 //! The tool `read_resource`.
 //!
-//! A model has room for some thousand tokens, and a resource may have megabytes: the text has at most `max_bytes`, and continues at
-//! `offset`. Of a resource in several formats it has the preferred one, which is the first. Whatever was left out, here or by the
-//! provider ([`Notice`]), is said in the last lines of the text, and how to get it.
+//! A model has room for some thousand tokens, and a resource may have megabytes: the text has at most `max_bytes`, and continues at `offset`.
+//! If a resource has several formats, the text has the first one, which is the preferred one. The last lines of the text list all omissions,
+//! by this tool or by the provider ([`Notice`]), and how to get the omitted parts.
 
 use mcp_host_base::text::{estimate_tokens, prefix};
 use mcp_host_model::resource::{Notice, NoticeKind, ResourceBody, ResourceContents};
@@ -15,15 +15,15 @@ use super::description::{Description, object, result};
 use super::output::{Forms, Output, Part, Structured, ToolError};
 use crate::json::{Members, Writer};
 
-/// The bytes of a result unless the call says otherwise: some 16,000 tokens of English.
+/// The default size of a result in bytes: some 16,000 tokens of English.
 const DEFAULT_BYTES: usize = 64 << 10;
-/// The fewest bytes of a result: of some, so that each call makes progress.
+/// The minimum size of a result in bytes, so that each call makes progress.
 const MIN_BYTES: usize = 256;
-/// The most bytes of a result.
+/// The maximum size of a result in bytes.
 const MAX_BYTES: usize = 16 << 20;
-/// The largest offset: integers of JSON are exact up to it.
+/// The maximum offset. JSON integers are exact up to this value.
 const MAX_OFFSET: usize = 1 << 53;
-/// The images that models are shown.
+/// The image types that are shown to models.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Describes the tool.
@@ -100,7 +100,7 @@ pub(super) async fn call(
     excerpt(contents, offset, max_bytes, forms)
 }
 
-/// A content and what was left out of it.
+/// A content with its omissions.
 struct Excerpt {
     uri: String,
     mime_type: Option<String>,
@@ -108,11 +108,11 @@ struct Excerpt {
     notices: Vec<Notice>,
 }
 
-/// Returns the contents in the preferred format of each resource, with a notice of the others.
+/// Returns each resource's contents in the preferred format, with a notice of the other formats.
 fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
     let mut kept: Vec<(ResourceContents, Vec<String>)> = Vec::with_capacity(contents.len());
     for one in contents {
-        // Formats of one resource follow each other.
+        // The formats of one resource are adjacent.
         match kept.last_mut().filter(|(last, _)| last.entry.uri == one.entry.uri) {
             None => kept.push((one, Vec::new())),
             Some((_, others)) => {
@@ -131,10 +131,10 @@ fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
     noted.collect()
 }
 
-/// What a content takes in the text beside its URI and its body: a colon and line ends.
+/// The bytes of a content in the text besides its URI and its body: a colon and line ends.
 const HEADING: usize = ":\n\n\n".len();
 
-/// Returns an output with at most `max_bytes` of the contents. Of several, their URIs and notices count, too.
+/// Returns an output with at most `max_bytes` of the contents. If there are several, their URIs and notices count, too.
 fn excerpt(
     contents: Vec<ResourceContents>,
     offset: usize,
@@ -218,7 +218,7 @@ fn excerpt(
     Ok(Output { content: text.into_iter().chain(images).collect(), structured, ..Output::default() })
 }
 
-/// A text that ends before its end.
+/// A truncated text.
 struct Cut {
     start: usize,
     end: usize,
@@ -242,20 +242,18 @@ impl Cut {
     }
 }
 
-/// Adds the notice of a cut that was made here. There is one place to continue: the rest of this text, whose end has the provider's
-/// next part.
+/// Adds the notice of a cut that was made here. A reader continues with the rest of this text, whose end names the provider's next part.
 fn with_cut(mut notices: Vec<Notice>, cut: Option<Notice>) -> Vec<Notice> {
     if cut.is_some() {
         notices.retain(|notice| notice.kind != NoticeKind::Cut);
-        // The line of the text that says the same is not shown.
+        // The corresponding line of the text is not shown.
         notices.iter_mut().for_each(|notice| notice.in_text = false);
     }
     notices.extend(cut);
     notices
 }
 
-/// Returns the part of a text from an offset on, of at most the given number of bytes, in whole characters, and in whole lines if they are not
-/// too long.
+/// Returns at most `max_bytes` of a text from an offset on, in whole characters, and in whole lines if they are not too long.
 fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Option<Cut>), ToolError> {
     let len = text.len();
     if offset > len {
@@ -279,7 +277,7 @@ fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Op
     Ok((text, Some(Cut { start, end: start.saturating_add(shown_len), len, tokens })))
 }
 
-/// The notice of binary data that the text does not have.
+/// The notice of binary data that is left out of the text.
 fn left_out(kind: Option<&str>, len: usize, why: &str) -> Notice {
     let text = format!("{}, {len} bytes, is not in this text: {why}", kind.unwrap_or("binary data"));
     Notice::new(NoticeKind::Incomplete, text)
@@ -393,10 +391,10 @@ mod tests {
                 _ => panic!("no text"),
             }
         };
-        // All of the text: the provider's next part, and its own last line once.
+        // The whole text: the provider's next part, and its own last line once.
         let whole = shown("1\n# the search ended\n".to_owned(), &notices);
         assert_eq!(whole, "1\n# the search ended\n[cut: lines 1 to 9 of 99; the next part is a:///b?lines=10-]");
-        // A part: the rest of this text, and what its end would say.
+        // A part: the rest of this text, without the notice at its end.
         let part = shown("1\n".repeat(1000), &notices);
         assert!(!part.contains("lines=10-") && part.matches("continue with the offset").count() == 1, "{part}");
         assert_eq!(part.matches("the search ended").count(), 1, "{part}");

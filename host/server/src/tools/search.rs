@@ -10,7 +10,7 @@ use mcp_resource_host::host::Host;
 use super::description::Description;
 use super::output::{Forms, Output, ToolError};
 
-/// Describes one of them; none for another tool.
+/// Describes one of these tools. None for another tool.
 pub(super) fn describe(tool: Tool) -> Option<Description> {
     match tool {
         Tool::Search => Some(resources::describe()),

@@ -1,7 +1,7 @@
 //! Tests of the library as an application uses it: its public items only.
 //!
-//! One executable, because each links the whole host; each module is one subject. A test that needs a process of its own has an
-//! executable of its own: `no_compiler.rs` of `host/core`.
+//! One executable, because each links the whole host; each module is one subject. A test that needs a separate process has a
+//! separate executable: `no_compiler.rs` of `host/core`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use mcp_resource_host::engine::{Engine, EngineOptions};
 
-/// Longer than anything here takes.
+/// The timeout of all waits, longer than any operation takes.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Returns the engine that the tests share unless they are about engines.
+/// Returns the engine that all tests share, except tests of engines.
 fn engine() -> Arc<Engine> {
     static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(EngineOptions::new().max_instances(2).worker_threads(2)).unwrap()).clone()

@@ -1,4 +1,4 @@
-//! The service over HTTP, mounted in an axum application that has a login of its own.
+//! The service over HTTP, mounted in an axum application with its own login.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Provider for Letters {
     }
 }
 
-/// A host of letters, of which `ada` and `bob` may read `a`, and `ada` may read `b`.
+/// A host of letters: `ada` and `bob` may read `a`, and `ada` may read `b`.
 async fn start(change: impl FnOnce(&mut Config)) -> (Arc<Host>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::new();
@@ -74,7 +74,7 @@ async fn start(change: impl FnOnce(&mut Config)) -> (Arc<Host>, TempDir) {
     (Arc::new(builder.start().await.unwrap()), dir)
 }
 
-/// The login of the application: the user is the one that the client names.
+/// The login of the application: it trusts the user name that the client sends.
 async fn login(mut request: Request, next: Next) -> Response {
     let user = request.headers().get("x-user").map(|user| user.to_str().unwrap().to_owned());
     if let Some(user) = user {
@@ -83,7 +83,7 @@ async fn login(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// An application with pages of its own, and the service behind its login.
+/// An application with its own pages, and the service behind its login.
 struct Application {
     routes: Router,
     service: McpService,
@@ -109,7 +109,7 @@ impl Application {
         timeout(TIMEOUT, self.routes.clone().oneshot(request)).await.unwrap().unwrap()
     }
 
-    /// Opens a session as that user, and returns its id.
+    /// Opens a session as this user, and returns its id.
     async fn open_session(&self, user: &str) -> String {
         let params = json!({
             "protocolVersion": "2025-11-25",
@@ -129,7 +129,7 @@ impl Application {
         text(self.send(post(user, Some(session), &message(2, "ping", &json!({})))).await).await
     }
 
-    /// Sends a request of a session that has no body.
+    /// Sends a session request without a body.
     async fn send_bare(&self, method: Method, user: &str, session: &str) -> Response {
         let request = builder(method, user, Some(session)).body(Body::empty()).unwrap();
         self.send(request).await
@@ -420,7 +420,7 @@ async fn answers_are_charged_to_the_principal_or_else_to_the_peer_until_their_bo
         (("carol", Some(1)), ("carol", Some(2)), ("dave", Some(1))),
         (("", Some(1)), ("", Some(1)), ("", Some(2))),
     ] {
-        // An empty answer takes 2 KiB; 64 KiB are reserved for one that has not come.
+        // An empty answer takes 2 KiB; 64 KiB are reserved for a pending answer.
         let mut held = Vec::new();
         while held.len() < 100 {
             held.push(list(one.0, one.1).await);

@@ -30,7 +30,7 @@ impl Drop for PanicsOnDrop {
     }
 }
 
-/// A provider that panics when it is to describe itself.
+/// A provider that panics in `describe`.
 struct Indescribable;
 
 #[async_trait]
@@ -52,11 +52,11 @@ impl Provider for Indescribable {
     }
 }
 
-/// Numbered notes: `0`, `1`, …; what else it does is decided by the path.
+/// Numbered notes: `0`, `1`, …. Other paths select other behavior.
 #[derive(Default)]
 struct Notes {
     count: usize,
-    /// Fails everything with a panic, the listing included.
+    /// Makes all calls panic, including the listing.
     is_broken: AtomicBool,
     calls: AtomicUsize,
     changed: Mutex<Vec<String>>,
@@ -163,7 +163,7 @@ impl Provider for Notes {
     }
 }
 
-/// Only what a provider must have, and hints that are invalid.
+/// The minimum that a provider must have, and invalid hints.
 struct Minimal;
 
 #[async_trait]
@@ -182,7 +182,7 @@ impl Provider for Minimal {
     }
 }
 
-/// A host and the directories that it keeps things in.
+/// A host and its directories.
 struct Fixture {
     host: Host,
     config: Config,
@@ -219,7 +219,7 @@ impl Fixture {
         self.host.read(&Principal::LOCAL, &format!("notes:///{path}")).await
     }
 
-    /// How often the one plugin had faults of that kind.
+    /// The number of faults of this kind of the only plugin.
     fn faults(&self, kind: FaultKind) -> u64 {
         self.host.plugins().iter().filter_map(|plugin| plugin.faults.get(&kind)).sum()
     }
@@ -339,7 +339,7 @@ async fn a_panic_in_describe_is_an_error_of_the_start() {
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_when_its_cpu_time_is_used_up() {
     for (path, kind, deadline) in [
-        // The read after it has to be done in that time, too.
+        // The read after it has to finish within this time, too.
         ("sleep", FaultKind::Deadline, "5s"),
         ("sleep-and-panic", FaultKind::Deadline, "5s"),
         ("spin", FaultKind::Cpu, "1m"),
@@ -499,7 +499,7 @@ fn config_denying(config: &Config, glob: &str) -> Config {
 #[tokio::test]
 async fn rules_apply_although_the_reload_is_dropped_while_they_are_compiled() {
     let (fixture, _) = Fixture::notes(2).await;
-    // Rules are compiled on another thread, which has hardly ever ended at the first poll.
+    // Rules are compiled on another thread, which almost never finishes before the first poll.
     drop(fixture.host.reload(config_denying(&fixture.config, "notes:///0")).now_or_never());
     while fixture.host.generation() == 1 {
         tokio::task::yield_now().await;
@@ -514,7 +514,7 @@ async fn of_two_reloads_at_once_the_rules_of_the_later_one_apply() {
     let reload = |path: &str| fixture.host.reload(config_denying(&fixture.config, &format!("notes:///{path}")));
     for (earlier, later) in [("0", "1"), ("1", "0")] {
         let (superseded, reloaded) = tokio::join!(reload(earlier), reload(later));
-        // On a fast machine the first may have ended before the second began.
+        // On a fast machine the first reload may have ended before the second began.
         assert!(matches!(superseded, Ok(_) | Err(ReloadError::Superseded)), "{superseded:?}");
         reloaded.unwrap();
         assert!(matches!(fixture.read(later).await, Err(Error::NotFound { .. })));

@@ -1,4 +1,4 @@
-//! The response cache, as clients over HTTP see it: a native provider counts its calls.
+//! The response cache over HTTP. A native provider counts its calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use tower::ServiceExt;
 use crate::TIMEOUT;
 
 const TTL: Duration = Duration::from_secs(600);
-/// The files that there are: the name, the time to live, and the length of the text.
+/// The files: name, time to live, and length of the text.
 const FILES: [(&str, Option<Duration>, usize); 5] = [
     ("a", Some(TTL), 10),
     ("b", Some(TTL), 10),
@@ -48,7 +48,7 @@ struct Files {
     lists_cacheable: bool,
     /// Whether `a` is listed with a time to live of a minute.
     lists_short: bool,
-    /// If set, a read takes a permit after it has looked at the version.
+    /// If set, a read takes a permit after it has read the version.
     gate: Option<Semaphore>,
 }
 
@@ -111,7 +111,7 @@ impl Provider for Files {
     }
 }
 
-/// A server of those files.
+/// A server of these files.
 struct Server {
     host: Arc<Host>,
     files: Arc<Files>,
@@ -148,13 +148,13 @@ impl Server {
         Self { host, files, routes, _dir: dir }
     }
 
-    /// Starts one with an audit log in that directory.
+    /// Starts a server with an audit log in this directory.
     async fn start_audited(files: Files, log: &TempDir) -> Self {
         let audit = Audit::to_file(log.path().join("audit.jsonl"));
         Self::start_with(files, |config| config.audit = Some(audit), |plugin| plugin).await
     }
 
-    /// Ends the server, and returns of each request what the audit log says about the cache.
+    /// Ends the server, and returns for each request the cache member of its line in the audit log.
     async fn recorded_as_cached(&self, log: &TempDir) -> Vec<Value> {
         self.recorded(log).await.into_iter().map(|line| line["cached"].clone()).collect()
     }
@@ -215,12 +215,12 @@ impl Server {
         self.files.lists.load(Ordering::SeqCst)
     }
 
-    /// Makes a new version.
+    /// Increments the version.
     fn change(&self) {
         self.files.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Waits until so many reads have begun.
+    /// Waits until the given number of reads have begun.
     async fn wait_for_reads(&self, count: usize) {
         while self.reads() < count {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -293,7 +293,7 @@ async fn a_response_without_a_time_to_live_is_read_each_time() {
 async fn what_was_cached_is_counted_and_recorded() {
     let log = tempfile::tempdir().unwrap();
     let server = Server::start_audited(Files::default(), &log).await;
-    // The first is not looked up: nothing is known of times to live.
+    // The first read is not looked up, because times to live are not yet known.
     for path in ["a", "a", "a", "uncached"] {
         server.version(path).await;
     }
@@ -360,8 +360,8 @@ async fn a_request_that_is_cancelled_makes_nobody_wait_for_another() {
     let mut next = Box::pin(server.version("a"));
     assert!(futures::poll!(&mut next).is_pending());
     drop(cancelled);
-    // Both make calls of their own, so the first is answered although the later one never ends.
-    // The call of the cancelled request may take one before it has ended.
+    // Both requests make separate calls, so the first is answered although the later one never ends. The
+    // call of the cancelled request may take a permit before it ends.
     server.files.gate.as_ref().unwrap().add_permits(2);
     assert_eq!(timeout(TIMEOUT, waiting).await.unwrap(), "0");
     drop(next);
@@ -391,7 +391,8 @@ async fn a_page_of_a_listing_is_cached_if_all_on_it_have_a_time_to_live_and_filt
     for user in ["ada", "ada", "ada", "bob"] {
         server.list(user).await;
     }
-    // Those who see a part have pages of their own: when they were fetched says nothing of what others do.
+    // Principals that see a part have separate pages, so the time of a fetch reveals nothing about
+    // requests of others.
     let lists = server.lists();
     for _ in 0..3 {
         let listed = server.list("ada").await;
@@ -408,7 +409,7 @@ async fn a_page_of_a_listing_is_cached_if_all_on_it_have_a_time_to_live_and_filt
 async fn how_long_a_hidden_resource_holds_does_not_show_in_a_listing() {
     let server = Server::start(Files { lists_cacheable: true, lists_short: true, ..Files::default() }).await;
     for user in ["ada", "ada", "bob", "ada"] {
-        // `b` holds for ten minutes, `a` for a minute.
+        // `b` is valid for ten minutes, `a` for a minute.
         let ttl = server.list(user).await["ttlMs"].as_u64().unwrap();
         let range = if user == "bob" { 500_000..=600_000 } else { 1..=60_000 };
         assert!(range.contains(&ttl), "{user}: {ttl}");
@@ -432,14 +433,14 @@ async fn after_a_notification_and_after_a_subscription_nothing_older_is_served()
     for path in ["a", "b", "a", "b"] {
         assert_eq!(server.version(path).await, "0");
     }
-    // Nobody is told of this change.
+    // This change is not notified.
     server.change();
     assert_eq!(server.version("a").await, "0");
     let subscriber = server.host.subscriber(&Principal::new("ada"));
     timeout(TIMEOUT, server.host.subscribe(&subscriber, "files:///a")).await.unwrap().unwrap();
     assert_eq!(server.version("a").await, "1");
     for version in 2..10 {
-        // Another resource holds for its time to live.
+        // Another resource stays valid for its time to live.
         assert_eq!(server.version("b").await, "0");
         server.change();
         timeout(TIMEOUT, subscriber.next()).await.unwrap();
@@ -483,7 +484,7 @@ async fn the_facade_reads_and_lists_from_the_provider() {
 async fn the_audit_log_says_what_was_read_whether_or_not_it_was_cached() {
     let log = tempfile::tempdir().unwrap();
     let server = Server::start_audited(Files::default(), &log).await;
-    // The first is not looked up: nothing is known of times to live.
+    // The first read is not looked up, because times to live are not yet known.
     for _ in 0..3 {
         let read = server.read("ada", "both").await;
         assert_eq!(read["result"]["contents"].as_array().unwrap().len(), 2);

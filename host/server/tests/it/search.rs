@@ -1,4 +1,4 @@
-//! Search over a native provider whose resources change: what is indexed, what is found, and what it costs.
+//! Search over a native provider whose resources change: indexed documents, hits, and costs.
 
 mod faults;
 mod pages;
@@ -207,7 +207,7 @@ async fn what_cannot_be_found_is_refused_with_what_is_expected() {
     }
     let refused = host.context(&Principal::LOCAL, ContextRequest::new(100).query(" ")).await.unwrap_err();
     assert!(matches!(refused, Error::InvalidRequest { .. }), "{refused:?}");
-    // What no resource is now may be one later.
+    // A URI without a resource may get one later.
     for request in [fox().within("texts:///b"), fox().kind("text/html"), fox().kind("VIDEO/*"), fox().language("JA")] {
         assert_eq!(search(&host, &Principal::LOCAL, request).await.total, 0);
     }

@@ -1,4 +1,4 @@
-//! MCP over a pair of streams that are not those of the process.
+//! MCP over a pair of streams other than standard input and output.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::TIMEOUT;
 
-/// A client at the other end, and what serves it.
+/// A client at the other end, and the serving task.
 struct Client {
     answers: Lines<BufReader<ReadHalf<DuplexStream>>>,
     requests: WriteHalf<DuplexStream>,

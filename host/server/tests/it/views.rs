@@ -1,6 +1,6 @@
-//! The view of a principal: for random rules and resources, every operation shows it what `explain` allows, and nothing else.
+//! The view of a principal: for random rules and resources, every operation returns exactly the resources that `explain` allows.
 //!
-//! What `explain` says is compared with a decision of this test, glob by glob.
+//! The decisions of `explain` are compared with decisions of this test, glob by glob.
 
 mod endpoint;
 mod rules;
@@ -32,7 +32,7 @@ use crate::{TIMEOUT, engine};
 /// The mounts of the two plugins.
 const MOUNTS: [&str; 2] = ["a://x/", "b:///"];
 
-/// The templates of what is mounted where something is searched.
+/// The templates that the host mounts when a plugin is searched.
 const BUILT_IN_TEMPLATES: [&str; 2] = ["context:///{?q,budget,audience}", "search:///{?q,in,kind,lang,limit}"];
 
 /// A host with a tree of resources at each mount.
@@ -92,10 +92,10 @@ impl Fixture {
         MOUNTS.into_iter().zip(&self.trees).flat_map(below).collect()
     }
 
-    /// Whether the operation is allowed, by this test and by `explain`.
+    /// Whether this test and `explain` both allow the operation.
     fn allows(&self, who: &Who, operation: Operation, uri: &str) -> bool {
         let explained = self.host.explain(&who.principal, operation, uri).unwrap();
-        // Who may not read a resource is not notified of it.
+        // A principal that may not read a resource is not notified of it.
         let may_read = operation != Operation::Subscribe || who.is_allowed(&self.rules, Operation::Read, uri);
         let allowed = who.is_allowed(&self.rules, operation, uri) && may_read;
         assert_eq!(explained.decision.is_allowed(), allowed, "{:?} {operation} {uri}: {explained:?}", who.principal);
@@ -104,7 +104,7 @@ impl Fixture {
         allowed
     }
 
-    /// Those of the URIs on which the operation is allowed.
+    /// The URIs on which the operation is allowed.
     fn allowed(&self, who: &Who, operation: Operation, uris: impl IntoIterator<Item = String>) -> Vec<String> {
         uris.into_iter().filter(|uri| self.allows(who, operation, uri)).collect()
     }
@@ -203,7 +203,7 @@ impl Fixture {
                     continue;
                 }
                 let values = tree.values(template, prefix);
-                // A rule that denies to complete a URI counts like one that denies to read it.
+                // A rule that denies completion of a URI has the same effect as one that denies reading it.
                 let is_offered = |value: &String| {
                     let uri = format!("{mount}{prefix}{value}");
                     self.allows(who, Operation::Read, &uri) && !who.is_denied(&self.rules, Operation::Complete, &uri)
@@ -217,8 +217,8 @@ impl Fixture {
         }
     }
 
-    /// Searches for a word that every resource has, and for one that none has, to which all are near by their vectors: the limit
-    /// is larger than their number, and smaller.
+    /// Searches for a word in every resource, and for a word in none, to which all resources are near by their vectors. The
+    /// limit is once larger and once smaller than the number of resources.
     async fn check_search(&self, who: &Who) {
         let may_find = |uri: &String| self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri);
         let expected: BTreeSet<_> = self.uris().into_iter().filter(may_find).collect();
@@ -238,7 +238,8 @@ impl Fixture {
         }
     }
 
-    /// A selection of everything, by a word that every resource has and by priority, has what may be found, and nothing else.
+    /// Checks that selections of everything, by a word in every resource and by priority, contain exactly the resources that may
+    /// be found.
     async fn check_context(&self, who: &Who) {
         let by_query = |query| ContextRequest::new(10_000).query(query);
         for request in [by_query(EVERYWHERE), by_query(NOWHERE), ContextRequest::new(10_000)] {
@@ -255,7 +256,7 @@ impl Fixture {
         }
     }
 
-    /// Searches, until the machine has time for it.
+    /// Searches repeatedly until the result is not partial for lack of time.
     async fn search(&self, who: &Who, request: SearchRequest) -> SearchResults {
         let searching = async {
             loop {
@@ -269,7 +270,7 @@ impl Fixture {
         in_time("a search", searching).await
     }
 
-    /// Whether changes of a resource are for that principal.
+    /// Whether this principal may be notified of changes of a resource.
     fn may_watch(&self, who: &Who, uri: &str) -> bool {
         self.allows(who, Operation::Subscribe, uri) && self.allows(who, Operation::Read, uri)
     }
@@ -318,7 +319,7 @@ proptest! {
             }
             fixture.replace_rules(after).await;
             join_all(everybody.iter().map(|who| fixture.check_everything(who))).await;
-            // A cursor from before the change continues the listing under the rules of now.
+            // A cursor from before the change continues the listing under the current rules.
             for (who, cursors) in everybody.iter().zip(cursors) {
                 for cursor in cursors {
                     let request = ListRequest { parent: None, cursor: Some(&cursor) };
@@ -399,7 +400,7 @@ proptest! {
     }
 }
 
-/// Waits until changes after those that are to be seen have been delivered to the witness, at both mounts.
+/// Waits until the witness has been notified of changes after the tested ones, at both mounts.
 async fn settle(fixture: &Fixture, subscribers: &[mcp_resource_host::Subscriber], round: usize) {
     let witness = subscribers.last().unwrap();
     let path = WITNESSES[round];

@@ -109,7 +109,8 @@ async fn a_measurement_that_was_delayed_does_not_delay_the_next() {
     let fixture = QuotaFixture::new("16KiB");
     let path = fixture.path().join("old");
     fs::write(&path, [0; 16 << 10]).unwrap();
-    // The end of a measurement waits for this lock, longer than it may compute if the next one is to start in time.
+    // The end of a measurement waits for this lock, for longer than the maximum processor time that still lets the
+    // next one start in time.
     let delay = fixture.quota.usage.lock_open_files();
     let mut charging = std::pin::pin!(fixture.charge(1));
     tokio::time::timeout(MAX_RESCAN_WAIT * 2 / RESCAN_COST_FACTOR, &mut charging).await.unwrap_err();
@@ -136,6 +137,6 @@ async fn those_who_find_no_room_together_share_one_measurement() {
     let all = futures::future::join_all((0..100).map(|_| fixture.charge(1))).await;
     assert!(all.iter().all(Result::is_err));
     assert!(measured().await > before);
-    // Each for itself, they would take a hundred intervals.
+    // With one measurement for each charge, they would take a hundred intervals.
     assert!(began.elapsed() < MIN_RESCAN_INTERVAL * 80, "{:?}", began.elapsed());
 }

@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 
 use super::TokenError;
 
-/// The lifetime of a token whose answer names none.
+/// The lifetime of a token whose answer declares none.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
-/// The longest time for which a token is cached.
+/// The maximum time for which a token is cached.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An error code of a token server, and what an admin can do about it.
+/// An error code of a token server, and the remedy for an admin.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::http) struct ErrorCode {
     name: &'static str,
@@ -68,13 +68,13 @@ static ERROR_CODES: [ErrorCode; 13] = [
     code("unsupported_grant_type", "check `token-uri`: the server has no support for this kind of credential"),
 ];
 
-/// An access token, as a token server issued it.
+/// An access token from a token server.
 #[derive(Debug)]
 pub(super) struct TokenAnswer {
     /// The value of `Authorization`.
     pub(super) authorization: HeaderValue,
     pub(super) lifetime: Duration,
-    /// Replaces the refresh token that was presented.
+    /// The replacement of the presented refresh token (rotation).
     pub(super) refresh_token: Option<Secret<String>>,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn parse(status: StatusCode, retry_after: Option<Duration>, body: &[u
     if issued.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
         return Err(invalid("has a `token_type` other than `Bearer`"));
     }
-    // The syntax of RFC 6750 is narrower, and not kept by all servers.
+    // The syntax of RFC 6750 is narrower, but not all servers follow it.
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(invalid("has an `access_token` that is not printable ASCII"));
     }
@@ -131,8 +131,8 @@ fn seconds(value: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())).ok()
 }
 
-/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, of any size. A date counts as a time that is longer than
-/// any that is honored, because the clock of this machine may differ from the server's.
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, of any size. A date counts as longer than the maximum,
+/// because the clock of this machine may differ from the server's.
 pub(super) fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

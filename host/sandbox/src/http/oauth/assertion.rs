@@ -1,7 +1,7 @@
 //! Assertions of service accounts: JSON Web Tokens that are signed with RS256 (RFC 7523, section 3).
 //!
-//! `ring` signs, which TLS uses, too. `jsonwebtoken` takes its cryptography from a provider that is set once per process,
-//! perhaps by the application that embeds the host, and perhaps to one that signs nothing.
+//! They are signed with `ring`, which TLS uses, too, and not with `jsonwebtoken`: its cryptography comes from a provider
+//! that is set once per process, possibly by the embedding application, and possibly without signing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,11 +19,11 @@ use super::TokenError;
 
 /// The time from `iat` to `exp`. Google accepts at most an hour.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// How far `iat` lies in the past, for a token server whose clock is behind this one.
+/// The offset of `iat` into the past, for a token server whose clock is behind.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// Signs an assertion for a service account. Its audience is the token endpoint that the key names, whatever endpoint it is
-/// sent to; that endpoint if the key names none.
+/// Signs an assertion for a service account. The audience is the token endpoint that the key names, even if the assertion
+/// is sent to another one, or the actual endpoint if the key names none.
 pub(super) fn sign(
     key: &ServiceAccountKey,
     subject: Option<&str>,

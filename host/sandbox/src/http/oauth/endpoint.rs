@@ -1,8 +1,8 @@
 //! Exchanges with a token endpoint.
 //!
 //! The admin chose the endpoint, so its name may resolve to any address. There are no redirects and no proxies. Bounded:
-//! [`TIMEOUT`] for all of an exchange, [`MAX_HEADERS_SIZE`] and [`MAX_BODY`] for the answer. At most one name resolution is
-//! under way, because one that hangs cannot be cancelled.
+//! [`TIMEOUT`] for all of an exchange, [`MAX_HEADERS_SIZE`] and [`MAX_BODY`] for the answer. At most one name resolution is in
+//! flight, because a hanging one cannot be cancelled.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::http::error::ExchangeError;
 use crate::http::tls::{TlsClient, TlsRoots};
 
 /// The time for an exchange: name resolution, connection, request and answer. It is shorter than the defaults of
-/// `limits.http.timeout` and `limits.deadline`, so that a request that waits for a token of a server that hangs fails for that
-/// reason, and not its provider.
+/// `limits.http.timeout` and `limits.deadline`, so that a hanging token server fails the request for this reason, before a
+/// limit fails the provider.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 /// The maximum size of the headers of an answer, in bytes.
 const MAX_HEADERS_SIZE: usize = 16 << 10;
@@ -48,7 +48,7 @@ pub(super) struct TokenEndpoint {
     ca: Option<CaBundle>,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
-    /// The TLS client, if the endpoint has certificate authorities of its own.
+    /// The TLS client, if the endpoint has its own certificate authorities.
     tls_with_ca: OnceCell<TlsClient>,
     /// The permit of the name resolution.
     permit: Arc<Semaphore>,
@@ -64,7 +64,7 @@ impl TokenEndpoint {
         Self { url, ca, network, tls_roots, tls_with_ca: OnceCell::new(), permit: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Sends a request for a token, and returns the token.
+    /// Requests a token.
     pub(super) async fn exchange(&self, request: TokenRequest) -> Result<TokenAnswer, TokenError> {
         let now = Instant::now();
         let deadline = now.checked_add(TIMEOUT).unwrap_or(now);
@@ -127,7 +127,7 @@ impl TokenEndpoint {
         });
         match select(answer, pin!(connection)).await {
             Either::Left((answer, _)) => answer,
-            // What arrived before the connection ended is already available.
+            // An answer that arrived before the connection ended is already available.
             Either::Right((_, answer)) => answer.await,
         }
     }

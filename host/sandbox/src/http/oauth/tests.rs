@@ -1,4 +1,4 @@
-//! Access tokens from a token server on loopback, on a network that leads every name to it.
+//! Access tokens from a token server on loopback, on a network where every name resolves to this server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// Leads every name to one server.
+/// A network where every name resolves to one server.
 struct OneServer(SocketAddr);
 
 impl Network for OneServer {
@@ -26,17 +26,17 @@ impl Network for OneServer {
     }
 }
 
-/// A token server whose answers a test determines.
+/// A token server with answers of the test.
 struct TokenServer {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
-    /// Lets one request be answered.
+    /// Releases one answer.
     release: Arc<Notify>,
 }
 
 impl TokenServer {
-    /// Starts a server that gives the answer to the request with that number, counted from 1. If it is held, each answer
-    /// waits for its release.
+    /// Starts a server with an answer for each number of a request, counted from 1. With `is_held`, each answer waits
+    /// for its release.
     async fn start(is_held: bool, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (requests, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -227,7 +227,7 @@ async fn an_answer_that_is_no_token_is_no_token() {
 
 #[tokio::test]
 async fn a_token_server_that_is_down_is_an_error_without_its_address() {
-    // Bound, so that nothing else listens there.
+    // Bound without listening, so that connections are refused.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! Requests to a token endpoint: a form (RFC 6749, appendix B), and perhaps the credentials of the client.
+//! Requests to a token endpoint: a form (RFC 6749, appendix B), optionally with the credentials of the
+//! client.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 use super::{TokenError, assertion};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// RFC 8693, sections 2.1 and 3.
+/// The grant type of token exchange (RFC 8693, sections 2.1 and 3).
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
@@ -23,7 +24,7 @@ pub(super) struct TokenRequest {
     pub(super) authorization: Option<HeaderValue>,
 }
 
-/// Builds the request for a token, with `refresh_token` in place of the one of the config.
+/// Builds the request for a token, with `refresh_token` in place of the config's.
 pub(super) fn build(config: &OAuth, refresh_token: Option<&Secret<String>>) -> Result<TokenRequest, TokenError> {
     let mut form = Serializer::new(String::new());
     let client = match &config.grant {
@@ -50,7 +51,7 @@ pub(super) fn build(config: &OAuth, refresh_token: Option<&Secret<String>>) -> R
             Some(client)
         }
     };
-    // The assertion of a service account has the scopes as a claim.
+    // A service account has its scopes as a claim of the assertion.
     if client.is_some() && !config.scopes.is_empty() {
         let scopes: Vec<_> = config.scopes.iter().map(Scope::as_str).collect();
         form.append_pair("scope", &scopes.join(" "));
@@ -69,7 +70,7 @@ pub(super) fn build(config: &OAuth, refresh_token: Option<&Secret<String>>) -> R
     Ok(TokenRequest { form: Zeroizing::new(form.finish()), authorization })
 }
 
-/// The credentials are form-encoded first (RFC 6749, section 2.3.1).
+/// HTTP Basic with the credentials, which are form-encoded first (RFC 6749, section 2.3.1).
 fn basic(client: &OAuthClient, secret: &Secret<String>) -> Result<HeaderValue, TokenError> {
     let encode = |text: &str| Zeroizing::new(byte_serialize(text.as_bytes()).collect::<String>());
     let credentials = Zeroizing::new(format!("{}:{}", *encode(&client.id), *encode(secret.expose())));

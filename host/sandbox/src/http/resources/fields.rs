@@ -15,7 +15,7 @@ impl HttpView<'_> {
         Ok(values.fold(0, |sum, value| sum.saturating_add(field_cost(name, value.as_bytes()))))
     }
 
-    /// Applies a change to fields and adjusts their reservation to `size`, or leaves it unchanged if the change fails.
+    /// Applies a change to fields, and adjusts their reservation to `size` if the change succeeds.
     fn change(
         &mut self,
         fields: &Resource<FieldMap>,
@@ -68,8 +68,7 @@ impl HostFields for HttpView<'_> {
     }
 
     fn clone(&mut self, fields: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
-        // Both share their content until one of them is changed. The copy that this makes is not charged then, so it is
-        // charged here.
+        // Both share their content until one of them is changed (copy-on-write). That copy is charged here in advance.
         let reservation = self.memory.reserve(self.charged_bytes(&fields).max(RESOURCE_COST))?;
         let copy = HostFields::clone(&mut self.wasi, fields)?;
         self.attach_reservation(&copy, reservation);

@@ -1,4 +1,4 @@
-//! Responses of servers, and requests to a provider, which do not exist.
+//! Responses of servers. Requests to a provider do not exist.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynPollable};
@@ -25,7 +25,7 @@ impl types::HostFutureIncomingResponse for HttpView<'_> {
         let given = types::HostFutureIncomingResponse::get(&mut self.wasi, Resource::new_borrow(answer.rep()))?;
         match &given {
             Some(Ok(Ok(response))) => {
-                // From here on, the exchange is charged to the response.
+                // From now on, the exchange is charged to the response.
                 self.charge(&answer, RESOURCE_COST)?;
                 let headers = fields_cost(&self.wasi.table.get(response)?.headers);
                 self.charge(response, headers.saturating_add(self.reservations.exchange_cost()))?;

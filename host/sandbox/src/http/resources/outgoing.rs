@@ -16,12 +16,12 @@ use wasmtime_wasi_http::p2::{HttpError, HttpResult};
 use super::{BODY_COST, HttpView, RESOURCE_COST, delegate, fields_cost};
 use crate::memory::OutOfMemory;
 
-/// The result of a function whose error carries no reason.
+/// The result of a function whose error has no reason.
 type UnitErrorResult<T = ()> = wasmtime::Result<Result<T, ()>>;
 
 impl HttpView<'_> {
-    /// Replaces a text of a request, and adjusts its reservation. Fails if the text is longer than any request that can
-    /// be sent.
+    /// Replaces a text of a request, and adjusts its reservation. Fails if the text exceeds the size of any request
+    /// that can be sent.
     fn set_text(
         &mut self,
         request: Resource<HostOutgoingRequest>,
@@ -178,7 +178,7 @@ impl types::HostOutgoingBody for HttpView<'_> {
 }
 
 impl HttpView<'_> {
-    /// Charges trailers until the instance ends: the request that they become part of is not known.
+    /// Charges trailers until the instance ends, because the request that they become part of is not known.
     fn charge_until_instance_ends(&mut self, trailers: &Resource<FieldMap>) -> Result<(), OutOfMemory> {
         let Some(reservation) = self.take_reservation(trailers) else { return Ok(()) };
         match &mut self.reservations.permanent {

@@ -1,4 +1,4 @@
-//! The databases of a build without the feature `sql`: there is none, and every query fails.
+//! The databases of a build without the feature `sql`: every query fails.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn unsupported() -> QueryError {
     QueryError::Failed("this build has no databases: it lacks the feature `sql`".to_owned())
 }
 
-/// A listener, which cannot exist.
+/// A listener. The type is uninhabited.
 pub(super) struct Listener(Infallible);
 
 impl Listener {
@@ -67,5 +67,5 @@ impl SqlDatabases {
     }
 }
 
-/// Returns: this build starts no process for SQLite.
+/// Returns immediately: this build starts no process for SQLite.
 pub fn run_sqlite_worker() {}

@@ -1,46 +1,42 @@
-//! Databases of PostgreSQL: a pool of connections to a server, on which guests read.
+//! PostgreSQL databases: a pool of connections to a server, from which guests read.
 //!
-//! # Why a guest only reads
+//! # Read-only access
 //!
-//! `BEGIN READ ONLY` is not enough: a statement of the transaction can switch it off, end it, or run another statement
-//! behind a semicolon. So a query passes these:
+//! `BEGIN READ ONLY` is not sufficient: a statement of the transaction can switch it off, end the transaction, or add another statement after a
+//! semicolon. So a query passes these barriers:
 //!
-//! | means | against |
+//! | mechanism | against |
 //! |---|---|
-//! | the statement stands in `DECLARE … CURSOR FOR`, prepared by the extended protocol | everything that is no query: `SET`, `COMMIT`, `COPY`, `DO`, `CALL`, a second statement |
+//! | the statement stands in `DECLARE … CURSOR FOR`, prepared by the extended protocol | everything that is not a query: `SET`, `COMMIT`, `COPY`, `DO`, `CALL`, a second statement |
 //! | `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY` before it | a `WITH` that writes, `FOR UPDATE`, sequences, functions that write |
 //! | the first statement is the host's, in that isolation level | a function that sets the transaction to read-write |
-//! | `ROLLBACK`, always, and advisory locks are released | what a function leaves: settings, notifications, large objects |
-//! | the [role] is no superuser and cannot write, or it is not used | functions that reach beyond the transaction: files, programs, other servers |
+//! | `ROLLBACK`, always, and advisory locks are released | state that a function leaves behind: settings, notifications, large objects |
+//! | a [role] that is a superuser or can write is refused | functions with effects beyond the transaction: files, programs, other servers |
 //!
 //! # Schemas
 //!
-//! A relation that a statement uses, in whatever way, is locked by its transaction until its end: those of the text,
-//! of views, of functions, of SQL that a function such as `query_to_xml` runs. So before the first row, and behind
-//! the last one and before any row reaches the guest, the host reads the locks. A TOAST table counts as the table that it
-//! belongs to. A relation outside of the granted schemas, that the role may read
-//! itself, fails the query. What the role may *not* read itself can only have been reached by a view or a function that
-//! the database's owner made for that, and is no failure. The catalogs can be read without their statistics, which
-//! contain values of tables.
+//! PostgreSQL locks every relation that a statement uses until the end of its transaction: relations in the text, in views, in functions, and in
+//! SQL that a function such as `query_to_xml` runs. So the host reads the locks before the first row, and again after the last row and before any
+//! row reaches the guest. A TOAST table counts as the table that it belongs to. A relation outside of the granted schemas that the role itself may
+//! read fails the query. A relation that the role may *not* read itself can only have been read through a view or a function that the database's
+//! owner made for this purpose, and does not fail the query. The catalogs can be read, except for their statistics, which contain values of tables.
 //!
 //! # Messages
 //!
-//! The server's messages are passed on from the parser only. What a statement has read it can put into a message, so of an
-//! error after the parser the guest gets the SQLSTATE and its meaning; of a value that cannot be converted, the number and the type of
-//! its parameter. A statement that runs SQL by a function
-//! such as `query_to_xml` learns in this way one fact per query about what it may not read: whether, and with which
-//! SQLSTATE, it failed.
+//! Only the parser's messages are passed on. A running statement can put stored data into a message, so for errors after the parser the guest gets
+//! the SQLSTATE and its meaning; for a value that cannot be converted, it gets the number and the type of the parameter. Side channel: a statement
+//! that runs SQL by a function such as `query_to_xml` learns one fact per query about data that it may not read: whether, and with which SQLSTATE,
+//! the inner SQL failed.
 //!
 //! # Bounds
 //!
-//! Rows are fetched up to the bound and one more. The client library holds a message of any size, so the [stream] below
-//! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
-//! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
-//! `CancelRequest` does, and the connection is closed. Until then it counts for `connections`. A connection that the
-//! server has closed is replaced by another.
+//! At most one row more than the maximum is fetched. The client library buffers messages of any size, so the [stream] below it counts the bytes,
+//! charges them to the plugin, and fails when they exceed the maximum of a result. `statement_timeout` ends a statement at the server. At the
+//! deadline of the query, and when its caller is gone, a `CancelRequest` ends the statement, and the connection is closed. Until then the
+//! connection counts towards `connections`. A connection that the server has closed is replaced.
 //!
-//! The client library looks up types that it does not know, and those that they are made of, by nested calls. The stream
-//! bounds the requests of a query, and so the stack; types that are nested over more than 32 levels are refused.
+//! The client library looks up unknown types, and their component types, by nested calls. The stream bounds the requests of a query, and therefore
+//! the stack; types that are nested more than 32 levels deep are refused.
 
 mod array;
 mod connector;
@@ -72,7 +68,7 @@ use crate::sql::error::QueryError;
 use crate::sql::result::{ChargedRows, ResultBounds};
 use crate::sql::{Query, Usage};
 
-/// The shortest `statement_timeout`: 0 stands for none.
+/// The minimum `statement_timeout`: 0 means no timeout.
 const MIN_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// One database, and the connections to it.
@@ -85,11 +81,11 @@ pub(in crate::sql) struct PostgresqlDatabase {
     channel: Option<ChannelName>,
 }
 
-/// A connection that is in use. Unless it is [released](Self::release), its statement is cancelled and it is closed.
+/// A connection in use. Unless it is [released](Self::release), its statement is cancelled and the connection is closed.
 struct Lease(Option<(Object<Connector>, Permit)>);
 
 impl PostgresqlDatabase {
-    /// The database at that URL. Does not connect.
+    /// Creates the database at this URL. Does not connect.
     pub(super) fn new(url: &Secret<String>, grant: &SqlGrant, tls_roots: Arc<TlsRoots>) -> Self {
         let schemas: Vec<_> = grant.schemas.iter().map(|schema| schema.as_str().to_owned()).collect();
         let max_connections = grant.connections.get();
@@ -104,12 +100,12 @@ impl PostgresqlDatabase {
         &self.schemas
     }
 
-    /// Returns the listener to its channel, if it has one.
+    /// Returns the listener to the channel of the database, if it has one.
     pub(super) fn listener(&self) -> Option<Listener> {
         Some(Listener::new(self.pool.clone()?, self.channel.as_ref()?))
     }
 
-    /// Returns its version, once it was connected to and its role was checked.
+    /// Returns a description of the database, after connecting and checking the role.
     pub(super) async fn describe(
         &self,
         bounds: ResultBounds,
@@ -138,11 +134,11 @@ impl PostgresqlDatabase {
             let session = lease.session()?;
             let result = match session.begin(&mut transaction, left).await {
                 Ok(statement) => session.query(transaction, &statement).await,
-                // The server has closed the connection meanwhile. There are as many of them as the pool has, at most.
+                // The server has closed the connection meanwhile. This happens at most once for each connection of the pool.
                 Err(QueryError::Unreachable(_)) if session.is_closed() && lease.is_reused() => continue,
                 Err(error) => Err(error),
             };
-            // A statement that failed is over, and the connection as good as before.
+            // A failed statement has ended, and the connection is usable.
             if session.end(result.is_err()).await {
                 lease.release();
             }
@@ -150,14 +146,14 @@ impl PostgresqlDatabase {
         }
     }
 
-    /// Has the server compile a query, and does not run it.
+    /// Makes the server compile a query without running it.
     pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
         let (deadline, usage) = (query.deadline, query.usage.clone());
         let mut transaction = query.into();
         let lease = self.lease(deadline, &usage).await?;
         let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
         let prepared = lease.session()?.begin(&mut transaction, left).await.map(drop);
-        // Nothing has ended the transaction.
+        // The transaction is still open.
         if lease.session()?.end(true).await {
             lease.release();
         }

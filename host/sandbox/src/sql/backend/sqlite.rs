@@ -1,45 +1,45 @@
-//! Databases of SQLite: a file of the host, which guests read.
+//! SQLite databases: files of the host that guests read.
 //!
-//! # Why a guest only reads
+//! # Read-only access
 //!
-//! | means | against |
+//! | mechanism | against |
 //! |---|---|
-//! | the file is opened read-only, with `query_only` | every write to it |
-//! | an [authorizer] that allows what a query needs | `ATTACH` (which creates files), `VACUUM INTO`, `PRAGMA`, transactions, temporary tables, extensions |
-//! | at most 0 attached databases | `ATTACH`, once more |
-//! | `SQLITE_DBCONFIG_DEFENSIVE`, and no `trusted_schema` | a file that was made to harm its reader |
-//! | [`Statement::readonly`](rusqlite::Statement::readonly) | a statement that all of these would have missed |
+//! | the file is opened read-only, with `query_only` | every write to the file |
+//! | an [authorizer] that allows only the actions of a query | `ATTACH` (which creates files), `VACUUM INTO`, `PRAGMA`, transactions, temporary tables, extensions |
+//! | a limit of 0 attached databases | `ATTACH`, again |
+//! | `SQLITE_DBCONFIG_DEFENSIVE`, and no `trusted_schema` | a malicious file |
+//! | [`Statement::readonly`](rusqlite::Statement::readonly) | a statement that passed all of the above |
 //!
 //! # Bounds
 //!
-//! Neither `sqlite3_interrupt` nor a progress handler ends the call of one function, nor code without loops: `LIKE`, `GLOB`
-//! and `instr` take time in the product of two lengths, and a statement can have 2000 columns of them. So each
-//! connection is in a child process ([`process`], [`worker`]), which is killed at the deadline, when the caller is gone, and by the
-//! kernel beyond its limits. A query waits for one of the grant's `connections` before it takes a process; nothing here
-//! blocks a thread of the host, whatever the file is: a FIFO, or on a disk that does not respond.
+//! Neither `sqlite3_interrupt` nor a progress handler ends the call of a single function, or code without loops: `LIKE`, `GLOB` and
+//! `instr` take time in the product of two lengths, and a statement can have 2000 columns of them. So each connection is in a child
+//! process ([`process`], [`worker`]), which the host kills at the deadline and when the caller is gone, and the kernel beyond its
+//! limits. A query waits for one of the grant's `connections` before it takes a process. No thread of the host is blocked, even if the
+//! file is a FIFO or on a disk that does not respond.
 //!
 //! | bound | mechanism |
 //! |---|---|
 //! | time | the process is killed at the query's deadline; its priority is lower than the host's |
-//! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if less than that and a quarter of `limits.memory` is free. It is charged to the plugin before the query starts |
+//! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if less than 16 MiB plus a quarter of `limits.memory` is free. The heap is charged to the plugin before the query starts |
 //! | memory of the process | `RLIMIT_DATA` |
 //! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
-//! | processor time | charged to `limits.cpu` of the call; the process is killed when that is used up |
-//! | processes | `connections`, those included that were killed and have not ended yet; an idle one ends after a minute |
+//! | processor time | charged to `limits.cpu` of the call; the process is killed when the limit is exhausted |
+//! | processes | `connections`, including killed processes that have not ended yet; an idle process ends after a minute |
 //!
-//! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no
-//! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
-//! next jump of SQLite's virtual machine after its deadline. Values are shorter in statements that call functions which
-//! take long for long values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all
-//! connections of the process together, including the host's own databases.
+//! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no program to start. In such an
+//! application SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the next jump of SQLite's
+//! virtual machine after its deadline. The length of values is limited further in statements with functions that are slow for long
+//! values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all connections of the process together, including the host's own
+//! databases.
 //!
 //! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
 //!
 //! # Writers
 //!
-//! A query is one read transaction, so it sees one state. In a database with a write-ahead log readers and writers do
-//! not wait for each other; reading one needs the right to write to the files `-wal` and `-shm`, in which readers
-//! record what they use. In other databases a reader waits for a writer's commit, up to [`BUSY_TIMEOUT`].
+//! A query is one read transaction, so it sees one snapshot. In a database with a write-ahead log, readers and writers do not wait for
+//! each other; reading requires write permission for the files `-wal` and `-shm`, in which readers record the parts that they use. In
+//! other databases a reader waits for a writer's commit, up to [`BUSY_TIMEOUT`].
 
 mod authorizer;
 mod connection;
@@ -72,9 +72,9 @@ use crate::sql::{Query, Usage, WorkerProgram};
 
 pub use self::worker::run_sqlite_worker;
 
-/// The cache of a connection, and of each temporary table of a query.
+/// The cache size of a connection, and of each temporary table of a query.
 const CACHE_KIB: i64 = 2048;
-/// The memory of all of SQLite in a process, in bytes.
+/// The maximum memory of SQLite in a process, in bytes.
 const MAX_HEAP: i64 = 512 << 20;
 /// The maximum time for which a reader waits for a writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub(in crate::sql) struct SqliteDatabase {
     runner: Runner,
 }
 
-/// Where SQLite is called.
+/// The place where SQLite is called.
 enum Runner {
     /// In child processes.
     Processes(WorkerProcesses),
@@ -101,22 +101,22 @@ struct InProcess {
     max_value: u64,
 }
 
-/// A connection, with the file that it has open: a file of another one may stand at the path meanwhile.
+/// A connection, with the identity of its open file: the path may lead to another file meanwhile.
 struct OpenFile {
     connection: Connection,
     id: FileId,
 }
 
-/// Whether the call of a function can be ended.
+/// Whether a function call can be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Functions {
-    /// The process that calls it is killed.
+    /// The calling process can be killed.
     Killable,
-    /// It is not, so what takes long is bounded by the lengths of values.
+    /// The call cannot be ended, so the length of values bounds its time.
     Uninterruptible,
 }
 
-/// Tells a query that its caller is gone, when it is dropped.
+/// Cancels a query when it is dropped with the query's caller.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -126,7 +126,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl OpenFile {
-    /// Returns that connection if it is to the file that stands at the path, else a new one.
+    /// Returns `reused` if its file is still at the path, else a new connection.
     fn current(reused: Option<Self>, file: &Path, max_value: u64) -> Result<Self, QueryError> {
         let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
         worker::check_files(file).map_err(unreachable)?;
@@ -139,7 +139,7 @@ impl OpenFile {
 }
 
 impl SqliteDatabase {
-    /// The database of that file, which is opened by child processes if there is a program for that. Does not open it.
+    /// Creates the database of this file. Child processes open it if `workers` is given. Does not open the file.
     pub(super) fn new(file: &Path, grant: &SqlGrant, workers: Option<&WorkerProgram>) -> Self {
         let (max_connections, max_value) = (grant.connections.get(), grant.max_bytes.bytes());
         let runner = match workers {
@@ -149,7 +149,7 @@ impl SqliteDatabase {
         Self { max_connections, permits: FairSemaphore::new(max_connections, usize::MAX), runner }
     }
 
-    /// Returns its version, once it was opened and its schema was read.
+    /// Returns a description of the database, after opening it and reading its schema.
     pub(super) async fn describe(
         &self,
         bounds: ResultBounds,
@@ -195,7 +195,7 @@ impl SqliteDatabase {
         }
     }
 
-    /// Compiles a query, and does not run it.
+    /// Compiles a query without running it.
     pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
         let Query { sql, parameters, deadline, memory, usage, .. } = query;
         let permit = self.acquire(deadline, &usage).await?;
@@ -230,7 +230,7 @@ impl InProcess {
         let (file, idle, max_value) = (self.file.clone(), self.idle.clone(), self.max_value);
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            // Popped in a statement of its own, which releases the lock.
+            // Popped in a separate statement, which releases the lock.
             let reused = idle.lock().pop();
             let mut open = OpenFile::current(reused, &file, max_value)?;
             let (thread, begun) = (Arc::new(cpu.charge_thread()), std::time::Instant::now());
@@ -241,7 +241,7 @@ impl InProcess {
             if matches!(result, Err(QueryError::Timeout)) && thread.is_used_up(begun) {
                 result = Err(QueryError::OutOfCpu);
             }
-            // The next query finds out whether a file that could not be read can be read again.
+            // After an error of the file, the next query opens it again.
             if !matches!(result, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
                 idle.lock().push(open);
             }
@@ -251,12 +251,12 @@ impl InProcess {
     }
 }
 
-/// A file: its device and inode. On systems without them the time when it was created.
+/// The identity of a file: its device and inode, or its creation time on systems without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] Option<std::time::SystemTime>);
 
 impl FileId {
-    /// The file at that path.
+    /// The identity of the file at this path.
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = path.metadata()?;
         #[cfg(unix)]

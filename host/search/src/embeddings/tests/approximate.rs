@@ -9,7 +9,7 @@ use crate::embeddings::vector_store::TextDigest;
 
 const DIMENSIONS: usize = 16;
 
-/// Vectors around a few centres, as embeddings of texts are.
+/// Vectors around a few centres, like embeddings of texts.
 fn generated(count: usize) -> Vec<(TextDigest, Vector)> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut components = |spread: f32| -> Vec<f32> { (0..DIMENSIONS).map(|_| (random.f32() - 0.5) * spread).collect() };
@@ -61,14 +61,14 @@ async fn nearly_all_of_the_nearest_are_found_and_each_time_the_same() {
     assert!(hits >= 95 * queries.len(), "{hits} of {}", 100 * queries.len());
 }
 
-/// A task that is run by hand, and what it publishes.
+/// A task that the test runs step by step, and the graph that it publishes.
 struct Approximation {
     updater: GraphUpdater,
     graph: watch::Receiver<Option<Arc<VectorGraph>>>,
 }
 
 impl Approximation {
-    /// One of at most so much memory.
+    /// Creates a task with this limit of memory.
     fn start(fixture: &Fixture, memory: &str) -> Self {
         let url = "https://embeddings.example.com/v1/embeddings".parse().unwrap();
         let mut settings = Embeddings::new(url, "small", 2.try_into().unwrap());
@@ -137,7 +137,7 @@ async fn the_nearest_that_pass_the_filter_are_found_however_many_are_nearer() {
     fixture.embed_all().await;
     let graph = Approximation::start(&fixture, "1GiB").update().await;
     let query = NearestQuery { vector: vector(70.0), space: fixture.space, sources: vec![fixture.source], graph };
-    // Not as a lookup, which a slow machine would interrupt.
+    // Not as a lookup, which would be interrupted on a slow machine.
     let found = fixture.write(move |connection, _| {
         let mut filter = |_, path: &str| (!path.starts_with("hidden")).then(|| path.to_owned());
         let conditions = Conditions::default();

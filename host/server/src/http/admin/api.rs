@@ -3,8 +3,8 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET audit?follow`, `updates?follow` | the lines of the audit log, and the updates that are sent, from now on ([`follow`]) |
-//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
-//! | `POST browse/…` | what a principal sees ([`browse`]), and what changes of it ([`watch`]) |
+//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | the state of the host ([`views`]); `config` without secrets |
+//! | `POST browse/…` | the view of a principal ([`browse`]), and its changes ([`watch`]) |
 //! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
 //! | `POST plugins/NAME/record`, `plugins/NAME/profile` | a recording of its calls as JSON Lines, and a profile of them ([`observe`]), each with a line of the audit log |
@@ -13,8 +13,8 @@
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
 //!
-//! Everybody but administrators gets 401 for every path, except that [users](super::users) may browse. A body has at most [`MAX_BODY`]
-//! bytes, is `application/json`, which a form of a web page cannot send, and has arrived within [`BODY_TIMEOUT`].
+//! Clients that are not administrators get 401 for every path, except that [users](super::users) may browse. A body has at most
+//! [`MAX_BODY`] bytes, is `application/json`, which a form of a web page cannot send, and has arrived within [`BODY_TIMEOUT`].
 
 mod actions;
 mod browse;
@@ -65,16 +65,16 @@ pub(super) fn has_path(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-/// Whether users other than administrators may request a path.
+/// Whether users who are not administrators may request a path.
 pub(super) fn is_for_users(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|path| path == "session" || path.starts_with("browse/"))
 }
 
 /// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// The names of plugins that a message has.
+/// The maximum number of plugin names in a message.
 const MAX_NAMES: usize = 20;
-/// What to do about a request without a token.
+/// The help for a request without a token.
 const SEND_TOKEN: &str = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
 /// A body that holds the permit of its request until it is sent.
 struct HeldBody {
@@ -109,7 +109,7 @@ impl From<Error> for Refusal {
 }
 
 impl AdminServer {
-    /// Answers a request of a client of `/mcp`, for its own view; none if it is not one.
+    /// Answers a request of an `/mcp` client for its own view. Refuses it if it is not authenticated.
     async fn answer_user(
         &self,
         request: Request,
@@ -262,7 +262,7 @@ impl AdminServer {
     }
 }
 
-/// Says why a request is not that of an administrator.
+/// The refusal of a request that is not an administrator's.
 fn unauthorized(config: &Config, headers: &HeaderMap, from: Connection) -> Refusal {
     if from == Connection::Unencrypted {
         return Refusal::new(StatusCode::FORBIDDEN, "use https", None);
@@ -280,7 +280,7 @@ fn unauthorized(config: &Config, headers: &HeaderMap, from: Connection) -> Refus
     Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help))
 }
 
-/// There is no plugin of that name; says which there are.
+/// The refusal for an unknown plugin name. It lists the existing plugins.
 fn no_plugin(host: &Host, name: &str) -> Refusal {
     let mut names: Vec<_> = host.plugins().into_iter().map(|plugin| plugin.name).collect();
     let others = names.len().saturating_sub(MAX_NAMES);
@@ -316,7 +316,7 @@ fn page_request(query: Option<&str>) -> Result<PageRequest, Refusal> {
     Ok(page)
 }
 
-/// A segment of a path without percent-encoding.
+/// Decodes the percent-encoding of a path segment.
 fn decoded(segment: &str) -> Result<String, Refusal> {
     let decoded = percent_decode_str(segment).decode_utf8();
     decoded.map(|text| text.into_owned()).map_err(|_| Refusal::bad_request("the path is not UTF-8"))

@@ -1,4 +1,4 @@
-//! Who is an administrator.
+//! Identification of administrators.
 //!
 //! | request | administrator |
 //! |---|---|
@@ -21,17 +21,18 @@ use tokio::time::sleep;
 use super::console::Console;
 use super::{Connection, TOKEN_HOLDER};
 
-/// The interval in which the credentials of a stream are verified although nothing has changed: a session has a time.
+/// The interval at which the credentials of a stream are verified again even without a change, because sessions expire.
 const RECHECK: Duration = Duration::from_secs(15);
 
-/// Who is an administrator.
+/// Identifies administrators.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Authority {
     pub(super) console: Console,
 }
 
 impl Authority {
-    /// Returns the administrator who makes a request, by whose name actions are recorded. Digests are compared in constant time.
+    /// Returns the principal of the administrator who makes a request; actions are recorded under its name. Digests are compared in
+    /// constant time.
     pub(super) fn administrator(
         &self,
         config: &Config,
@@ -50,7 +51,7 @@ impl Authority {
     }
 }
 
-/// The credentials of a request whose answer is a stream, which are verified as long as it is open.
+/// The credentials of a request that is answered by a stream. They are verified repeatedly while the stream is open.
 #[derive(Clone, Debug)]
 pub(super) struct StreamCredentials {
     pub(super) method: Method,
@@ -59,15 +60,15 @@ pub(super) struct StreamCredentials {
 }
 
 impl StreamCredentials {
-    /// Those of a request.
+    /// Returns the credentials of a request.
     pub(super) fn of(request: &Request, from: Connection) -> Self {
         Self { method: request.method().clone(), headers: request.headers().clone(), from }
     }
 }
 
 impl Authority {
-    /// Waits until a condition of the config and the sessions does not hold any more: it is looked at after each reload, after each
-    /// session that ends, and every [`RECHECK`].
+    /// Waits until a condition on the config and the sessions no longer holds. It is checked after each reload, after the end of
+    /// each session, and every [`RECHECK`].
     pub(super) async fn until(&self, host: &Host, holds: impl Fn(&Config) -> bool) {
         let (mut generations, mut ended) = (host.generations(), self.console.ended_sessions());
         while holds(&host.config()) {
@@ -79,7 +80,7 @@ impl Authority {
         }
     }
 
-    /// Waits until a request would not be that of an administrator any more.
+    /// Waits until the credentials are no longer an administrator's.
     pub(super) async fn until_not_administrator(&self, host: &Host, of: &StreamCredentials) {
         self.until(host, |config| self.administrator(config, &of.method, &of.headers, of.from).is_some()).await;
     }

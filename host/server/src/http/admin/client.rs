@@ -1,8 +1,8 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
-//! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts that certificate and no other,
-//! whatever authority issued it. Each request has a connection and a timeout of its own, and an answer of at most
-//! [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
+//! The client finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only this certificate
+//! (certificate pinning), whatever authority issued it. Each request has its own connection and timeout, and an answer of at most [`MAX_ANSWER`]
+//! bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 
@@ -53,14 +53,14 @@ pub struct AdminClient {
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// Why a request to the administration listener has no answer.
+/// The reason why a request to the administration listener has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminClientError {
-    /// The config has no listener.
+    /// The config has no administration listener.
     #[error("the config has no administration listener")]
     NotConfigured,
-    /// The port is known to the server only.
+    /// The system chooses the port, so only the server knows it.
     #[error("`admin.listen` is {0}: the system chooses the port, so that only the server knows it")]
     AnyPort(HttpAddress),
     /// TLS cannot be set up.
@@ -74,7 +74,7 @@ pub enum AdminClientError {
         /// The cause.
         source: io::Error,
     },
-    /// The server ended the stream of the audit log: it has ended, or the token is no longer valid.
+    /// The server ended the stream of the audit log: the server shut down, or the token is no longer valid.
     #[error("the administration listener at {0} ended the stream")]
     Ended(AdminAddress),
     /// The server does not accept the token of the config, or the config has none.
@@ -88,28 +88,28 @@ pub enum AdminClientError {
     /// The server has a certificate, and the config has none.
     #[error("the server at {0} needs TLS, and `[admin]` has no `tls`")]
     TlsRequired(AdminAddress),
-    /// The server refuses the request.
+    /// The server refused the request.
     #[error("{error}")]
     Refused {
         /// The status code of HTTP.
         status: u16,
-        /// Why.
+        /// The reason.
         error: String,
-        /// What to do about it.
+        /// The suggested remedy.
         help: Option<String>,
     },
-    /// What listens there is no administration listener of this version.
+    /// The server at this address is not an administration listener of this version.
     #[error("what answers at {address} is not the administration listener of this version of mcp-host: {reason}")]
     Answer {
         /// The address.
         address: AdminAddress,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
 }
 
 impl AdminClientError {
-    /// Returns what to do about it.
+    /// Returns the suggested remedy.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::NotConfigured => {
@@ -145,11 +145,11 @@ impl AdminClientError {
 }
 
 impl AdminClient {
-    /// A client of the listener of that config.
+    /// Creates a client of the listener in this config.
     ///
     /// # Errors
     ///
-    /// There is none, or it cannot be found.
+    /// The config has no listener, or its address cannot be determined.
     pub fn new(config: &Config) -> Result<Self, AdminClientError> {
         let admin = config.admin.as_ref().ok_or(AdminClientError::NotConfigured)?;
         if let AdminAddress::Tcp(address) = &admin.listen
@@ -161,12 +161,12 @@ impl AdminClient {
         Ok(Self { address: admin.listen.clone(), token: admin.token.clone(), tls: tls.map(Arc::new) })
     }
 
-    /// Where the listener listens.
+    /// The address of the listener.
     pub fn address(&self) -> &AdminAddress {
         &self.address
     }
 
-    /// Requests whether the server is ready. The text says why it is not, to an administrator.
+    /// Requests whether the server is ready. The text has the reasons if it is not, for an administrator.
     pub async fn readiness(&self) -> Result<(bool, String), AdminClientError> {
         let (status, body) = self.send(Method::GET, "/readyz", None).await?;
         let text = String::from_utf8_lossy(&body).into_owned();
@@ -181,7 +181,7 @@ impl AdminClient {
         self.request(Method::GET, path, None).await
     }
 
-    /// Requests an action of the API: `log`, with that body, or none.
+    /// Requests an action of the API, such as `log`, with an optional body.
     pub async fn post<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -192,12 +192,12 @@ impl AdminClient {
         self.request(Method::POST, path, Some(body.unwrap_or_default())).await
     }
 
-    /// Requests the lines of the audit log from now on: those whose members have the given values. Calls `receive` with each, as
-    /// with the number of lines that were missed, until it fails.
+    /// Requests the lines of the audit log from now on whose members have the given values. Calls `receive` with each line, and with the numbers
+    /// of missed lines, until `receive` fails.
     ///
     /// # Errors
     ///
-    /// Those of `receive`, or why there are no more lines: [`Ended`](AdminClientError::Ended) if there were some.
+    /// The errors of `receive`, or the reason why the lines end: [`Ended`](AdminClientError::Ended) if the stream had begun.
     pub async fn follow_audit<E: From<AdminClientError>>(
         &self,
         members: &[(&str, &str)],
@@ -212,7 +212,7 @@ impl AdminClient {
             return Err(self.refused(status, &body.map_err(|source| self.failed(source))?).into());
         }
         let mut events = SseStream::new(body);
-        // A server that ends may close the connection within the body.
+        // A server that shuts down may close the connection in the middle of the body.
         while let Some(Ok(event)) = events.next().await {
             let data = event.data.unwrap_or_default();
             receive(match event.event.as_deref() {
@@ -228,11 +228,12 @@ impl AdminClient {
         Err(AdminClientError::Ended(self.address.clone()).into())
     }
 
-    /// Requests a recording of the calls of a plugin, `plugins/NAME/record?calls=10`. Calls `receive` with what arrives, until the recording ends.
+    /// Requests a recording of the calls of a plugin, `plugins/NAME/record?calls=10`. Calls `receive` with each chunk until the recording ends.
     ///
     /// # Errors
     ///
-    /// Those of `receive`, or why there is no recording. One whose server ends before it is [`Ended`](AdminClientError::Ended).
+    /// The errors of `receive`, or the reason why there is no recording: [`Ended`](AdminClientError::Ended) if the server ends before the
+    /// recording does.
     pub async fn record<E: From<AdminClientError>>(
         &self,
         path: &str,
@@ -254,7 +255,7 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Requests a profile of the calls of a plugin, `plugins/NAME/profile?seconds=10`, which takes that time.
+    /// Requests a profile of the calls of a plugin, `plugins/NAME/profile?seconds=10`, and waits for it for `time` at least.
     pub async fn profile(&self, path: &str, time: Duration) -> Result<Bytes, AdminClientError> {
         let path = format!("{}{path}", api::PREFIX);
         let requested = async {
@@ -317,7 +318,7 @@ impl AdminClient {
         answered.await.unwrap_or_else(|_| Err(self.failed(timed_out())))
     }
 
-    /// Connects, sends a request, and returns the head of the answer with its body, which is not read yet.
+    /// Connects, sends a request, and returns the head of the answer with its unread body.
     async fn open(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, AdminClientError> {
         let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
         if let Some(token) = &self.token {
@@ -356,7 +357,7 @@ impl AdminClient {
 pub enum AuditEvent<'a> {
     /// A line: a JSON object.
     Line(&'a str),
-    /// This number of lines came faster than they were received.
+    /// This number of lines was dropped because they came faster than they were received.
     Missed(u64),
 }
 
@@ -372,7 +373,7 @@ fn timed_out() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-/// The address at which a process of this machine reaches a listener: loopback, if it listens at all addresses.
+/// The address at which a process on this machine reaches a listener: loopback, if the listener has a wildcard address.
 pub(super) fn reachable(listening: SocketAddr) -> SocketAddr {
     let ip = match listening.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -387,7 +388,7 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> io::Result<Answer> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // Its errors are those of the answer.
+    // Errors of the connection are reported by the answer.
     let connection = AbortOnDropHandle::new(tokio::spawn(async { drop(connection.await) }));
     let answer = sender.send_request(request).await.map_err(io::Error::other)?;
     Ok(Answer { status: answer.status(), body: answer.into_body(), _connection: connection })

@@ -1,10 +1,9 @@
-//! The connections of the administration listener: how many there are, and for how long.
+//! The connections of the administration listener, limited in number and in time.
 //!
-//! There are [`MAX_CONNECTIONS`]. A further one takes the place of the oldest whose client is not authenticated, so connections that
-//! send nothing, or a part of a request, keep no probe from an answer. If each is of an authenticated client, the next one waits.
+//! At most [`MAX_CONNECTIONS`] are open. A further connection replaces the oldest unauthenticated one, so slow clients (slowloris)
+//! cannot block probes. If all clients are authenticated, the next connection waits.
 //!
-//! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response, and more if the request of an
-//! administrator is given more.
+//! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response. Some requests extend this time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +24,12 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Connections {
     permits: Arc<Semaphore>,
-    /// Those whose client is not authenticated, by number.
+    /// The unauthenticated connections, by number.
     unauthenticated: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
     next: u64,
 }
 
-/// A connection, until this is dropped.
+/// The slot of a connection, which is freed when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     number: u64,
@@ -38,7 +37,7 @@ pub(super) struct ConnectionSlot {
     replaced: CancellationToken,
     /// The time in addition to [`CONNECTION_TIMEOUT`], in seconds.
     extension: AtomicU64,
-    /// Always a permit, as nothing closes the semaphore.
+    /// Always `Some`, because nothing closes the semaphore.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -49,7 +48,7 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// Adds a connection, as soon as there is a place.
+    /// Adds a connection as soon as there is a free slot.
     pub(super) async fn add(&mut self) -> ConnectionSlot {
         if self.permits.available_permits() == 0
             && let Some((_, oldest)) = self.unauthenticated.lock().pop_first()
@@ -66,7 +65,7 @@ impl Connections {
 }
 
 impl ConnectionSlot {
-    /// Records that the client is an administrator or a user: no other connection takes the place.
+    /// Records that the client is an administrator or a user, so no other connection replaces this one.
     pub(super) fn set_authenticated(&self) {
         self.unauthenticated.lock().remove(&self.number);
     }
@@ -76,7 +75,7 @@ impl ConnectionSlot {
         self.extension.store(by.as_secs(), Ordering::Relaxed);
     }
 
-    /// Completes when the connection is to be closed. The text says why.
+    /// Completes when the connection has to be closed, with the reason.
     pub(super) async fn ended(&self) -> &'static str {
         let timed_out = async {
             sleep(CONNECTION_TIMEOUT).await;

@@ -25,12 +25,12 @@ const MAX_BODY: usize = 64 << 10;
 /// The time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a request has no answer but an error.
+/// An error answer to a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
     answer: ErrorAnswer,
-    /// The methods of the path, where the request has another one.
+    /// The allowed methods of the path, if the request has another method.
     allow: Option<&'static str>,
 }
 
@@ -82,7 +82,7 @@ impl From<AdminError> for Refusal {
     }
 }
 
-/// Reads the body of a request: an object with the keys of that type.
+/// Reads the body of a request, an object with the keys of `T`.
 pub(super) async fn read_body<T: RequestBody>(request: Request) -> Result<T, Refusal> {
     parse_object(&receive_body(request).await?, &format!("send a JSON object with {}", join_quoted(T::KEYS)))
 }
@@ -93,7 +93,7 @@ fn parse_object<T: DeserializeOwned>(body: &[u8], help: &str) -> Result<T, Refus
     if body.is_empty() {
         return Err(refuse("the request has no body".to_owned()));
     }
-    // A list would be read as the values of the keys in their order.
+    // Serde would read an array as the values of the keys in order.
     match serde_json::from_slice::<Value>(body) {
         Ok(Value::Object(_)) => {}
         Ok(_) => return Err(refuse("the body is not a JSON object".to_owned())),
@@ -137,9 +137,9 @@ pub(super) fn ok(answer: &impl Serialize) -> Response {
     json(StatusCode::OK, answer)
 }
 
-/// A response of JSON, which nothing on the way stores.
+/// A JSON response that no cache on the way stores.
 pub(super) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
-    // The types of the API have text keys only, so that this does not fail.
+    // The types of the API have only text keys, so this does not fail.
     let mut response = Response::new(Body::from(serde_json::to_vec(answer).unwrap_or_default()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

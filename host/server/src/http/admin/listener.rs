@@ -1,7 +1,7 @@
 //! The socket of the administration listener: TCP, or a Unix socket that only its owner and root can use.
 //!
-//! A Unix socket is checked twice: its file has mode 0600, and the kernel names the user at the other end. A file that an earlier
-//! process left behind is replaced; one that another process listens at is not.
+//! A Unix socket is protected twice: its file has mode 0600, and the kernel names the peer's user. A socket file that an earlier
+//! process left behind is replaced, unless another process listens on it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct AdminListener {
     _file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket, which is removed when this is dropped, unless another one took its place.
+/// The file of a Unix socket. It is removed when this is dropped, unless another file has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -46,7 +46,7 @@ enum Socket {
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
-    /// The peer is the owner of the socket, or root: the user with that id.
+    /// The peer is the socket's owner or root; the number is its user id.
     #[cfg(unix)]
     Unix(tokio::net::UnixStream, u32),
     #[cfg(not(unix))]
@@ -54,11 +54,11 @@ pub(super) enum Stream {
 }
 
 impl AdminListener {
-    /// Listens at that address.
+    /// Listens at this address.
     ///
     /// # Errors
     ///
-    /// The system does not allow it: as [`AddrInUse`](io::ErrorKind::AddrInUse) if another process listens there.
+    /// The error of the system, such as [`AddrInUse`](io::ErrorKind::AddrInUse) if another process listens there.
     pub async fn bind(address: &AdminAddress) -> io::Result<Self> {
         Ok(match address {
             AdminAddress::Tcp(tcp) => {
@@ -73,12 +73,12 @@ impl AdminListener {
         })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// The address of the listener, with the port that the system chose.
     pub(super) fn address(&self) -> &AdminAddress {
         &self.address
     }
 
-    /// Accepts a connection of a peer that may connect.
+    /// Accepts a connection of an authorized peer.
     pub(super) async fn accept(&self) -> Stream {
         loop {
             let accepted = match &self.socket {
@@ -116,13 +116,13 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         #[cfg(unix)]
         if Self::id(&self.path).is_ok_and(|id| id == self.id) {
-            // It may be removed at the same time.
+            // The file may be removed concurrently.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Returns whether the client begins with TLS. A client that sends nothing is waited for.
+/// Returns whether the client begins with TLS. Waits for the first byte of the client.
 pub(super) async fn begins_tls(stream: &TcpStream) -> bool {
     let mut first = [0];
     matches!(stream.peek(&mut first).await, Ok(1..)) && first == [TLS_HANDSHAKE]

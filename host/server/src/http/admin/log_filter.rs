@@ -1,4 +1,4 @@
-//! The filter of the program's log, as administrators change it for a time.
+//! The filter of the program's log, which administrators can change temporarily.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ pub trait LogFilter: fmt::Debug + Send + Sync + 'static {
     /// The configured filter, which a reload may change.
     fn configured(&self) -> String;
 
-    /// Uses a filter in place of the configured one from now on; none ends that.
+    /// Replaces the configured filter from now on; `None` restores it.
     ///
     /// # Errors
     ///
-    /// It is no filter. The text says what to write.
+    /// The text is not a filter. The error says what to write.
     fn set(&self, filter: Option<&str>) -> Result<(), String>;
 }
 
-/// A filter that goes back after a time. Dropping this leaves the filter as it is.
+/// A temporary override of the filter. Dropping this leaves the filter as it is.
 #[derive(Debug)]
 pub(super) struct TemporaryFilter {
     filter: Arc<dyn LogFilter>,
@@ -29,12 +29,13 @@ pub(super) struct TemporaryFilter {
 
 #[derive(Debug, Default)]
 struct Overrides {
-    /// The number of overrides so far. The end of an earlier one, which may have waited for the lock, does not end a later one.
+    /// The number of overrides so far. It keeps the end of an earlier override, which may have waited for the lock, from ending
+    /// a later one.
     count: u64,
     current: Option<Override>,
 }
 
-/// The filter that is used instead of the configured one.
+/// The filter that replaces the configured one.
 #[derive(Debug)]
 struct Override {
     filter: String,
@@ -43,11 +44,11 @@ struct Override {
     _end: AbortOnDropHandle<()>,
 }
 
-/// The filter that is used now.
+/// The current filter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CurrentFilter {
     pub(super) filter: String,
-    /// Until when it is used, and who set it; none if it is the configured one.
+    /// The end of the override and the name of the administrator who set it. None if the configured filter is used.
     pub(super) temporary: Option<(SystemTime, String)>,
 }
 
@@ -56,7 +57,7 @@ impl TemporaryFilter {
         Self { filter, overrides: Arc::default() }
     }
 
-    /// Uses a filter for that long.
+    /// Uses a filter for `duration`.
     pub(super) fn set(&self, filter: String, duration: Duration, by: &str) -> Result<(), String> {
         let mut overrides = self.overrides.lock();
         self.filter.set(Some(&filter))?;
@@ -72,14 +73,14 @@ impl TemporaryFilter {
         Ok(())
     }
 
-    /// Uses the configured filter.
+    /// Restores the configured filter.
     pub(super) fn restore(&self) {
         let mut overrides = self.overrides.lock();
         let newest = overrides.count;
         overrides.end(newest, &*self.filter);
     }
 
-    /// The filter that is used now.
+    /// Returns the current filter.
     pub(super) fn current(&self) -> CurrentFilter {
         match &self.overrides.lock().current {
             Some(Override { filter, until, by, .. }) => {
@@ -91,10 +92,10 @@ impl TemporaryFilter {
 }
 
 impl Overrides {
-    /// Ends the override with that number, if it is the newest one.
+    /// Ends the override with this number, if it is the newest.
     fn end(&mut self, number: u64, filter: &dyn LogFilter) {
         if number == self.count {
-            // No filter of a client is set.
+            // This does not fail, because there is no filter text to parse.
             let _ = filter.set(None);
             self.current = None;
         }
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!((current.filter.as_str(), current.temporary.unwrap().1.as_str()), ("debug", "ada"));
         filter.set("trace".to_owned(), Duration::from_millis(20), "lucas").unwrap();
         assert!(filter.set("loud".to_owned(), Duration::from_secs(3600), "ada").is_err());
-        // The end of the first one, which comes late.
+        // The end of the first override comes late.
         filter.overrides.lock().end(1, &*recorded);
         while filter.current().temporary.is_some() {
             tokio::task::yield_now().await;

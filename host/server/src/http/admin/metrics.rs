@@ -1,4 +1,4 @@
-//! `/metrics`: what the host and its servers count, in the text format of OpenMetrics or in that of Prometheus, as the request accepts.
+//! `/metrics`: the metrics of the host and its servers, in the text format of OpenMetrics or Prometheus, by content negotiation.
 
 #[cfg(target_os = "linux")]
 mod process;
@@ -31,7 +31,7 @@ const READY: Family = Family::gauge(
     "1 if `/readyz` answers 200, 0 while a required plugin is missing or the server shuts down.",
 );
 
-/// A collector that the program has as well.
+/// A collector that the program shares.
 #[derive(Debug)]
 struct Shared(Arc<dyn Collector>);
 
@@ -41,11 +41,11 @@ impl Collector for Shared {
     }
 }
 
-/// The registry of a host. One scrape is encoded at a time, on a thread that serves no clients.
+/// The registry of a host. Scrapes are encoded one at a time, on a thread that serves no clients.
 pub(super) struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// The metrics of that host, of its servers and of the process, and those of others.
+    /// Creates the registry with the metrics of this host, its servers, the process and `others`.
     pub(super) fn new(host: &Arc<Host>, draining: &CancellationToken, others: Vec<Arc<dyn Collector>>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Readiness { host: host.clone(), draining: draining.clone() }));
@@ -66,7 +66,7 @@ impl Metrics {
             let mut exposition = String::new();
             encode(&mut exposition, &registry).map(|()| exposition)
         });
-        // It fails if it panics, which is logged, or if the runtime shuts down.
+        // Encoding fails if it panics, which is logged, or if the runtime shuts down.
         let Ok(Ok(exposition)) = encoding.await else {
             return text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be encoded\n");
         };
@@ -105,8 +105,8 @@ fn accepts_openmetrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Converts an exposition to the text format 0.0.4 of Prometheus: the metadata of a counter name its samples, which end in `_total`,
-/// and there is no mark of the end.
+/// Converts an exposition to the text format 0.0.4 of Prometheus: the metadata of a counter carries the name of its samples, which ends
+/// in `_total`, and there is no end mark.
 fn to_prometheus(exposition: &str) -> String {
     let mut converted = String::with_capacity(exposition.len());
     let mut help = None;
@@ -114,7 +114,7 @@ fn to_prometheus(exposition: &str) -> String {
         if line == "# EOF" {
             continue;
         }
-        // The description comes right before the type.
+        // The description stands immediately before the type.
         if let Some(described) = line.strip_prefix("# HELP ") {
             help = described.split_once(' ');
             continue;

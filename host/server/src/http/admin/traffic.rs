@@ -1,4 +1,4 @@
-//! The calls of the last minute, for the administration API: a difference of what is counted anyway.
+//! The calls of the last minute, for the administration API: a difference of existing counters.
 //!
 //! A task copies the counts of all plugins every [`INTERVAL`], and keeps the copies of [`WINDOW`]. A plugin takes about 3 KiB.
 
@@ -14,27 +14,27 @@ use tokio::time::{Instant, sleep};
 
 use super::api::types::RecentCalls;
 
-/// The interval of copies.
+/// The interval at which the counters are copied.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The time that calls are shown of, at least, once the server runs for longer.
+/// The minimum time that the shown calls cover, once the server has run for longer.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What was counted at one moment, by plugin.
+/// The counters at one moment, by plugin.
 struct Sample {
     at: Instant,
     calls: HashMap<String, CallCounts>,
 }
 
-/// What was counted in the last minute.
+/// The calls of the last minute.
 pub(super) struct Traffic(Mutex<VecDeque<Sample>>);
 
 impl Traffic {
-    /// Begins now.
+    /// Starts with a copy of the counters.
     pub(super) fn new(host: &Host) -> Self {
         Self(Mutex::new(VecDeque::from([Sample::of(host)])))
     }
 
-    /// Copies the counts until it is dropped.
+    /// Copies the counters periodically until the future is dropped.
     pub(super) async fn keep_sampling(&self, host: &Host) -> Infallible {
         loop {
             sleep(INTERVAL).await;
@@ -44,7 +44,7 @@ impl Traffic {
 
     fn add(&self, sample: Sample) {
         let mut samples = self.0.lock();
-        // The first one is as old as the window, or older.
+        // The first sample stays as old as the window, or older.
         while samples.get(1).is_some_and(|second| sample.at.duration_since(second.at) >= WINDOW) {
             samples.pop_front();
         }
@@ -61,7 +61,7 @@ impl Traffic {
         let Some(first) = samples.front() else { return HashMap::new() };
         let window_ms = saturating_millis(now.at.duration_since(first.at));
         let recent = now.calls.into_iter().map(|(plugin, counts)| {
-            // A plugin that was loaded since then has counted from 0.
+            // A plugin that was loaded later has counted from 0.
             let counts = first.calls.get(&plugin).map_or(counts, |before| counts.since(before));
             let quantile = |part| counts.quantile(part).map(microseconds);
             let calls = counts.total();
@@ -103,7 +103,7 @@ mod tests {
         }
         let recent = traffic.since_first(sample(202, &["a", "b"]));
         let expected = |calls| RecentCalls { window_ms: 62_000, calls, p50_us: Some(5000), p99_us: Some(9900) };
-        // One each five seconds; `b` was not there, and has 40.
+        // One call every five seconds. `b` is new and has 40 calls.
         assert_eq!(recent, HashMap::from([("a".to_owned(), expected(12)), ("b".to_owned(), expected(40))]));
     }
 }

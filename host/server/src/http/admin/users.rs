@@ -1,9 +1,9 @@
-//! Clients of `/mcp` as users of the administration API: with `users = true` in `[admin]`, whoever has a bearer token that `/mcp` accepts may
-//! browse ([`browse`](super::api)) with it, and log in to the console. A user has the view of its own principal, and nothing else.
+//! Clients of `/mcp` as users of the administration API: with `users = true` in `[admin]`, a client with a bearer token that `/mcp` accepts
+//! may browse ([`browse`](super::api)) and log in to the console. A user has only the view of its own principal.
 //!
-//! The token is verified for each request, by the config of that moment, and needs the scopes of what it requests. Requests count for
-//! the rates of the principal, as those of `/mcp` do, and tokens that are not accepted for those of the address. [`MAX_REQUESTS`] are
-//! answered at a time, with a share for each principal, until their answers are sent.
+//! The token is verified for each request against the current config, and needs the scopes of the request. Like requests to `/mcp`, requests
+//! count towards the rate limits of the principal, and rejected tokens towards the limits of the address. At most [`MAX_REQUESTS`] are in
+//! flight until their answers are sent, with a share for each principal.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use super::Connection;
 use super::json::Refusal;
 use crate::client_id::ClientId;
 
-/// The maximum number of requests of users at a time, of one principal and of all: fewer than there are connections, so that probes and
-/// administrators are answered.
+/// The maximum number of user requests in flight, for one principal and for all: fewer than there are connections, so probes and
+/// administrators are answered, too.
 const MAX_REQUESTS: ShareLimits = ShareLimits { client: 8, overall: 32 };
 
 /// Authenticates users.
 pub(super) struct Users {
     authenticator: Arc<Authenticator>,
     rate_limiter: RateLimiter,
-    /// A permit for each request, by the name of the principal.
+    /// The permits of requests, by the name of the principal.
     requests: ShareLimiter<String>,
     _key_requests: AbortOnDropHandle<()>,
 }
@@ -50,7 +50,7 @@ impl Users {
         self.requests.acquire(&principal.name().to_owned(), MAX_REQUESTS).map_err(|_| too_many())
     }
 
-    /// Waits until a user's token is not accepted any more, or does not have the scopes that those operations require.
+    /// Waits until a user's token is no longer accepted, or lacks the scopes that these operations require.
     pub(super) fn until_revoked(
         &self,
         user: Authenticated,
@@ -59,7 +59,7 @@ impl Users {
         self.authenticator.until_revoked(user, operations.to_vec())
     }
 
-    /// Returns whether there are users.
+    /// Returns whether users are enabled.
     pub(super) fn may_log_in(&self, config: &Config) -> bool {
         config.admin.as_ref().is_some_and(|admin| admin.users)
     }
@@ -99,7 +99,7 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The refusal of credentials that are not accepted, or not for what is requested.
+/// The refusal of credentials that are not accepted, or that lack a required scope.
 pub(super) fn refusal(error: &AuthenticationError) -> Refusal {
     let status = match error {
         AuthenticationError::InsufficientScope(_) => StatusCode::FORBIDDEN,

@@ -1,14 +1,14 @@
 //! Access tokens of the issuers of one config.
 //!
-//! The issuer of a token is the one that its claim `iss` names. A token that is not a JSON Web Token names none, and is shown to the
-//! issuer with an introspection endpoint, of which a config has at most one: tokens are not shown to others.
+//! The issuer of a token is the one that its claim `iss` names. A token that is not a JSON Web Token names no issuer. It is sent to the issuer
+//! with an introspection endpoint; a config has at most one, so that no other issuer sees the token.
 //!
-//! What a token was found to be counts for [`CACHE_TIME`], at most until it expires, and only while its issuer publishes the key that
-//! it is signed with. What an issuer that was asked says against it counts as long, and that the issuer did not answer for
-//! [`FAILURE_TIME`]. Requests with the same token share one verification. Tokens are kept as digests.
+//! Positive results are cached for [`CACHE_TIME`], at most until the token expires, and only while its issuer publishes the signing key. Negative
+//! results of introspection are cached for [`CACHE_TIME`], and failures to reach the issuer for [`FAILURE_TIME`]. Concurrent requests with the
+//! same token share one verification (single flight). Tokens are stored as digests.
 //!
-//! About a token that has been valid before, an issuer is asked whatever else its client sends; about another one only while its client
-//! has not sent too many tokens that are not valid.
+//! Tokens that were valid before are always introspected. Unknown tokens are introspected only while the client is below its rate limit of failed
+//! authentication.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,29 +28,29 @@ use super::token_error::{TokenError, excerpt};
 use super::{jwt, ring_provider};
 use crate::client_id::ClientId;
 
-/// The time for which the verification of a token counts.
+/// The time for which the result of a verification is cached.
 pub(super) const CACHE_TIME: Duration = Duration::from_secs(15);
-/// The time for which a failure to verify it counts.
+/// The time for which a failure to reach the issuer is cached.
 const FAILURE_TIME: Duration = Duration::from_secs(1);
-/// The maximum number of tokens that are kept.
+/// The maximum number of cached tokens.
 const MAX_TOKENS: usize = 4096;
 
 /// The access tokens that are accepted.
 pub(super) struct AccessTokens {
     audiences: Vec<String>,
-    /// By the claim `iss`.
+    /// The issuers by their claim `iss`.
     issuers: HashMap<String, Arc<IssuerVerifier>>,
     /// The groups of issuers that the config names.
     known_groups: HashSet<String>,
     verified: Arc<Cache<TokenDigest, Verified>>,
-    /// The tokens that have been valid, also under another config, and have not been found invalid since; with the number of these
-    /// access tokens at that time.
+    /// The tokens that were valid, possibly under an earlier config, and have not been found invalid since, each with the `number` of the access
+    /// tokens at that time.
     accepted: Arc<Cache<TokenDigest, u64>>,
-    /// Another one for each config that tokens are not the same to.
+    /// Changes with each config that may judge tokens differently.
     number: u64,
 }
 
-/// An issuer, and how its tokens are verified.
+/// An issuer, with the method by which its tokens are verified.
 struct IssuerVerifier {
     issuer: Arc<Issuer>,
     method: Method,
@@ -67,7 +67,7 @@ struct Sent<'a> {
     token: &'a str,
     digest: &'a TokenDigest,
     client: &'a ClientId,
-    /// It has been valid before.
+    /// Whether the token was valid before.
     was_valid: bool,
 }
 
@@ -76,11 +76,11 @@ struct Sent<'a> {
 struct Verified {
     token: Result<Arc<AccessToken>, TokenError>,
     until: Instant,
-    /// The keys of its issuer at that time.
+    /// The issuer's keys at the time of the verification.
     keys: UsedKeys,
 }
 
-/// The keys that verified a token, and where they come from; none for keys in a file, and for introspection.
+/// The keys that verified a token, with their source. None for keys in a file, and for introspection.
 type UsedKeys = Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>;
 
 impl Verified {
@@ -90,8 +90,8 @@ impl Verified {
 }
 
 impl AccessTokens {
-    /// The access tokens of a config. Keys of issuers that did not change are taken from `previous`, and what tokens were found to be,
-    /// if nothing that it depends on has changed.
+    /// Creates the access tokens of a config. Keys of unchanged issuers are taken from `previous`, and so are cached results, if nothing that they
+    /// depend on has changed.
     pub(super) fn new(config: &Config, previous: Option<&Self>) -> Self {
         if !config.issuers.is_empty() {
             ring_provider::install();
@@ -119,7 +119,7 @@ impl AccessTokens {
         }
     }
 
-    /// Returns whether all tokens are the same to both.
+    /// Returns whether both judge all tokens alike.
     fn is_equal(&self, other: &Self) -> bool {
         let is_known = |(url, verifier): (&String, &Arc<IssuerVerifier>)| {
             self.issuers.get(url).is_some_and(|known| Arc::ptr_eq(known, verifier))
@@ -134,7 +134,7 @@ impl AccessTokens {
         self.issuers.is_empty()
     }
 
-    /// Requests the keys of issuers in the background, if there are none yet.
+    /// Requests keys of issuers in the background if they have none yet.
     pub(super) fn request_keys(&self) {
         for verifier in self.issuers.values() {
             if let Method::RemoteKeys(remote) = &verifier.method {
@@ -143,7 +143,7 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token that this client sends. For a token that has not been valid before, an issuer is requested only if `may_ask` returns true.
+    /// Verifies a token of this client. A token that was not valid before is introspected only if `may_ask` allows it.
     pub(super) async fn verify(
         &self,
         token: &str,
@@ -171,7 +171,7 @@ impl AccessTokens {
                             self.accepted.remove(&digest);
                         }
                     }
-                    // It fails if it was removed meanwhile: then the next request verifies it again.
+                    // Insertion fails if the entry was removed meanwhile: then the next request verifies the token again.
                     let _ = guard.insert(verified);
                     return result;
                 }
@@ -179,7 +179,8 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token now. What it says is logged unless it has been. The outer error is one that is not kept: it costs little to find it again.
+    /// Verifies a token without the cache, and logs its claims unless they have been logged. An outer error is not cached, because finding it
+    /// again is cheap.
     async fn verify_now(&self, sent: &Sent<'_>, may_ask: &MayAsk<'_>, is_logged: bool) -> Result<Verified, TokenError> {
         let form = jwt::form(sent.token);
         let verifier = match &form {
@@ -213,7 +214,7 @@ impl AccessTokens {
         }
     }
 
-    /// Returns why a token of that form is of no issuer of the config.
+    /// Returns why a token of this form has no issuer in the config.
     fn unknown(&self, form: &TokenForm) -> TokenError {
         let named = match form {
             TokenForm::Jwt(Some(named)) => named,
@@ -228,7 +229,7 @@ impl AccessTokens {
 }
 
 impl IssuerVerifier {
-    /// Returns none for an issuer that an application made with neither keys nor introspection: its tokens cannot be verified.
+    /// Returns none for an issuer without keys and introspection, which only an application can make: its tokens cannot be verified.
     fn new(issuer: &Issuer) -> Option<Self> {
         let fetcher = || Fetcher::new(issuer.ca.clone());
         let method = match (&issuer.jwks, &issuer.introspection) {
@@ -240,7 +241,7 @@ impl IssuerVerifier {
         Some(Self { issuer: Arc::new(issuer.clone()), method })
     }
 
-    /// Returns the claims of a token that is valid for one of those audiences, and the keys that verified it.
+    /// Returns the claims of a token that is valid for one of these audiences, and the keys that verified it.
     async fn claims(
         &self,
         sent: &Sent<'_>,
@@ -256,7 +257,7 @@ impl IssuerVerifier {
                 Ok((introspector.introspect(token, client, &self.issuer, &audiences, may_ask).await?, None))
             }
             Method::RemoteKeys(remote) => {
-                // No key would help, so the client gets no `Retry-After` if there are none.
+                // Checked first: no key would help, so the client must not get `Retry-After` when there are no keys.
                 jwt::check_header(token, &self.issuer)?;
                 let mut fetched = remote.get().await?;
                 let verified = match verify(&fetched.keys) {
@@ -279,8 +280,7 @@ impl IssuerVerifier {
     }
 }
 
-/// The audiences of tokens for this server: its public URL, with and without a slash at the end, which URL libraries add where the
-/// path is empty.
+/// The audiences of tokens for this server: its public URL with and without a trailing slash, because URL libraries add one to an empty path.
 fn own_audiences(config: &Config) -> Vec<String> {
     let Some(url) = &config.http.public_url else { return Vec::new() };
     let bare = url.as_str().trim_end_matches('/');

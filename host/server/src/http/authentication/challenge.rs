@@ -25,7 +25,7 @@ const RETRY_TIME: HeaderValue = HeaderValue::from_static("5");
 /// The parameters of a challenge that depend on the config.
 #[derive(Debug, Default)]
 pub(super) struct Challenge {
-    /// The URL of the metadata of this server; none if it accepts no access tokens.
+    /// The URL of this server's metadata. None if the server accepts no access tokens.
     resource_metadata: Option<String>,
     /// The scopes that every request requires, if they are the same for all issuers.
     scope: String,
@@ -41,7 +41,7 @@ impl Challenge {
         }
     }
 
-    /// Returns the response to a request that is not authenticated.
+    /// Returns the response to an unauthenticated request.
     pub(super) fn response(&self, error: &AuthenticationError) -> Response {
         let (status, code) = match error {
             AuthenticationError::Missing => (StatusCode::UNAUTHORIZED, None),
@@ -50,7 +50,7 @@ impl Challenge {
             AuthenticationError::InsufficientScope(_) => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
             AuthenticationError::TooManyFailures(exceeded) => return TooManyRequests(*exceeded).into_response(),
             AuthenticationError::Unavailable => return unavailable(error, RETRY_TIME),
-            // The whole seconds, rounded up.
+            // Whole seconds, rounded up.
             AuthenticationError::KeyPending(wait) => {
                 return unavailable(error, wait.as_secs().saturating_add(1).into());
             }

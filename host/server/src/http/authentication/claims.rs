@@ -1,4 +1,4 @@
-//! Claims of a verified access token: the principal that it authenticates, its groups and scopes, and when it expires.
+//! The claims of a verified access token: its principal, groups, scopes and expiry.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::token_error::{TokenError, excerpt};
 
 /// The maximum length of the name of a principal without its issuer, in bytes.
 const MAX_NAME_LEN: usize = 190;
-/// The prefix of the groups that scopes become.
+/// The prefix of groups that are made from scopes.
 const SCOPE_GROUP: &str = "scope:";
 
-/// The claims of a token or of an answer about it.
+/// The claims of a token, or of an introspection answer.
 pub(super) type Claims = Map<String, Value>;
 
-/// What a verified access token says.
+/// A verified access token.
 #[derive(Debug)]
 pub(super) struct AccessToken {
     /// Its principal: `ISSUER/NAME`, with the groups that the config names.
     pub(super) principal: Principal,
     /// Its issuer in the config.
     pub(super) issuer: Arc<Issuer>,
-    /// Those of its scopes, and of the ones that they include, that the config requires.
+    /// The scopes of the token, including implied ones, as far as the config requires them.
     scopes: BTreeSet<Box<str>>,
-    /// When it expires, with the tolerated difference of clocks. None if its issuer does not say.
+    /// The expiry, with the tolerated clock skew. None if the issuer does not declare it.
     expires: Option<SystemTime>,
 }
 
 impl AccessToken {
-    /// Reads the claims of a token of that issuer. Of its groups those of `known_groups` are kept, the ones that the config names:
-    /// no others can make a difference.
+    /// Reads the claims of a token of this issuer. Only groups in `known_groups`, which the config names, are kept: others have no
+    /// effect.
     pub(super) fn from_claims(
         claims: &Claims,
         issuer: &Arc<Issuer>,
@@ -47,7 +47,7 @@ impl AccessToken {
         include_scopes(&mut scopes, issuer);
         let prefix = issuer.name.as_str();
         let of_scopes = scopes.iter().map(|scope| format!("{prefix}/{SCOPE_GROUP}{scope}"));
-        // A group cannot pose as a scope.
+        // A group claim cannot pose as a scope.
         let of_claims = issuer.group_claims.iter().flat_map(|claim| texts(claim.find(claims)));
         let of_claims =
             of_claims.filter(|group| !group.starts_with(SCOPE_GROUP)).map(|group| format!("{prefix}/{group}"));
@@ -65,8 +65,8 @@ impl AccessToken {
         })
     }
 
-    /// Logs what a token with those claims says, also the groups and scopes that the config does not name: so an admin sees why a
-    /// rule does not apply.
+    /// Logs the claims of a token, including the groups and scopes that the config does not name, so an admin sees why a rule does
+    /// not apply.
     pub(super) fn log(&self, claims: &Claims) {
         if !tracing::enabled!(target: log_target::SERVER, tracing::Level::DEBUG) {
             return;
@@ -81,18 +81,18 @@ impl AccessToken {
         tracing::debug!(target: log_target::SERVER, principal, groups, used_groups, scopes, expires_in, "an access token is accepted");
     }
 
-    /// Returns whether it has all of those scopes.
+    /// Returns whether the token has all of these scopes.
     pub(super) fn has_scopes<'s>(&self, mut required: impl Iterator<Item = &'s str>) -> bool {
         required.all(|scope| self.scopes.contains(scope))
     }
 
-    /// Returns the time until it expires; none if its issuer does not say when, and zero if it has expired.
+    /// Returns the time until the token expires: none if the issuer does not declare it, and zero if the token has expired.
     pub(super) fn expires_in(&self) -> Option<Duration> {
         self.expires.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default())
     }
 }
 
-/// Adds the scopes that others include, to any depth.
+/// Adds implied scopes, to any depth.
 fn include_scopes(scopes: &mut BTreeSet<Box<str>>, issuer: &Issuer) {
     let mut unseen: Vec<_> = scopes.iter().cloned().collect();
     while let Some(scope) = unseen.pop() {
@@ -106,7 +106,7 @@ fn include_scopes(scopes: &mut BTreeSet<Box<str>>, issuer: &Issuer) {
     }
 }
 
-/// Returns when a token expires, with the tolerated difference of clocks; none if it has no claim `exp`.
+/// Returns the expiry of a token, with the tolerated clock skew. None without the claim `exp`.
 fn expiry(claims: &Claims, clock_skew: Duration) -> Result<Option<SystemTime>, TokenError> {
     let Some(since_epoch) = numeric_date(claims, "exp")? else { return Ok(None) };
     let expires = UNIX_EPOCH.checked_add(since_epoch).and_then(|time| time.checked_add(clock_skew));
@@ -120,8 +120,8 @@ pub(super) fn numeric_date(claims: &Claims, claim: &str) -> Result<Option<Durati
     time.map(Some).ok_or_else(|| TokenError::Claim(claim.to_owned()))
 }
 
-/// Returns whether a text can be the name of a principal: visible characters, and spaces between them. Two names that look the same
-/// in a log would be taken for one.
+/// Returns whether a text can be the name of a principal: visible characters, and spaces between them. Other characters would let
+/// two different names look the same in a log.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&text.len()) && text.trim() == text && !text.chars().any(is_unsafe)
 }
@@ -136,7 +136,7 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     one.into_iter().chain(list.into_iter().flatten().filter_map(Value::as_str))
 }
 
-/// The scopes of a token: the claim `scope`, or `scp`, as some issuers have it.
+/// The scopes of a token: the claim `scope`, or `scp` of some issuers.
 fn scopes(claims: &Claims) -> impl Iterator<Item = &str> {
     ["scope", "scp"].into_iter().flat_map(|claim| words(claims.get(claim)))
 }
@@ -151,7 +151,7 @@ fn list(mut names: impl Iterator<Item = String>) -> String {
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
-/// The words of a text (RFC 6749, section 3.3), or of a list of texts, as some issuers have it.
+/// The words of a text (RFC 6749, section 3.3), or the words in a list of texts, as some issuers have it.
 fn words(value: Option<&Value>) -> impl Iterator<Item = &str> {
     texts(value).flat_map(|text| text.split(' ')).filter(|word| !word.is_empty())
 }

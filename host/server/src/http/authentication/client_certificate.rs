@@ -1,14 +1,14 @@
-//! Client certificates (mTLS): the principals of connections with a certificate of an authority of `http.client-ca`.
+//! Client certificates (mTLS): determine the principal of a connection by an authority of `http.client-ca`.
 //!
-//! A certificate is requested in the handshake if the config has authorities, and is not required: a client without one is
-//! authenticated by a token, or not at all. A handshake with a certificate that matches no principal is refused. Each request looks up the
-//! authorities of the current config, so a reload that removes one ends what its certificates may do.
+//! A certificate is requested in the handshake if the config has authorities, but it is optional: a client without one is authenticated by
+//! a token, or not at all. The handshake fails if a certificate matches no principal. Each request looks up the authorities of the current
+//! config, so a reload that removes an authority revokes its certificates.
 //!
 //! # One authority
 //!
-//! The client sends the certificates between its own and that of an authority, so it selects the paths that can be found. Every
-//! authority is therefore tried, with the certificates of all other authorities as possible intermediates, whatever the client
-//! sends. A certificate that leads to more than one authority names a principal of each, and authenticates none of them.
+//! The client sends the intermediate certificates, so it selects the paths that can be found. Every authority is therefore tried, with the
+//! certificates of all other authorities as possible intermediates, whatever the client sends. A certificate that leads to more than one
+//! authority names a principal of each, and authenticates none of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use super::claims::is_name;
 use crate::http::handshake_signatures::verify_handshake_signatures;
 
-/// The certificate of a connection, with those that lead to its authority.
+/// The certificate of a connection, with its intermediate certificates.
 pub(in crate::http) struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
-    /// Whose it is under the last config that was used, and until when: verification costs about a millisecond.
+    /// The cached verification under the most recently used config: a verification costs about a millisecond.
     verified: ArcSwapOption<Verified>,
 }
 
-/// What a certificate was found to be under a config.
+/// The result of verifying a certificate under a config.
 struct Verified {
     config: Arc<Config>,
-    /// Its principal, and until when it is valid.
+    /// The principal of the certificate, and its expiry.
     principal: Result<(Principal, SystemTime), CertificateRefusal>,
 }
 
-/// Why a certificate authenticates no principal. `Display` is for the log.
+/// The reason why a certificate authenticates no principal. `Display` is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateRefusal {
-    /// No authority issued it, it has expired, or it does not have exactly one name.
+    /// No authority issued the certificate, it has expired, or it does not have exactly one name.
     #[error("the client certificate is of no authority of `http.client-ca`, or names nobody")]
     Nobody,
-    /// It leads to several authorities, or, to one of them, by more paths than are searched.
+    /// The certificate leads to several authorities, or the number of paths to one of them exceeds the bound of the search.
     #[error(
         "the client certificate leads to more than one authority of `http.client-ca`, `{first}` and `{second}`, so that it names a \
          principal of each; remove one of the two from the config, or have the clients of one get certificates of an authority that \
@@ -82,15 +82,15 @@ impl CertificateRefusal {
 }
 
 impl ClientCertificate {
-    /// The certificates of a connection; none if the client sent none.
+    /// The certificates of a connection. None if the client sent none.
     pub(in crate::http) fn of_connection(connection: &rustls::ServerConnection) -> Option<Arc<Self>> {
         let chain = connection.peer_certificates().filter(|chain| !chain.is_empty())?;
         let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
         Some(Arc::new(Self { chain, verified: ArcSwapOption::empty() }))
     }
 
-    /// Returns the principal of the certificate and the time for which it is valid, if it is one of exactly one authority of that
-    /// config, valid now, and names somebody.
+    /// Returns the principal of the certificate and the time for which it is valid, if exactly one authority of this config issued it, it
+    /// is valid now, and it has a name.
     pub(super) fn principal(&self, config: &Arc<Config>) -> Result<(Principal, Duration), CertificateRefusal> {
         let known = self.verified.load_full().filter(|known| Arc::ptr_eq(&known.config, config));
         let known = known.unwrap_or_else(|| {
@@ -111,7 +111,7 @@ impl ClientCertificate {
         let intermediates: Vec<_> = configured.chain(sent).cloned().collect();
         let mut leads_to = authorities.iter().filter(|authority| {
             let found = verify(authority, end_entity, &intermediates, now);
-            // That the bounds of the search were reached is no proof that there is no path.
+            // A search that reached its bounds does not prove that there is no path.
             found.is_ok() || found.is_err_and(|error| is_search_limit(&error))
         });
         let authority = leads_to.next().ok_or(CertificateRefusal::Nobody)?;
@@ -119,13 +119,13 @@ impl ClientCertificate {
             let [first, second] = [authority, second].map(|authority| authority.name.as_str().to_owned());
             return Err(CertificateRefusal::Ambiguous { first, second });
         }
-        // The only one may be one that was not searched to the end.
+        // The only candidate may be an authority whose search reached its bounds.
         verify(authority, end_entity, &intermediates, now).map_err(|_| CertificateRefusal::Nobody)?;
         named_principal(end_entity, authority).ok_or(CertificateRefusal::Nobody)
     }
 }
 
-/// Returns whether the search for a path ended at one of its bounds.
+/// Returns whether the search for a path reached one of its bounds.
 fn is_search_limit(error: &Error) -> bool {
     use webpki::Error::{
         MaximumNameConstraintComparisonsExceeded, MaximumPathBuildCallsExceeded, MaximumPathDepthExceeded,
@@ -143,7 +143,7 @@ fn is_search_limit(error: &Error) -> bool {
     )
 }
 
-/// Returns the principal that a certificate of that authority names, and until when it is valid.
+/// Returns the principal that a certificate of this authority names, and its expiry.
 fn named_principal(end_entity: &CertificateDer<'_>, authority: &ClientAuthority) -> Option<(Principal, SystemTime)> {
     let (_, certificate) = X509Certificate::from_der(end_entity).ok()?;
     let name = principal_name(&certificate, authority.principal_from)?;
@@ -166,11 +166,11 @@ fn verify(
     verifier.verify_client_cert(end_entity, intermediates, now)
 }
 
-/// Returns the only name of that kind; a certificate with several is ambiguous, and authenticates no principal.
+/// Returns the only name of this kind. A certificate with several is ambiguous and authenticates no principal.
 fn principal_name(certificate: &X509Certificate<'_>, from: CertificateName) -> Option<String> {
     let alternative = certificate.subject_alternative_name().ok()?;
     let general = alternative.iter().flat_map(|extension| &extension.value.general_names);
-    // A name that cannot be decoded counts, too.
+    // A name that cannot be decoded counts, too: it makes the certificate ambiguous.
     let names: Vec<Option<&str>> = match from {
         CertificateName::CommonName => {
             certificate.subject().iter_common_name().map(|name| name.as_str().ok()).collect()
@@ -211,7 +211,7 @@ impl ClientCertVerifier for ClientCertificateVerifier {
         false
     }
 
-    /// Empty: the names of the authorities are not published, and a client has few certificates to choose from.
+    /// Empty: the names of the authorities are not published, and clients have few certificates to choose from.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use mcp_host_config::grants::CaBundle;
 
-    /// The config of an authority, and a certificate of it for `sensor`.
+    /// The config of an authority, and a certificate for `sensor` that it issued.
     fn issue() -> (Config, ClientCertificate) {
         let (key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
@@ -277,7 +277,7 @@ mod tests {
         (Issuer::new(parameters, key), certificate)
     }
 
-    /// A certificate for `boss` of that authority, as a client presents it with those others.
+    /// A certificate for `boss` that this authority issued, and the intermediate certificates that the client sends.
     fn boss(issuer: &Issuer<'_, KeyPair>, sent: &[&rcgen::Certificate]) -> ClientCertificate {
         let mut client = CertificateParams::new(Vec::new()).unwrap();
         client.distinguished_name.push(DnType::CommonName, "boss");
@@ -287,7 +287,7 @@ mod tests {
         ClientCertificate { chain: chain.map(|one| one.der().clone()).collect(), verified: ArcSwapOption::empty() }
     }
 
-    /// Whom the certificate authenticates with these authorities, each with its name and its certificate.
+    /// Returns the principal that the certificate authenticates under these authorities, each with its name and certificate.
     fn whose(certificate: &ClientCertificate, authorities: &[(&str, &rcgen::Certificate)]) -> String {
         let mut config = Config::new();
         config.http.client_ca = authorities

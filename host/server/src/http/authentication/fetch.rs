@@ -1,4 +1,4 @@
-//! Requests to an issuer: for its keys, and about a token.
+//! Requests to an issuer: for its keys, and for introspection.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlen
 pub(super) struct Fetcher(HttpsClient);
 
 impl Fetcher {
-    /// A client that trusts the authorities of this machine, and those.
+    /// Creates a client that trusts the authorities of this machine and `ca`.
     pub(super) fn new(ca: Option<CaBundle>) -> Self {
         Self(HttpsClient::new(ca.map(|ca| ca.certificates().to_vec()).unwrap_or_default()))
     }
@@ -38,9 +38,9 @@ impl Fetcher {
         self.0.exchange(request.map_err(|error| FetchError::failed(&error))?, BOUNDS).await
     }
 
-    /// Asks an introspection endpoint about a token (RFC 7662, section 2.1).
+    /// Sends a token to an introspection endpoint (RFC 7662, section 2.1).
     pub(super) async fn introspect(&self, endpoint: &Introspection, token: &str) -> Result<Bytes, FetchError> {
-        // The credentials are form-encoded first (RFC 6749, section 2.3.1).
+        // RFC 6749, section 2.3.1 requires form-encoded credentials.
         let encode = |text: &str| Zeroizing::new(byte_serialize(text.as_bytes()).collect::<String>());
         let (id, secret) = (encode(&endpoint.client_id), encode(endpoint.client_secret.expose()));
         let basic = Zeroizing::new(STANDARD.encode(Zeroizing::new(format!("{}:{}", *id, *secret)).as_bytes()));

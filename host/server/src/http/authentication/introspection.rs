@@ -1,8 +1,8 @@
-//! Token introspection (RFC 7662): the issuer says whether a token is active.
+//! Token introspection (RFC 7662): the issuer reports whether a token is active.
 //!
-//! At most [`MAX_REQUESTS`] introspection requests are in flight at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
-//! at random leaves the others theirs. A client that has sent too many tokens that are not valid causes no questions
-//! ([`MayAsk`]). Without an answer a token is not accepted.
+//! Semaphores limit the introspection requests in flight: [`MAX_REQUESTS`] in total and [`MAX_CLIENT_REQUESTS`] for
+//! one client, so random tokens of one client cannot starve the others. A client that has sent too many invalid
+//! tokens causes no requests ([`MayAsk`]). Without an answer, a token is not accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use super::fetch::{BOUNDS, FetchError, Fetcher};
 use super::token_error::{TokenError, excerpt};
 use crate::client_id::ClientId;
 
-/// The maximum number of questions at a time.
+/// The maximum number of concurrent requests.
 const MAX_REQUESTS: usize = 16;
-/// The maximum number of questions at a time about tokens of one client: an address.
+/// The maximum number of concurrent requests for tokens of one client.
 const MAX_CLIENT_REQUESTS: usize = 4;
-/// The maximum time for which a question waits for others.
+/// The maximum time for which a request waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(super) struct Introspector {
     endpoint: Introspection,
     fetcher: Fetcher,
     permits: Semaphore,
-    /// The permits of the clients whose tokens wait for introspection or are being introspected.
+    /// The semaphores of clients with tokens that wait for introspection or are being introspected.
     client_permits: WeakMap<ClientId, Semaphore>,
     failure_log: Throttle,
 }
@@ -50,7 +50,7 @@ impl Introspector {
         Self { endpoint, fetcher, permits, client_permits: WeakMap::default(), failure_log }
     }
 
-    /// Returns what the issuer says about a token, if it is active and was issued for one of those audiences.
+    /// Returns the issuer's claims about a token, if the token is active and was issued for one of these audiences.
     pub(super) async fn introspect(
         &self,
         token: &str,
@@ -66,7 +66,7 @@ impl Introspector {
         let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
             return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
         };
-        // Others that were introspected meanwhile may have failed.
+        // Other tokens of the client may have failed meanwhile.
         may_ask()?;
         let answer = self.fetcher.introspect(&self.endpoint, token).await.map_err(|error| error.to_string());
         let claims = answer.and_then(|json| serde_json::from_slice::<Claims>(&json).map_err(|error| error.to_string()));
@@ -87,7 +87,7 @@ impl Introspector {
     }
 }
 
-/// Validates what an answer says about a token: its issuer, its audience, and from when on it is valid.
+/// Validates the issuer, the audience and the start of validity in an introspection answer.
 fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<(), TokenError> {
     if claims.get("iss").is_some_and(|iss| iss.as_str() != Some(issuer.issuer.as_written())) {
         return Err(TokenError::Issuer);

@@ -1,7 +1,8 @@
 //! JSON Web Tokens (RFC 7519) as access tokens (RFC 9068).
 //!
-//! A token is verified with the keys of the issuer that it names, and with nothing that it brings along: `jku`, `x5u`, `jwk` and
-//! `x5c` in its header are ignored. `crit`, encrypted and compressed tokens are rejected, and so are types of other tokens.
+//! A token is verified with the configured keys of the issuer that it names, never with keys in the token: `jku`, `x5u`, `jwk`
+//! and `x5c` in its header are ignored. `crit`, encrypted and compressed tokens are rejected, and so are the types of other kinds
+//! of tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,24 +14,24 @@ use serde::Deserialize;
 use super::claims::Claims;
 use super::token_error::{TokenError, excerpt};
 
-/// The maximum number of keys that are tried with a token that names none.
+/// The maximum number of keys that are tried for a token without a key id.
 const MAX_CANDIDATES: usize = 8;
 
-/// The types of a token that are accepted (RFC 9068, section 2.1; RFC 7519, section 5.1). Those of other tokens are not: a logout
-/// token or a proof of possession is no access token.
+/// The accepted types of a token (RFC 9068, section 2.1; RFC 7519, section 5.1). Other types are rejected: a logout token or a
+/// proof of possession is not an access token.
 const TYPES: [&str; 3] = ["at+jwt", "application/at+jwt", "JWT"];
 
-/// The form of a token, before anything is verified.
+/// The form of a token before any verification.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TokenForm {
-    /// A JSON Web Token, signed or encrypted (RFC 7515 and RFC 7516, section 7.1), and the issuer that it names readably.
+    /// A JSON Web Token, signed or encrypted (RFC 7515 and RFC 7516, section 7.1), with the issuer if it is readable.
     Jwt(Option<String>),
-    /// Another text, which says nothing of its issuer.
+    /// Another text, which does not name its issuer.
     Opaque,
 }
 
-/// Returns the form of a token. A token that begins with an encoded JSON object is one of some issuer, even if its header or its
-/// claims are accepted nowhere here.
+/// Returns the form of a token. A token that begins with an encoded JSON object is a JSON Web Token, even if its header or claims
+/// are not acceptable.
 pub(super) fn form(token: &str) -> TokenForm {
     #[derive(Deserialize)]
     struct Named {
@@ -48,7 +49,7 @@ pub(super) fn form(token: &str) -> TokenForm {
     }
 }
 
-/// Verifies a token of that issuer with its keys, for one of those audiences.
+/// Verifies a token of this issuer with the issuer's keys, for one of these audiences.
 pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &KeySet) -> Result<Claims, TokenError> {
     let given = decode_header(token).map_err(|error| header(format!("{error}")))?;
     let algorithm = accepted_algorithm(&given, issuer)?;
@@ -64,7 +65,7 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
         match decode::<Claims>(token, key, &validation) {
             Ok(token) if token.claims.contains_key("cnf") => return Err(TokenError::SenderConstrained),
             Ok(token) => return Ok(token.claims),
-            // Without an id it may be signed with a key that is new.
+            // Without a key id the token may be signed with a new key.
             Err(error) if is_of_key(&error) && given.kid.is_none() => {}
             Err(error) if is_of_key(&error) => last_error = TokenError::Signature,
             Err(error) => return Err(token_error(token, &error)),
@@ -73,13 +74,13 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
     Err(last_error)
 }
 
-/// Checks what no key changes: that the algorithm is one that the issuer may use, and the rest of the header.
+/// Checks the parts that do not depend on a key: the algorithm, which the issuer must allow, and the rest of the header.
 pub(super) fn check_header(token: &str, issuer: &Issuer) -> Result<(), TokenError> {
     let given = decode_header(token).map_err(|error| header(format!("{error}")))?;
     accepted_algorithm(&given, issuer).map(drop)
 }
 
-/// Returns the algorithm of a token, if the issuer may use it and nothing else in the header is required to be understood.
+/// Returns the algorithm of a token, if the issuer may use it and the header has no other critical parameter.
 fn accepted_algorithm(given: &Header, issuer: &Issuer) -> Result<SignatureAlgorithm, TokenError> {
     let algorithm = match given.alg {
         Algorithm::RS256 => SignatureAlgorithm::Rs256,
@@ -120,7 +121,7 @@ fn audience(token: &str) -> String {
     excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default())
 }
 
-/// Returns whether another key may verify what this one did not.
+/// Returns whether another key might verify a token that this key did not.
 fn is_of_key(error: &Error) -> bool {
     use ErrorKind::{
         InvalidAlgorithm, InvalidEcdsaKey, InvalidEddsaKey, InvalidKeyFormat, InvalidRsaKey, InvalidSignature,

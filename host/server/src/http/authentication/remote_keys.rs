@@ -2,29 +2,29 @@
 //!
 //! | keys | a token |
 //! |---|---|
-//! | none yet, or older than [`MAX_AGE`] | waits for them |
+//! | none yet, or older than [`MAX_AGE`] | waits for a request of keys |
 //! | older than [`REFRESH_AFTER`] | is verified with them, and they are requested again in the background |
-//! | without the one that it names | waits for new ones, if they may be requested now; else it may be sent again later |
+//! | without the key that the token names | waits for new keys, if they may be requested now; else it may be sent again later |
 //!
-//! They are requested first when the server starts, or when a reload adds the issuer, so that a wrong URL is logged at once.
-//! So keys that were removed are used for a bounded time, also when the issuer cannot be reached.
+//! Keys are prefetched when the server starts or a reload adds the issuer, so that a wrong URL is logged immediately. Removed
+//! keys are used for a bounded time, even if the issuer cannot be reached.
 //!
 //! # Tokens with unknown keys
 //!
-//! Anybody can send such a token, and one with a key that is new looks the same. Requests of keys for them are limited, by two
-//! limits of which neither takes from the other:
+//! Any client can send a token with an invented key, and a token with a new key looks the same. Requests of keys for such tokens
+//! are therefore limited, by two independent limits:
 //!
 //! | the token | requests of keys |
 //! |---|---|
-//! | of a client that had a valid token of the issuer in the last hour, or itself valid before | one in [`KNOWN_INTERVAL`] |
+//! | its client had a valid token of the issuer in the last hour, or the token was valid before | one in [`KNOWN_INTERVAL`] |
 //! | another | one in [`MIN_INTERVAL`] |
 //!
-//! So strangers cannot delay that a new key is found for the clients of an issuer, and cause two requests a minute. A token that
-//! has to wait for the next request is not invalid: [`TokenError::KeyPending`] says when to send it again. It is invalid
-//! once keys that were requested for it are without its key, until they are requested again.
+//! So strangers cannot delay key rotation for the clients of an issuer, and cause at most two requests a minute. A token that
+//! has to wait for the next request is not invalid: [`TokenError::KeyPending`] says when to send it again. It is invalid once
+//! keys that were requested for it lack its key, until they are requested again.
 //!
-//! One request is made at a time, and all tokens that wait share it. It is a task of its own: a client that disconnects does not
-//! cancel it.
+//! One request is in flight at a time, and all waiting tokens share it (single flight). The request runs in its own task, so a
+//! client that disconnects does not cancel it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,17 +41,17 @@ use super::fetch::Fetcher;
 use super::token_error::TokenError;
 use crate::client_id::ClientId;
 
-/// The age of keys from which on they are requested again.
+/// The age after which keys are requested again in the background.
 const REFRESH_AFTER: Duration = Duration::from_mins(5);
-/// The age of keys from which on they are not used any more.
+/// The age after which keys are no longer used.
 const MAX_AGE: Duration = Duration::from_hours(1);
-/// The minimum interval between two requests of keys while there are some; for unknown keys, which anybody can name.
+/// The minimum interval between two requests of keys while there are some, and between two for unknown keys of strangers.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 /// The minimum interval between two requests of keys for unknown keys of known clients.
 const KNOWN_INTERVAL: Duration = Duration::from_secs(5);
-/// The time for which a client is known after a token of it was valid.
+/// The time for which a client is known after it had a valid token.
 const KNOWN_TIME: Duration = Duration::from_hours(1);
-/// The maximum number of clients that are known.
+/// The maximum number of known clients.
 const MAX_KNOWN: usize = 4096;
 /// The maximum number of tokens whose keys are known to be missing.
 const MAX_MISSING: usize = 1024;
@@ -68,24 +68,24 @@ pub(super) struct FetchedKeys {
 /// A token whose key is unknown.
 pub(super) struct UnknownKey<'a> {
     pub(super) digest: &'a TokenDigest,
-    /// Who sends it.
+    /// The sender of the token.
     pub(super) client: &'a ClientId,
-    /// It has been valid before.
+    /// Whether the token was valid before.
     pub(super) was_valid: bool,
 }
 
-/// The last requests of keys.
+/// The most recent requests of keys.
 #[derive(Debug, Default)]
 struct Requests {
-    /// When the last one ended, so that those who waited for it share its result, and why it failed.
+    /// The end of the last request, and the reason if it failed. Tokens that waited for it share its result.
     last: Option<(Instant, Option<Arc<str>>)>,
-    /// When the last one for an unknown key of a known client ended.
+    /// The end of the last request for an unknown key of a known client.
     for_known: Option<Instant>,
-    /// When the last one for an unknown key of a stranger ended.
+    /// The end of the last request for an unknown key of a stranger.
     for_strangers: Option<Instant>,
 }
 
-/// Who causes a request of keys.
+/// The cause of a request of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// There are no keys, or they are old.
@@ -104,9 +104,9 @@ pub(super) struct RemoteKeys {
     current: ArcSwapOption<FetchedKeys>,
     /// Held during a request.
     requests: Arc<Mutex<Requests>>,
-    /// The clients that had a valid token, and when.
+    /// The clients that had a valid token, with the time.
     known: Cache<ClientId, Instant>,
-    /// The tokens for which keys were requested that are without theirs, with when these were requested.
+    /// The tokens whose key is missing from keys that were requested for them, with the time of that request.
     missing: Cache<TokenDigest, Instant>,
 }
 
@@ -146,8 +146,8 @@ impl RemoteKeys {
         }
     }
 
-    /// Returns newer keys than those, which are without the key of a token: ones that have been requested meanwhile, or are now.
-    /// `unknown` is the error if there are none, and the token is invalid.
+    /// Returns newer keys than `than`, which lack the key of a token: keys that were requested meanwhile, or are requested now.
+    /// If there are none, the token is invalid, and the error is `unknown`.
     pub(super) async fn get_newer(
         self: &Arc<Self>,
         than: &Arc<FetchedKeys>,
@@ -174,7 +174,7 @@ impl RemoteKeys {
         }
     }
 
-    /// Records that keys that were requested for a token, or meanwhile, are without its key.
+    /// Records that these keys, which were requested for the token or meanwhile, lack its key.
     pub(super) fn set_missing(&self, token: &TokenDigest, keys: &FetchedKeys) {
         self.missing.insert(token.clone(), keys.requested);
     }
@@ -184,7 +184,7 @@ impl RemoteKeys {
         self.known.insert(client.clone(), Instant::now());
     }
 
-    /// Returns whether those keys are the current ones, and not too old.
+    /// Returns whether these keys are the current ones, and not too old.
     pub(super) fn is_current(&self, keys: &Arc<FetchedKeys>) -> bool {
         self.usable().is_some_and(|now| Arc::ptr_eq(&now, keys))
     }
@@ -200,7 +200,7 @@ impl RemoteKeys {
         }
     }
 
-    /// Requests the keys once more in the background, unless somebody does.
+    /// Requests the keys again in the background, unless a request is in flight or recent.
     fn refresh_stale(self: &Arc<Self>) {
         if let Ok(requests) = self.requests.clone().try_lock_owned()
             && requests.last.as_ref().is_none_or(|(ended, _)| ended.elapsed() >= MIN_INTERVAL)
@@ -209,7 +209,7 @@ impl RemoteKeys {
         }
     }
 
-    /// Requests the keys in a task of its own.
+    /// Requests the keys in a separate task.
     async fn fetch_in_task(
         self: &Arc<Self>,
         requests: OwnedMutexGuard<Requests>,

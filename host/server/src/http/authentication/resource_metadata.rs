@@ -1,7 +1,7 @@
 //! The metadata of this server as a protected resource (RFC 9728): where clients get access tokens.
 //!
-//! It is served at the well-known path that belongs to `http.public-url` (RFC 9728, section 3.1), and without the path of the URL,
-//! where MCP clients look last. Everybody may read it.
+//! The metadata is served at the well-known path of `http.public-url` (RFC 9728, section 3.1), and at the well-known path without
+//! the path of the URL, where MCP clients look last. It is public.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use crate::http::ENDPOINT_PATH;
 /// The well-known path, without the path of the resource.
 pub(in crate::http) const WELL_KNOWN_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// Returns the URL of the metadata; none if there is none.
+/// Returns the URL of the metadata. None if there is no metadata.
 pub(super) fn url(config: &Config) -> Option<String> {
     let url = config.http.public_url.as_ref().filter(|_| !config.issuers.is_empty())?;
     Some(format!("{}{WELL_KNOWN_PATH}{}", url.origin(), path(url.path())))
 }
 
-/// A path that is only a slash counts as none (RFC 9728, section 3.1).
+/// The path of a URL, where a single slash counts as empty (RFC 9728, section 3.1).
 fn path(path: &str) -> &str {
     if path == "/" { "" } else { path }
 }

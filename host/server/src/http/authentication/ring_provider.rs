@@ -1,7 +1,7 @@
 //! The cryptography of [`jsonwebtoken`]: verification of signatures with `ring`, which TLS uses, too.
 //!
-//! The crate takes its cryptography from a provider that is set once per process. An application that sets one before it starts a
-//! host keeps it.
+//! The crate takes its cryptography from a provider that is set once per process. If an application sets one before it starts a
+//! host, that one is used.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -17,11 +17,11 @@ use ring::signature::{
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: |algorithm, key| Ok(Box::new(RingVerifier::new(*algorithm, key)?)),
-    // For private keys and thumbprints, which nothing here needs.
+    // Private keys and thumbprints are not needed.
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Sets the provider of the process, unless it has one.
+/// Sets the provider of the process unless one is set.
 pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
@@ -85,7 +85,7 @@ impl JwtVerifier for RingVerifier {
     }
 }
 
-/// Some issuers write numbers with leading zeros (RFC 7518, section 2 forbids it), which `ring` rejects.
+/// Strips leading zeros of a number, which `ring` rejects. Some issuers write them although RFC 7518, section 2 forbids it.
 fn without_leading_zeros(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }

@@ -1,6 +1,7 @@
 //! The bearer tokens of `[[principal]]`.
 //!
-//! A token is compared by its SHA-256 digest in constant time, and where the comparison happens depends on a key of this process.
+//! Tokens are compared by their SHA-256 digests in constant time. The look-up uses a keyed hash with a random key of this
+//! process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +11,7 @@ use mcp_resource_host::access::Principal;
 
 /// The bearer tokens of one config.
 pub(super) struct StaticTokens {
-    /// By a hash of the digest under a random key, so that the time of a look-up says nothing about the digests.
+    /// The tokens by a keyed hash of the digest, so that the time of a look-up reveals nothing about the digests.
     by_hash: HashMap<u64, Vec<(TokenDigest, Principal)>>,
     hasher: RandomState,
 }

@@ -1,4 +1,4 @@
-//! Why an access token is not accepted.
+//! The reasons for rejecting an access token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,71 +8,71 @@ use mcp_resource_host::access::rate::RateExceeded;
 /// The reason why an access token of an issuer is not accepted. `Display` is for the log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TokenError {
-    /// It names an issuer that the config does not have.
+    /// The token names an issuer that is not in the config.
     #[error("its claim `iss` is `{named}`, which is `issuer` of no `[[issuer]]`{}", similar_issuer(.similar.as_deref()))]
     UnknownIssuer {
         /// The issuer that it names.
         named: String,
-        /// One of the config that differs from it by case or a slash at the end only. Issuers are compared as they are written (RFC
-        /// 8414), so it is another one.
+        /// An issuer of the config that differs only by case or a trailing slash. Issuers are compared exactly (RFC 8414), so it is
+        /// a different one.
         similar: Option<String>,
     },
-    /// It is no JSON Web Token and no token of a principal, and no issuer has an introspection endpoint.
+    /// The token is neither a JSON Web Token nor the token of a principal, and no issuer has an introspection endpoint.
     #[error("it is neither a token of a `[[principal]]` nor a JSON Web Token, and no `[[issuer]]` has `introspection`")]
     Opaque,
-    /// It is signed in a way that is not accepted, or has header parameters that are not understood.
+    /// The algorithm is not accepted, or a header parameter is not understood.
     #[error("its header is not accepted: {0}")]
     Header(String),
-    /// The issuer has no key that can have signed it.
+    /// The issuer has no key that can have signed the token.
     #[error("its issuer has no key with the id `{key}` for the algorithm {algorithm}")]
     UnknownKey {
-        /// The id that it names.
+        /// The key id in the token.
         key: String,
-        /// The algorithm that it names.
+        /// The algorithm in the token.
         algorithm: &'static str,
     },
-    /// The issuer had no key that can have signed it when its keys were requested last, which was not for this token. It may be new.
+    /// The issuer's keys, which were last requested for another reason, have no key for the token. The key may be new.
     #[error("{unknown}; its keys are requested again in {} s, as they were a moment ago", .retry_after.as_secs().saturating_add(1))]
     KeyPending {
-        /// The key that it names.
+        /// The error about the unknown key.
         unknown: Box<TokenError>,
-        /// The time until they may be requested again.
+        /// The time until the keys may be requested again.
         retry_after: Duration,
     },
     /// The signature is wrong, or the token is malformed.
     #[error("its signature or its form is wrong")]
     Signature,
-    /// It has expired.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
-    /// It is not valid yet.
+    /// The token is not valid yet.
     #[error("it is not valid yet")]
     NotYetValid,
-    /// It was issued for another server.
+    /// The token was issued for another server.
     #[error("its claim `aud` is {found}, and neither `http.public-url` nor one of `audiences`")]
     Audience {
         /// The audience, as JSON.
         found: String,
     },
-    /// It is one of another issuer.
+    /// The token belongs to another issuer.
     #[error("it is one of another issuer")]
     Issuer,
     /// A claim is missing or malformed.
     #[error("its claim `{0}` is missing or malformed")]
     Claim(String),
-    /// The claim that names its principal is missing or not usable as a name.
+    /// The claim with the principal's name is missing or not usable as a name.
     #[error("its claim `{0}` does not name a principal")]
     NoPrincipal(String),
-    /// It is bound to a key of the client, whose possession this server cannot verify.
+    /// The token is bound to a key of the client, whose possession this server cannot verify.
     #[error("it is bound to a key of the client (`cnf`), and is not a bearer token")]
     SenderConstrained,
-    /// The issuer says that it is not active.
+    /// The issuer reports that the token is not active.
     #[error("its issuer says that it is not active")]
     Inactive,
-    /// The issuer cannot be reached, or does not answer as it should.
+    /// The issuer cannot be reached, or its answer is invalid.
     #[error("its issuer cannot be asked: {0}")]
     Unavailable(Arc<str>),
-    /// Its issuer is not requested, because its client has sent too many tokens that are not valid.
+    /// The token is not introspected, because its client has sent too many invalid tokens.
     #[error("its issuer is not asked: {0}")]
     TooManyFailures(#[from] RateExceeded),
 }
@@ -100,8 +100,7 @@ impl TokenError {
         }
     }
 
-    /// A description for the client (RFC 6750, section 3). Reasons of which a client learns more about the config than it may know
-    /// are not distinguished.
+    /// A description for the client (RFC 6750, section 3). Reasons that would reveal the config to the client share one description.
     pub(super) fn description(&self) -> &'static str {
         match self {
             Self::Expired => "the access token has expired",
@@ -119,7 +118,7 @@ fn similar_issuer(similar: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// The beginning of a text of a token, for the log.
+/// The beginning of a text from a token, for the log.
 pub(super) fn excerpt(text: &str) -> String {
     /// The maximum length, in characters.
     const MAX_LEN: usize = 200;

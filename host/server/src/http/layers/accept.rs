@@ -1,9 +1,8 @@
 //! Content negotiation: `Accept` by RFC 9110.
 //!
-//! MCP requires clients to list `application/json` and `text/event-stream`. A client
-//! that accepts both by other ranges (`*/*`, `text/*, application/*`), or sends no `Accept`, which means the same (RFC
-//! 9110, 12.5.1), is equivalent: the header is normalized. The endpoint rejects a client that accepts only one of
-//! both, with 406.
+//! MCP requires clients to list `application/json` and `text/event-stream`. A client that accepts both by other ranges
+//! (`*/*`, `text/*, application/*`), or sends no `Accept` (RFC 9110, 12.5.1), is treated the same: its header is
+//! normalized. A client that accepts only one of the two types gets 406 from the endpoint.
 
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue, Method};
@@ -11,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 const JSON: [&str; 2] = ["application", "json"];
 const EVENT_STREAM: [&str; 2] = ["text", "event-stream"];
 
-/// Both types, as MCP lists them.
+/// Both types, in MCP's notation.
 pub(in crate::http) const JSON_AND_SSE: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// Normalizes the `Accept` of a request that accepts both types.

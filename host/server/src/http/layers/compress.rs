@@ -1,7 +1,7 @@
 //! Compression by `Accept-Encoding`: brotli or gzip, whichever the client prefers.
 //!
-//! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not: their events would be
-//! delayed.
+//! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not compressed, because compression would
+//! delay their events.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -17,7 +17,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 
 use super::accept::has_weight;
 
-/// The smallest body that is compressed, in bytes: a smaller one fits one packet anyway.
+/// The minimum size of a compressed body, in bytes. A smaller one fits into one packet anyway.
 const MIN_SIZE: u16 = 1024;
 
 /// The `Accept-Encoding` fields of a request.
@@ -25,13 +25,13 @@ const MIN_SIZE: u16 = 1024;
 pub(in crate::http) struct AcceptedEncodings(Vec<HeaderValue>);
 
 impl AcceptedEncodings {
-    /// The fields among these.
+    /// Takes the fields from these headers.
     pub(in crate::http) fn of(headers: &HeaderMap) -> Self {
         Self(headers.get_all(ACCEPT_ENCODING).into_iter().cloned().collect())
     }
 
-    /// Compresses a response if the client accepts that, and it is worthwhile. Any other keeps its body: that of the layer has
-    /// room for an encoder, several KiB.
+    /// Compresses a response if the client accepts compression and the body is worth it. Any other response keeps its body, because
+    /// the body type of the compression layer has room for an encoder, several KiB.
     pub(in crate::http) async fn compress(self, mut response: Response) -> Response {
         let worthwhile = SizeAbove::new(MIN_SIZE).and(NotForContentType::SSE);
         if !worthwhile.should_compress(&response) {
@@ -55,11 +55,11 @@ impl AcceptedEncodings {
     }
 }
 
-/// The names of what the layer knows, each with its aliases (RFC 9110, section 8.4.1.3).
+/// The names that the layer knows, each with its aliases (RFC 9110, section 8.4.1.3).
 const CODINGS: [&[&str]; 4] = [&["br"], &["gzip", "x-gzip"], &["identity"], &["*"]];
 
-/// Returns the fields without the codings that one of them refuses by a weight of zero (RFC 9110, section 12.5.3), however often they
-/// are named: the layer would take the largest weight. Takes time in proportion to their length.
+/// Returns the fields without the codings that any field refuses by a weight of zero (RFC 9110, section 12.5.3), even if they are
+/// also named with another weight: the layer would use the largest weight. Takes linear time.
 fn without_refused(fields: Vec<HeaderValue>) -> Vec<HeaderValue> {
     let elements = || fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
     let refuses = |element: &str| !element.split(';').skip(1).map(str::trim).all(has_weight);

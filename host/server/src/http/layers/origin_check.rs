@@ -1,18 +1,18 @@
-//! Validation of `Host` and `Origin`: local pages and programs are allowed, and those that the config names.
+//! Validation of `Host` and `Origin`: local pages and programs are allowed, and pages and names in the config.
 //!
-//! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF).
-//! `Origin` distinguishes such a request from one that a program sends; where a name of the page's own resolves to this
-//! machine (DNS rebinding), `Host` does (MCP 2025-11-25, "Transports", "Security Warning").
+//! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF). `Origin` distinguishes
+//! such a request from a program's request. If a name of the page's own site resolves to this machine (DNS rebinding), `Host` reveals it (MCP
+//! 2025-11-25, "Transports", "Security Warning").
 //!
 //! | header | allows |
 //! |---|---|
 //! | the name of the server: `Host`, an absolute target, `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](mcp_host_config::http::Http::hosts), and the host of [`public-url`](mcp_host_config::http::Http::public_url), at any port |
 //! | `Origin` | `localhost` and loopback addresses, with `http` or `https`; [`cors`](mcp_host_config::http::Http::cors). Programs send none |
 //!
-//! There is exactly one name. Over HTTP/1.1 it is that of an absolute target (`POST http://host/mcp`), else `Host`, which an absolute
-//! target supersedes (RFC 9112, 3.2.2): a proxy replaces it, and a page cannot make a browser send such a target. Over HTTP/2 it is
-//! `:authority`, or `Host`, or both and equal (RFC 9113, 8.3.1). Each of them is there at most once, and is a host and optionally a port
-//! (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary may have parsed another name.
+//! A request has exactly one server name. Over HTTP/1.1 it is the host in an absolute target (`POST http://host/mcp`), else `Host`, which an
+//! absolute target supersedes (RFC 9112, 3.2.2): a proxy replaces it, and a page cannot make a browser send such a target. Over HTTP/2 it is
+//! `:authority`, or `Host`, or both and equal (RFC 9113, 8.3.1). Each occurs at most once, and is a host and optionally a port (RFC 9110,
+//! 7.2), without user information. Anything else is answered with 400, because an intermediary may have parsed another name.
 
 use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
@@ -24,7 +24,7 @@ use mcp_host_base::log_target;
 use mcp_host_config::Config;
 use mcp_host_model::net::{Origin, OriginPattern, UrlHost};
 
-/// Why a request is rejected.
+/// The reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::http) enum OriginRejection {
     #[error(
@@ -37,12 +37,12 @@ pub(in crate::http) enum OriginRejection {
     OriginNotAllowed,
 }
 
-/// Rejects requests with a `Host` or `Origin` that is not allowed, which is logged at debug level.
+/// Rejects requests with a `Host` or `Origin` that is not allowed, and logs this at debug level.
 pub(super) fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
     validate_with(config, request, |host| config.is_own_host(host), |_| false)
 }
 
-/// The same for a server that has those names, and those pages.
+/// Validates a request of a server with these names and these allowed pages.
 pub(in crate::http) fn validate_with(
     config: &Config,
     request: &Request,
@@ -54,7 +54,7 @@ pub(in crate::http) fn validate_with(
     })
 }
 
-/// Returns whether this is the origin of a page that the config names.
+/// Returns whether this is the origin of a page in the config.
 pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
@@ -79,7 +79,7 @@ fn find_rejection(
     }
 }
 
-/// Returns the name of the server in the request, from its target, `:authority` or the header: its host and port.
+/// Returns the server name in the request, from its target, `:authority` or the header, as host and port.
 fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejection> {
     let mut headers = request.headers().get_all(HOST).iter();
     let header = headers.next().map(|header| header.to_str().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
@@ -96,7 +96,7 @@ fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejecti
     }
 }
 
-/// Splits `uri-host [ ":" port ]`; an empty port is none.
+/// Splits `uri-host [ ":" port ]`. An empty port counts as absent.
 fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
     let behind = name.rfind(']').unwrap_or(0);
     let colon = name.bytes().enumerate().skip(behind).find(|(_, byte)| *byte == b':').map(|(at, _)| at);

@@ -10,21 +10,21 @@ use super::delivery::Delivery;
 
 use mcp_host_base::log_target;
 
-/// The activity of one connection. Recording a request wakes no task: the tasks that wait poll from time to time.
+/// The activity of one connection. Recording a request wakes no task: waiting tasks poll.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Mutex<ActivityState>>);
 
 #[derive(Debug)]
 struct ActivityState {
-    /// The responses that have not been sent to their end.
+    /// The responses that have not been sent completely.
     in_flight: Vec<Weak<Delivery>>,
-    /// Whether there has been any request.
+    /// Whether the connection has had any request.
     has_begun: bool,
     /// The time of the last change.
     idle_since: Instant,
 }
 
-/// A request in flight, until it is dropped.
+/// A request in flight, until this is dropped.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
     activity: Activity,
@@ -33,7 +33,7 @@ pub(super) struct RequestGuard {
 
 /// The minimum poll interval.
 const MIN_POLL: Duration = Duration::from_millis(1);
-/// The number of polls for progress within the write timeout.
+/// The number of polls for progress per write timeout.
 const POLLS_PER_LIMIT: u32 = 4;
 
 impl Activity {
@@ -56,7 +56,8 @@ impl Activity {
         RequestGuard { activity: self.clone(), delivery: answer }
     }
 
-    /// Aborts responses that have made no progress for `limit` although bytes are pending. Runs until it is dropped.
+    /// Aborts responses that have made no progress for `limit` although bytes are pending. Runs until the future is
+    /// dropped.
     pub(super) async fn end_stalled(&self, limit: Duration) {
         loop {
             sleep(limit.checked_div(POLLS_PER_LIMIT).unwrap_or(limit).max(MIN_POLL)).await;
@@ -78,13 +79,13 @@ impl Activity {
             if in_flight == 0 && left.is_zero() {
                 return;
             }
-            // It cannot be idle earlier than that, whatever happens.
+            // The connection cannot become idle earlier than that.
             let next = if in_flight == 0 { left.min(after) } else { after };
             sleep(next.max(MIN_POLL)).await;
         }
     }
 
-    /// Returns whether there has been any request.
+    /// Returns whether the connection has had any request.
     pub(super) fn has_begun(&self) -> bool {
         self.lock().has_begun
     }
@@ -100,7 +101,7 @@ impl Activity {
         state.in_flight.iter().filter_map(Weak::upgrade).any(|delivery| delivery.is_being_sent())
     }
 
-    /// Returns whether a response is in progress that a client may wait for that has ended its sending.
+    /// Returns whether a response is in progress that a half-closed client may still wait for.
     pub(super) fn outlives_input(&self) -> bool {
         let state = self.lock();
         state.in_flight.iter().filter_map(Weak::upgrade).any(|delivery| delivery.outlives_input())
@@ -137,7 +138,7 @@ mod tests {
         Arc::new(Delivery::new())
     }
 
-    /// Lets the waiting task run until it can go no further.
+    /// Lets the waiting task run until it blocks.
     async fn settle() {
         for _ in 0..10 {
             tokio::task::yield_now().await;

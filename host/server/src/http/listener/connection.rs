@@ -2,19 +2,18 @@
 //!
 //! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection ([`version`](super::version)).
 //!
-//! [`limits`](mcp_host_config::http::HttpServerLimits) of the config bounds the number of connections, overall and of one
-//! client, the time of the handshake and of the first request, the idle timeout, the write timeout, and the size of the
-//! head of a request. A head has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and those
-//! that are not used are dropped ([`head`](super::super::head)).
+//! [`limits`](mcp_host_config::http::HttpServerLimits) of the config bounds the number of connections, overall and per client, the time
+//! of the handshake and of the first request, the idle timeout, the write timeout, and the size of the head of a request. A head has at
+//! most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and unused fields are dropped
+//! ([`head`](super::super::head)).
 //!
-//! Of a response that the client does not read, a connection holds the bytes that are charged (see
-//! [`budget`](crate::budget)), and over HTTP/2 at most [`MAX_SEND_BUFFER`] bytes of its own for each stream. A
-//! client that resets streams faster than they are answered ([`MAX_RESETS`]), or makes the server reset too many, is
-//! disconnected (CVE-2023-44487, rapid reset).
-//! So is one that sends too many frames that are no part of a request ([`control_frames`](super::control_frames)).
+//! For a response that the client does not read, a connection holds the charged bytes (see [`budget`](crate::budget)), and over HTTP/2
+//! at most [`MAX_SEND_BUFFER`] further bytes for each stream. A client that resets streams faster than they are answered
+//! ([`MAX_RESETS`]), or makes the server reset too many, is disconnected (CVE-2023-44487, rapid reset). A client that sends too many
+//! frames outside of requests is disconnected, too ([`control_frames`](super::control_frames)).
 //!
-//! A client that disconnects ends its requests in progress. One that has only ended its sending is still answered, within a bounded
-//! time ([`half_close`](super::half_close)).
+//! When a client disconnects, its requests in progress end. A client that has only half-closed the connection is still answered, within
+//! a bounded time ([`half_close`](super::half_close)).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -66,25 +65,25 @@ use crate::budget::{Account, Budget};
 use crate::client_id::ClientId;
 use crate::server_metrics::ServerMetrics;
 
-/// The maximum of concurrent requests of one connection, with HTTP/2.
+/// The maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 32;
-/// The bytes of one stream of HTTP/2 that hyper buffers, beside the next chunk.
+/// The maximum number of bytes of one HTTP/2 stream that hyper buffers, besides the next chunk.
 const MAX_SEND_BUFFER: usize = 64 << 10;
-/// The streams of one connection that the client has reset before they were accepted.
+/// The maximum number of streams of one connection that the client has reset before they were accepted.
 const MAX_RESETS: usize = 20;
-/// The streams of one connection that the server has reset because of errors of the client.
+/// The maximum number of streams of one connection that the server has reset because of client errors.
 const MAX_ERROR_RESETS: usize = 256;
-/// The bytes that the kernel buffers before they are sent, in addition to those that wait for an acknowledgment. With a
-/// larger buffer the kernel would accept data for a client that does not read, and no stall would be detected.
+/// The maximum number of unsent bytes in the kernel's send buffer, in addition to bytes that wait for an acknowledgment. With a larger
+/// buffer the kernel would accept data for a client that does not read, and no stall would be detected.
 const NOTSENT_LOWAT: u32 = 256 << 10;
 /// The timeout of an HTTP/2 ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time that a connection has to close once its shutdown has begun.
+/// The time for a connection to close after its shutdown has begun.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The same, of a connection whose client floods it.
+/// The same time for a connection that its client floods.
 const FLOODED_CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time for the first request of a connection that is open at the shutdown: it may be on its way. A listener that outlives this
-/// process (socket activation) accepts connections until then, and their clients are not to see them closed.
+/// The time for the first request of a connection at shutdown, because the request may be on its way. A listener that outlives this
+/// process (socket activation) accepts connections until then, and clients should not see such connections closed.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(250);
 /// The throttle interval of the warning that a client has reached its share.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -97,7 +96,7 @@ pub(in crate::http) struct Connections {
     tracker: TaskTracker,
 }
 
-/// The state that all connections share.
+/// The state shared by all connections.
 struct ServerContext {
     host: Arc<Host>,
     app: Arc<App>,
@@ -118,19 +117,19 @@ struct ServerContext {
     handshake_log: HandshakeLog,
 }
 
-/// What answers the requests.
+/// Answers requests.
 struct App {
     service: McpService,
     /// The routes besides the endpoint.
     other_routes: Router,
 }
 
-/// An open connection, until it is dropped.
+/// An open connection, until this is dropped.
 struct ConnectionGuard {
     token: Option<TaskTrackerToken>,
     shared: Arc<ServerContext>,
     permit: Option<SharePermit<ClientId>>,
-    /// Counts it.
+    /// Counts the connection in metrics.
     _open: Open,
 }
 
@@ -181,7 +180,7 @@ impl Connections {
     /// Serves a connection, or closes it if its client has reached its share.
     fn spawn(&self, tcp: TcpStream, client: ClientId) {
         let limits = &self.shared.host.config().http.limits;
-        // The overall limit has been waited for already.
+        // The overall limit has been checked before the accept.
         let max = ShareLimits { overall: usize::MAX, ..client.share_limits(limits.connections.get(), limits) };
         let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
             self.shared.metrics.record_rejection("http.limits.connections");
@@ -194,13 +193,13 @@ impl Connections {
             _open: self.shared.metrics.open_connection(),
         };
         tokio::spawn(async move {
-            // Pinned here: a future has room for an argument twice, as it was given and while it is awaited.
+            // Pinned here, because a future has room for an argument twice: as it was passed, and while it is awaited.
             let serving = pin!(open.shared.serve(tcp, client));
             open.shared.abort.run_until_cancelled(serving).await
         });
     }
 
-    /// Waits for all connections to close, at most [`CLOSE_TIMEOUT`]; then aborts them.
+    /// Waits at most [`CLOSE_TIMEOUT`] for all connections to close, and then aborts them.
     pub(in crate::http) async fn close(&self) {
         self.tracker.close();
         if timeout(CLOSE_TIMEOUT, self.tracker.wait()).await.is_err() {
@@ -226,7 +225,7 @@ impl Connections {
     }
 }
 
-/// Backs off after an error that concerns the whole system; one of a single connection is ignored.
+/// Backs off after an error of the whole system. Ignores an error of a single connection.
 async fn back_off_on_accept_error(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -268,7 +267,7 @@ impl ServerContext {
     }
 
     async fn serve(&self, tcp: TcpStream, client: ClientId) {
-        // Responses are small and written at once: Nagle's algorithm would only delay them.
+        // Responses are small and written completely, so Nagle's algorithm would only delay them.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(target: log_target::SERVER, %error, "TCP_NODELAY cannot be set");
         }
@@ -315,10 +314,9 @@ impl ServerContext {
             let busy = requests.begin(delivery.clone());
             let (app, peer, metrics) = (app.clone(), peer.clone(), metrics.clone());
             let began = Instant::now();
-            // Boxed: a connection keeps the room for the future of a request as long as it is open.
+            // Boxed: otherwise the connection reserves room for the future of a request as long as it is open.
             Box::pin(async move {
-                // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
-                // its connection.
+                // An HTTP/2 stream is aborted alone. HTTP/1.1 has one response at a time, which is aborted with its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response = serve(request, max_head, |request| app.answer(request, peer)).await;
                 if is_event_stream(&response) {
@@ -330,8 +328,8 @@ impl ServerContext {
             })
         });
         let limits = &config.http.limits;
-        // Boxed, as are the handshake and the whole of this future by its callers: a future has room for all values that it
-        // moves, and an idle connection would keep several times its size.
+        // Boxed, as are the handshake and (by the callers) this whole future: a future has room for all values that it moves, so an
+        // idle connection would occupy several times its size.
         let serving = async {
             let detected = tokio::select! {
                 detected = version::detect(io) => detected,
@@ -374,7 +372,7 @@ impl ServerContext {
         }
     }
 
-    /// Waits for the shutdown, and then for the first request of a connection without one, at most [`FIRST_REQUEST_GRACE`].
+    /// Waits for the shutdown, and then for [`FIRST_REQUEST_GRACE`] if the connection has had no request.
     async fn connection_shutdown(&self, activity: &Activity) {
         self.shutdown.cancelled().await;
         if !activity.has_begun() {
@@ -382,8 +380,8 @@ impl ServerContext {
         }
     }
 
-    /// Drives a connection, which was opened at that time, until it ends. `shut_down` begins its graceful shutdown, once it is idle for
-    /// too long, `flooded`, or the server shuts down.
+    /// Drives a connection, which was opened at `opened`, until it ends. `shut_down` begins its graceful shutdown when the connection
+    /// has been idle for too long, when `flooded` completes, or when the server shuts down.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<Box<C>>,
@@ -404,9 +402,9 @@ impl ServerContext {
         shut_down(connection.as_mut());
         tokio::select! {
             served = connection => served,
-            // What is in flight of it is not waited for.
+            // Requests in flight of a flooded connection are not waited for.
             () = sleep(FLOODED_CLOSE_TIMEOUT), if is_flooded => Ok(()),
-            // A request may have arrived at the last moment; one that is only begun is not waited for.
+            // A request may have arrived at the last moment. An incomplete request is not waited for.
             () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
         }
     }
@@ -425,14 +423,14 @@ fn set_notsent_lowat(tcp: &TcpStream) {
 fn http1_builder(config: &Http) -> http1::Builder {
     let head = usize::try_from(config.limits.headers.bytes()).unwrap_or(usize::MAX);
     let mut builder = http1::Builder::new();
-    // A slow head is ended by the idle timeout: no request is in flight.
+    // The idle timeout ends a connection with a slow head (slowloris), because no request is in flight.
     builder.max_buf_size(head).header_read_timeout(None::<Duration>);
     builder
 }
 
 fn http2_builder(config: &Http) -> http2::Builder<StreamExecutor> {
-    // A head up to here is answered with 431 by `head`. Beyond, h2 does, and then resets the stream, which some clients
-    // report instead.
+    // Up to this size `head` answers a large head with 431. Beyond it, h2 answers and then resets the stream, and some clients report
+    // only the reset.
     let head = config.limits.headers.bytes().saturating_mul(2);
     let mut builder = http2::Builder::new(StreamExecutor);
     builder

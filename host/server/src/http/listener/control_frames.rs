@@ -1,9 +1,10 @@
-//! A bound of the frames of HTTP/2 that are no part of a request: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown ones.
+//! A rate limit of HTTP/2 frames outside of requests: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown ones.
 //!
-//! Each costs the server some work, and none counts for a limit of requests (CVE-2019-9512, -9513, -9515). So do frames of DATA without data
-//! (CVE-2019-9518); others are bounded by the size of the body, and a head by its own. So a connection has a token bucket of such frames: [`BURST`] of them, [`RATE`] per second, and as many as
-//! clients need for requests, [`PER_REQUEST`], and for what the server sends, one for each [`SENT_BYTES`] bytes. A client that goes
-//! beyond is not read any more, and its connection is closed (GOAWAY).
+//! Each frame costs the server some work, and none counts towards a limit of requests (CVE-2019-9512, -9513, -9515). The same is true of
+//! empty DATA frames (CVE-2019-9518); other DATA frames are bounded by the size of the body, and HEADERS by the size of the head. So each
+//! connection has a token bucket for such frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request, and one
+//! more for each [`SENT_BYTES`] bytes that the server sends. When the bucket is empty, the server stops reading and closes the connection
+//! (GOAWAY).
 //!
 //! The frames are counted by their headers, as they are read from the connection.
 
@@ -15,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The number of frames of a burst.
+/// The capacity of the bucket in frames.
 const BURST: u64 = 4096;
-/// The number of frames per second.
+/// The refill rate in frames per second.
 const RATE: u64 = 100;
-/// The number of frames for each request: its stream has updates of its window, and may be reset.
+/// The number of additional frames for each request: its stream has window updates, and may be reset.
 const PER_REQUEST: u64 = 8;
-/// The number of bytes that the server sends for each frame: a client may update two windows for each small event.
+/// The number of sent bytes that allow one more frame: a client may update two windows for each small event.
 const SENT_BYTES: u64 = 64;
-/// The parts of a token.
+/// The number of units in a token.
 const UNIT: u64 = 1000;
 
 /// The length of the connection preface.
@@ -35,7 +36,7 @@ const HEADERS: u8 = 1;
 /// The flag of the last frame of a stream.
 const END_STREAM: u8 = 1;
 
-/// A connection of HTTP/2 whose frames are counted.
+/// An HTTP/2 connection whose frames are counted.
 #[derive(Debug)]
 pub(super) struct ControlFrames<S> {
     io: S,
@@ -45,14 +46,14 @@ pub(super) struct ControlFrames<S> {
     /// The number of bytes until the next header.
     skip: usize,
     bucket: Bucket,
-    /// Cancelled when there were too many.
+    /// Cancelled when the bucket is empty.
     flooded: CancellationToken,
 }
 
-/// The frames that a client may send.
+/// The token bucket of frames that a client may send.
 #[derive(Debug)]
 struct Bucket {
-    /// In parts of a token.
+    /// In units of [`UNIT`] per token.
     tokens: u64,
     filled_at: Instant,
 }
@@ -66,10 +67,10 @@ impl Bucket {
         self.tokens = self.tokens.saturating_add(units).min(BURST.saturating_mul(UNIT));
     }
 
-    /// Adds what the time since the last look gives.
+    /// Adds the tokens for the time since the last refill.
     fn fill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.filled_at);
-        // Without what is less than a millisecond, which counts the next time.
+        // A fraction of a millisecond is left for the next refill.
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
             self.filled_at = now;
@@ -77,7 +78,7 @@ impl Bucket {
         }
     }
 
-    /// Takes one frame. Returns false if there is none.
+    /// Takes a token for one frame. Returns false if the bucket is empty.
     fn take(&mut self) -> bool {
         let left = self.tokens.checked_sub(UNIT);
         self.tokens = left.unwrap_or(self.tokens);
@@ -92,7 +93,7 @@ impl<S> ControlFrames<S> {
         Self { io, header: [0; HEADER], header_len: 0, skip: PREFACE, bucket, flooded }
     }
 
-    /// Counts the frames whose headers end in some bytes. Returns false if there were too many.
+    /// Counts the frames whose headers end in these bytes. Returns false if there were too many.
     fn count(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -134,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ControlFrames<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.flooded.is_cancelled() {
-            // Whoever drives the connection closes it.
+            // The driver of the connection closes it.
             return Poll::Pending;
         }
         let before = buffer.filled().len();
@@ -185,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of a kind with so many bytes.
+    /// A frame of a kind with a payload of `len` bytes.
     fn frame(kind: u8, len: u16) -> Vec<u8> {
         let [high, low] = len.to_be_bytes();
         let mut frame = vec![0, high, low, kind, 0, 0, 0, 0, 0];
@@ -193,7 +194,7 @@ mod tests {
         frame
     }
 
-    /// Reads some bytes in chunks of a size. Returns whether they are a flood.
+    /// Reads bytes in chunks of a size. Returns whether they are a flood.
     fn is_flood(chunk: usize, sent: usize, frames: impl Iterator<Item = Vec<u8>>) -> bool {
         let mut connection = ControlFrames::new((), CancellationToken::new());
         let bytes: Vec<u8> = std::iter::once(vec![b'P'; PREFACE]).chain(frames).flatten().collect();
@@ -225,7 +226,7 @@ mod tests {
         assert!(is_flood(100, 0, repeated(frame(DATA, 0), 4097)), "a frame without data is no part of a body");
         let request = || std::iter::once(frame(HEADERS, 50)).chain(repeated(frame(8, 4), 8)).flatten().collect();
         assert!(!is_flood(100, 0, repeated(request(), 10_000)));
-        // Two updates for each event of 150 bytes.
+        // Two window updates for each event of 150 bytes.
         assert!(!is_flood(26, 150, repeated(frame(8, 4), 20_000)));
     }
 

@@ -1,6 +1,7 @@
-//! The delivery of a response: the bytes that wait to be sent, and the time since when none of them has been.
+//! The delivery of a response: its pending bytes, and the time of the last progress.
 //!
-//! While hyper holds no chunk of its [body](super::tracked_body) nothing is pending: an event stream without events does not stall.
+//! While hyper holds no chunk of the [body](super::tracked_body), nothing is pending: an event stream without events does not
+//! stall.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,44 +15,44 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(super) struct Delivery {
     progress: Mutex<Progress>,
-    /// Aborts it.
+    /// Aborts the response.
     abort: OnceLock<CancellationToken>,
-    /// Whether its client may wait for it after it has ended its sending.
+    /// Whether the client may wait for the response after it has half-closed the connection.
     outlives_input: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Progress {
-    /// The bytes that hyper holds.
+    /// The number of bytes that hyper holds.
     unsent: usize,
-    /// The time when bytes were sent last, or when the first became pending.
+    /// The time when bytes were last sent, or when the first byte became pending.
     last_progress: Instant,
 }
 
 impl Delivery {
-    /// Creates the delivery of a response without pending bytes, for which a client may wait after it has ended its sending.
+    /// Creates the delivery of a response without pending bytes, which a half-closed client may wait for.
     pub(super) fn new() -> Self {
         let progress = Mutex::new(Progress { unsent: 0, last_progress: Instant::now() });
         Self { progress, abort: OnceLock::new(), outlives_input: AtomicBool::new(true) }
     }
 
-    /// Has it end when its client ends its sending.
+    /// Ends the response when its client half-closes the connection.
     pub(super) fn end_with_input(&self) {
         self.outlives_input.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether its client may wait for it after it has ended its sending.
+    /// Returns whether the client may wait for the response after it has half-closed the connection.
     pub(super) fn outlives_input(&self) -> bool {
         self.outlives_input.load(Ordering::Relaxed)
     }
 
-    /// Sets the token that aborts it.
+    /// Sets the token that aborts the response.
     pub(super) fn set_abort(&self, end: CancellationToken) {
-        // It is set once.
+        // Only the first token counts.
         let _ = self.abort.set(end);
     }
 
-    /// Returns whether bytes of it are being sent.
+    /// Returns whether bytes of the response are being sent.
     pub(super) fn is_being_sent(&self) -> bool {
         self.progress().unsent > 0
     }
@@ -62,7 +63,7 @@ impl Delivery {
         progress.unsent > 0 && progress.last_progress.elapsed() >= limit
     }
 
-    /// Aborts it.
+    /// Aborts the response.
     pub(super) fn abort(&self) {
         if let Some(end) = self.abort.get() {
             end.cancel();

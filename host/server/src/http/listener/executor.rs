@@ -1,8 +1,8 @@
-//! The tasks of HTTP/2: one for each stream, which can be aborted by itself.
+//! The tasks of HTTP/2: one for each stream, which can be aborted separately.
 //!
 //! hyper spawns a task for each stream, and has no public way to reset one. Dropping the task resets the stream, so
-//! each task is spawned here with a token that ends it. The request of a stream is handled in its task, and finds the
-//! token by [`stream_abort`].
+//! each task is spawned here with a token that ends it. The handler of a stream's request runs in this task, and gets
+//! the token from [`stream_abort`].
 
 use hyper::rt::Executor;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ tokio::task_local! {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamExecutor;
 
-/// Returns the token that aborts the current stream; none for HTTP/1.1, which has one response at a time.
+/// Returns the token that aborts the current stream. None for HTTP/1.1, which has one response at a time.
 pub(super) fn stream_abort() -> Option<CancellationToken> {
     STREAM_ABORT.try_with(CancellationToken::clone).ok()
 }

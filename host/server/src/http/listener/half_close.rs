@@ -1,11 +1,11 @@
-//! Half-closed connections: a client may end its sending behind a request, and still wait for the answer (RFC 9112, 9.6).
+//! Half-closed connections: a client may shut down its sending side after a request, and still wait for the answer (RFC 9112, 9.6).
 //!
-//! TCP does not tell such a client from one that is gone: each sends a FIN. At the end of the input hyper drops the connection, and
-//! with it the requests in progress, so that no answer is computed for a client that is gone. So the end is withheld from hyper for
-//! at most [`MAX_WAIT`], as long as a response is in progress that may be waited for: one that is not an event stream. When bytes of it
-//! are being sent by then, the end is withheld until they are: a client that is gone resets the connection.
-//! hyper's own `half_close` would notice no end at all, and a call would last as long as its deadline. A connection that is reset is
-//! an error of the read, which is not withheld.
+//! TCP does not distinguish such a client from a disconnected one: each sends a FIN. At the end of the input hyper drops the connection
+//! with its requests in progress, so that no answer is computed for a disconnected client. Therefore the end of the input is withheld
+//! from hyper for at most [`MAX_WAIT`] while a response other than an event stream is in progress. If bytes of the response are being
+//! sent by then, the end is withheld until they are sent, because a disconnected client resets the connection. With hyper's own
+//! `half_close` no end would be noticed at all, and a call would run until its deadline. A reset is an error of the read, which is not
+//! withheld.
 
 use std::io;
 use std::pin::Pin;
@@ -17,9 +17,9 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::Activity;
 
-/// The time in which a request in progress must begin to be answered when its client has ended its sending.
+/// The time in which the answer to a request must begin after its client has half-closed the connection.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// The interval in which it is checked whether the response has been sent: hyper does not ask again by itself.
+/// The interval at which the end of the response is checked, because hyper does not poll again by itself.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The socket of a connection, or its TLS session.
@@ -30,9 +30,9 @@ pub(super) struct HalfClose<S> {
     withheld: Option<Withheld>,
 }
 
-/// The wait in which the end of the input is withheld.
+/// The wait during which the end of the input is withheld.
 struct Withheld {
-    /// When the end is passed on to hyper, unless a response is being sent.
+    /// The time when the end is passed on to hyper, unless a response is being sent.
     until: Instant,
     next_check: Pin<Box<Sleep>>,
 }
@@ -46,7 +46,7 @@ impl Withheld {
 }
 
 impl<S> HalfClose<S> {
-    /// Wraps the socket of a connection with that activity.
+    /// Wraps the socket of a connection with this activity.
     pub(super) fn new(io: S, activity: Activity) -> Self {
         Self { io, activity, withheld: None }
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::super::tracked_body::TrackedBody;
     use super::*;
 
-    /// A connection whose client has sent one byte, and then ended its sending.
+    /// A connection whose client has sent one byte and then shut down its sending side.
     async fn ended(activity: &Activity) -> HalfClose<tokio::io::DuplexStream> {
         let (mut client, server) = tokio::io::duplex(16);
         client.write_all(b"x").await.unwrap();

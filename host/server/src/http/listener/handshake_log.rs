@@ -1,5 +1,5 @@
-//! The log of TLS handshakes that fail for a reason that the admin of the server can see to: client certificates that are not
-//! accepted, and clients that do not speak TLS. Other failures come from scanners and from clients that hang up.
+//! The log of TLS handshakes that fail for a reason that the admin of the server can fix: rejected client certificates, and
+//! clients without TLS. Other failures come from scanners and from clients that disconnect.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use rustls::{CertificateError, Error, InvalidMessage};
 
 use crate::client_id::ClientId;
 
-/// The throttle interval of the warnings, for each kind of reason.
+/// The throttle interval of warnings, for each kind of reason.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The kind of the reason of a client that does not speak TLS.
+/// The kind of reason for a client without TLS.
 const NO_TLS: &str = "no TLS";
 
 /// The log of failed handshakes.
@@ -28,7 +28,7 @@ impl Default for HandshakeLog {
 }
 
 impl HandshakeLog {
-    /// Logs that the handshake of a client has failed. The audit log has it if its certificate is not accepted.
+    /// Logs the failed handshake of a client. The audit log records it if the client's certificate was rejected.
     pub(super) fn record(&self, host: &Host, client: &ClientId, error: &io::Error) {
         let Some((kind, reason)) = error.get_ref().and_then(|error| error.downcast_ref()).and_then(reason) else {
             tracing::debug!(target: log_target::SERVER, %client, %error, "TLS handshake failed");
@@ -46,7 +46,7 @@ impl HandshakeLog {
     }
 }
 
-/// Returns the kind of a reason and its text; none for one that is the client's.
+/// Returns the kind of a reason and its text. None for a failure that the admin cannot fix.
 fn reason(error: &Error) -> Option<(&'static str, String)> {
     match error {
         Error::InvalidCertificate(error) => Some(certificate_reason(error)),
@@ -59,7 +59,7 @@ fn reason(error: &Error) -> Option<(&'static str, String)> {
 
 fn certificate_reason(error: &CertificateError) -> (&'static str, String) {
     let (kind, reason) = match error {
-        // The latter if an authority has the same name.
+        // `BadSignature` occurs if an authority has the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             ("authority", "is signed by no authority of `http.client-ca`")
         }

@@ -17,7 +17,7 @@ use super::super::authentication::ClientCertificateVerifier;
 /// The ALPN protocols, the preferred first.
 const ALPN_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Creates the TLS acceptor; none if the config has no certificate.
+/// Creates the TLS acceptor. None if the config has no certificate.
 pub(in crate::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
     if host.config().http.tls.is_none() {
         return Ok(None);
@@ -30,8 +30,8 @@ pub(in crate::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>,
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-/// Creates the TLS acceptor of the administration listener; none if its config has no certificate. It requests no client
-/// certificates, and speaks HTTP/1.1.
+/// Creates the TLS acceptor of the administration listener. None if `[admin]` has no certificate. The acceptor requests
+/// no client certificates, and speaks HTTP/1.1.
 pub(in crate::http) fn admin_acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
     let certificate: Certificate = |config| config.admin.as_ref()?.tls.as_ref();
     if certificate(&host.config()).is_none() {
@@ -44,7 +44,7 @@ pub(in crate::http) fn admin_acceptor(host: &Arc<Host>) -> Result<Option<TlsAcce
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-/// The certificate in a config.
+/// Selects the certificate in a config.
 type Certificate = fn(&Config) -> Option<&Tls>;
 
 /// Resolves the certificate of the current config, so a reload replaces it.

@@ -1,9 +1,10 @@
 //! The body of a response, which tracks its [`Delivery`].
 //!
 //! hyper polls for the next chunk of a body when there is room for it: over HTTP/2 one chunk ahead of the client's
-//! window, over HTTP/1.1 a few while the socket accepts no more. Each chunk is a [`TrackedChunk`], from which hyper
-//! takes the bytes that the client's window or the socket's send buffer has room for. So progress is tracked to the
-//! byte, over both versions and through TLS, and independently of the layers in between (compression, event streams).
+//! window, over HTTP/1.1 a few chunks while the socket accepts no more bytes. Each chunk is a [`TrackedChunk`], from
+//! which hyper takes the bytes that fit into the client's window or the socket's send buffer. So progress is tracked
+//! to the byte, for both versions and through TLS, independently of the layers in between (compression, event
+//! streams).
 //!
 //! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
 
@@ -20,10 +21,10 @@ use super::delivery::Delivery;
 use crate::budget::Charge;
 use crate::server_metrics::{ServerMetrics, Transport};
 
-/// The guards of a response, until all of it has been dropped.
+/// The guards of a response, held until all of it has been dropped.
 struct DeliveryGuard {
     delivery: Arc<Delivery>,
-    /// Counts its bytes.
+    /// Counts the sent bytes.
     metrics: Arc<ServerMetrics>,
     _request_guard: RequestGuard,
     _charge: Option<Charge>,
@@ -42,7 +43,7 @@ pub(super) struct TrackedChunk {
 }
 
 impl TrackedBody {
-    /// Wraps a body, whose progress is tracked. The guards are dropped with the last part of it.
+    /// Wraps a body to track its progress. The guards are dropped with the last chunk.
     pub(super) fn new(
         body: Body,
         delivery: Arc<Delivery>,
@@ -103,7 +104,7 @@ impl Buf for TrackedChunk {
 
 impl Drop for TrackedChunk {
     fn drop(&mut self) {
-        // Discarded bytes are not pending any more.
+        // Discarded bytes are no longer pending.
         if !self.bytes.is_empty() {
             self.guard.delivery.mark_sent(self.bytes.len());
         }

@@ -1,8 +1,8 @@
 //! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section 3.4), else
 //! HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
 //!
-//! hyper-util detects the version, too, and passes the bytes that it has read to the connection one read ahead of the others. The
-//! connection takes that read for a head that is not complete, and doubles its buffer of 8 KiB, which it keeps as long as it is open.
+//! hyper-util detects the version, too, but passes the bytes that it has read to the connection in a separate read. The connection
+//! treats that read as an incomplete head, and doubles its buffer of 8 KiB, which it keeps while it is open.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// The first bytes of a connection of HTTP/2.
+/// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The protocol of a connection.
@@ -27,7 +27,7 @@ pub(super) struct Rewound<S> {
     io: S,
 }
 
-/// Reads until the version is known. Returns the stream as if nothing had been read.
+/// Reads until the version is known. Returns the stream with the read bytes put back.
 pub(super) async fn detect<S: AsyncRead + Unpin>(mut io: S) -> io::Result<(Protocol, Rewound<S>)> {
     let mut first = Vec::with_capacity(HTTP2_PREFACE.len());
     while let Some(missing) = HTTP2_PREFACE.strip_prefix(first.as_slice()).filter(|missing| !missing.is_empty()) {
@@ -50,10 +50,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
         }
         let len = self.first.len().min(buffer.remaining());
         buffer.put_slice(self.first.drain(..len).as_slice());
-        // With what has arrived behind it, in one read.
+        // Read the bytes that have arrived behind it, too, so that one read returns all.
         if self.first.is_empty() && buffer.remaining() > 0 {
             self.first = Vec::new();
-            // After an error, the next read fails or is the end.
+            // After an error, the next read fails or returns the end.
             let _ = Pin::new(&mut self.io).poll_read(context, buffer);
         }
         Poll::Ready(Ok(()))
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// The version of a client that sends this in pieces of the given number of bytes, and all that is read after the detection.
+    /// The version of a client that sends `sent` in pieces of `piece` bytes, and all bytes that are read after the detection.
     async fn detected(sent: &[u8], piece: usize) -> (Protocol, Vec<u8>) {
         let (mut client, server) = tokio::io::duplex(1024);
         let sending = async {

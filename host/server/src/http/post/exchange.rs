@@ -1,4 +1,5 @@
-//! One HTTP request whose messages are answered: what they share, and what each of them holds while it is in flight.
+//! One HTTP request: the state that its messages share, and the guards that each message holds while it is in
+//! flight.
 
 use axum::http::{HeaderMap, HeaderName};
 use mcp_host_base::trace::{ClientContext, TraceParent};
@@ -17,23 +18,23 @@ use crate::trace::{RequestTrace, TracedRequest};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What the messages of one HTTP request share.
+/// The state shared by the messages of one HTTP request.
 pub(super) struct Exchange<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) source: &'a RequestSource,
     pub(super) session: Option<SessionGuard>,
 }
 
-/// What a request in flight holds until it is answered.
+/// The guards of a request in flight, held until it is answered.
 pub(super) struct InFlightRequest {
-    /// Its id in the session; none outside of one.
+    /// The claim of the request's id in the session. None outside of a session.
     pub(super) claim: Option<Claim>,
     pub(super) trace: RequestTrace,
     pub(super) audit: audit::RequestContext,
 }
 
 impl Exchange<'_> {
-    /// Does what a message without an answer says.
+    /// Processes a message that has no answer.
     pub(super) fn accept(&self, message: &Dispatch) {
         match (message, &self.session) {
             (Dispatch::Cancel(id), Some(session)) => session.in_flight().cancel(id),
@@ -77,7 +78,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The context of a trace that the headers have.
+/// The trace context in the headers.
 pub(super) fn traceparent_of(headers: &HeaderMap) -> Option<TraceParent> {
     headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A request with its context, from its dispatch to its answer, and the events that answers of a batch are.
+//! A request with its context, from its dispatch to its answer, and the events of a batch's answers.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ pub(super) struct PendingCall {
 pub(super) enum SseEvent {
     /// The answer to a request.
     Reply(Reply),
-    /// A chunk that is one whole event.
+    /// A chunk that contains one whole event.
     Encoded(Result<Bytes, axum::Error>),
 }
 
 impl PendingCall {
-    /// Answers with a response. A cancelled request has no answer, which is an event stream without events.
+    /// Answers with a response. For a cancelled request it is an event stream without events.
     pub(super) async fn respond(self) -> Response {
         let is_of_session = self.session.is_some() && self.call.revision.has_sessions();
         let is_event = is_of_session && self.call.method.is_some_and(|method| method.is_protocol);
@@ -55,7 +55,7 @@ impl PendingCall {
         response
     }
 
-    /// Executes the request and returns the answer; none if the request is cancelled.
+    /// Executes the request and returns the answer. None if the request is cancelled.
     pub(super) async fn execute(self) -> Option<Reply> {
         let Self { id, call, context, sessions, session, claim, timer } = self;
         let change = session.as_ref().and(call.request.as_ref().ok()).and_then(Change::of);
@@ -96,7 +96,7 @@ impl SseEvent {
     }
 }
 
-/// The error of a change of a session that other replicas cannot be told of.
+/// The error for a change of a session that could not be shared with other replicas.
 fn not_shared(error: ShareError) -> RpcError {
     match error {
         ShareError::TooLarge => RpcError::invalid_params(format!(

@@ -1,4 +1,4 @@
-//! Why a session that a request names is not here, and what the client is told.
+//! The reasons why a session is not at this replica, and the answers to the client.
 
 use axum::http::HeaderMap;
 use mcp_resource_host::host::ClusterView;
@@ -7,21 +7,21 @@ use super::REPLICA_DIGITS;
 use crate::SESSION_ID_HEADER;
 use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
 
-/// Why there is no session with that id for a principal.
+/// The reason why a principal has no session with an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Missing {
-    /// There is none, or it is another principal's.
+    /// No such session exists, or it belongs to another principal.
     Unknown,
-    /// It is, or may be, at the replica that opened it, and replicas do not share it.
+    /// The session is, or may be, at the replica that opened it, and sessions are not shared.
     Elsewhere,
-    /// Replicas share it, and what they keep of it cannot be read now.
+    /// Sessions are shared, but the record cannot be read now.
     Unreadable,
-    /// There are as many sessions here as there may be.
+    /// The limit of sessions is reached at this replica.
     Full,
 }
 
 impl Missing {
-    /// Rejects a message with that id.
+    /// Rejects a message with this request id.
     pub(in crate::http) fn rejection(self, id: Option<RequestId>) -> Rejection {
         let (reason, status) = match self {
             Self::Unknown => (
@@ -51,8 +51,8 @@ pub(in crate::http) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
-/// Why a session is not here that replicas do not share: it may exist at another one that is alive, or at any other one while it is not known
-/// who is.
+/// Returns why a session is missing when sessions are sticky. The session may exist at another replica that is alive, or at any replica while
+/// it is unknown which are alive.
 pub(super) fn of_sticky(session: &str, cluster: Option<&ClusterView>) -> Missing {
     let is_elsewhere = cluster.is_some_and(|cluster| is_elsewhere(session, cluster));
     if is_elsewhere { Missing::Elsewhere } else { Missing::Unknown }
@@ -79,9 +79,9 @@ mod tests {
     use super::*;
     use crate::http::response::rejection_response;
 
-    /// A cluster of this replica, 0, of 1, which is alive, and of 2, which is missing.
+    /// A cluster with this replica, 0, with replica 1, which is alive, and with replica 2, which is missing.
     fn cluster(hears: bool) -> ClusterView {
-        // The part of an id is its beginning.
+        // A session id has the beginning of the replica's id.
         let replica = |number: u8, is_alive| ReplicaView {
             replica: format!("{}{}", part(number), "0".repeat(16)).parse().unwrap(),
             is_me: number == 0,

@@ -1,37 +1,37 @@
 //! Sessions that any replica continues (`cluster.sessions = "shared"`).
 //!
-//! What a session consists of is a [record](mcp_resource_host::host::SessionRecord) in NATS. A replica that gets a request of a session that it
-//! does not know reads the record, and makes a [copy](super::shared) of the session, with its own subscriber.
+//! The state of a session is a [record](mcp_resource_host::host::SessionRecord) in NATS. A replica that gets a request of an unknown session reads
+//! the record, and makes a [copy](super::shared) of the session, with its own subscriber.
 //!
-//! # What decides
+//! # Authorization
 //!
-//! A record does not authenticate, and permits nothing. A request brings its credentials, and its principal must be that of the
-//! record; otherwise it is answered as one of a session that does not exist. Subscriptions of a record are made as if the principal of the
-//! request had just subscribed: with its rules, at this replica, and are asked about again at delivery.
+//! A record neither authenticates nor permits anything. A request has its own credentials, and its principal must be the principal in the record;
+//! for any other principal the session does not exist. Subscriptions of a record are made as if the principal of the request had just subscribed
+//! at this replica, under its rules, and the rules are checked again at delivery.
 //!
-//! # What becomes of it
+//! # Events
 //!
 //! | event | here | elsewhere |
 //! |---|---|---|
 //! | `initialize` | the record is written before the answer | – |
 //! | a request of a session that is not known here | the record is read; a copy is made within `http.limits.sessions` | – |
 //! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream reads the record, and subscribes; others read it at their next request |
-//! | an event stream begins | the record is read, and each resource is told once if the stream before was elsewhere | the stream there ends |
-//! | `DELETE` | a mark of it replaces the record | each copy ends |
+//! | an event stream begins | the record is read, and each resource is notified once if the previous stream was elsewhere | the stream there ends |
+//! | `DELETE` | a tombstone replaces the record | each copy ends |
 //! | a copy is idle, or makes room for another session | it is dropped, and the record stays | – |
-//! | a session that was opened here makes room for another one | a mark of it replaces the record | each copy ends |
-//! | nobody uses it for `http.limits.session-idle-timeout` | NATS drops the record a third of that time later | – |
+//! | a session that was opened here makes room for another one | a tombstone replaces the record | each copy ends |
+//! | no request uses the session for `http.limits.session-idle-timeout` | NATS drops the record a third of that time later | – |
 //!
 //! # If NATS is slow, split or gone
 //!
-//! Sessions that are known here go on, with what is known of them; changes wait and are written later, but for those of a session whose stream is
-//! at another replica, which fail. While nothing is heard of other replicas, none of that is tried, so that nobody waits for it. A session that is
-//! not known here is answered with 503, never with 404.
+//! Known sessions continue with their cached record. Changes wait and are written later, except changes of a session whose stream is at another
+//! replica, which fail. While the cluster is unreachable, reads and writes are not tried, so that no request waits for them. A request for an
+//! unknown session is answered with 503, never with 404.
 //!
 //! # Bounds
 //!
-//! A request for a session that is not known here costs one read, of at most 256 at once. A notice of another replica costs one read if this one
-//! has an event stream of that session: one in [`MIN_PAUSE`] for each session, and one for all of them in [`SWEEP_PAUSE`].
+//! A request for an unknown session costs one read; at most 256 are in flight. A notice of another replica costs one read if this replica has the
+//! session's event stream: at most one per [`MIN_PAUSE`] for each session, and one sweep of all of them per [`SWEEP_PAUSE`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
@@ -55,20 +55,21 @@ use crate::revision::Revision;
 use crate::server_metrics::ServerMetrics;
 use crate::session::Agreement;
 
-/// The shortest time between two reads of one record because of notices.
+/// The minimum interval between two reads of one record because of notices.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The shortest time between two reads of all records because something may not have been heard.
+/// The minimum interval between two reads of all records because notices may have been missed.
 const SWEEP_PAUSE: Duration = Duration::from_secs(10);
-/// The number of records that one task reads or writes at once.
+/// The number of records that one task reads or writes concurrently.
 const CONCURRENCY: usize = 16;
-/// The maximum number of deletions that wait.
+/// The maximum number of pending deletions.
 const MAX_DELETIONS: usize = 1024;
 
-/// What replicas share of sessions.
+/// The replication of sessions.
 pub(super) struct Replication {
     store: SessionStore,
     by_key: Mutex<HashMap<SessionKey, Weak<StoredSession>>>,
-    /// Sessions that were ended here, and whose records could not be deleted yet, each with the time until which that is tried.
+    /// The sessions that were ended at this replica while their records could not be deleted, each with the time until which the deletion is
+    /// retried.
     deletions: Mutex<BTreeMap<SessionKey, Instant>>,
     /// The task that follows the changes of other replicas.
     follower: OnceLock<AbortOnDropHandle<()>>,
@@ -83,11 +84,11 @@ impl Replication {
         &self.store
     }
 
-    /// Adds a session, so that it is found by its key.
+    /// Adds a session, so that it can be found by its key.
     pub(super) fn add(&self, session: &Arc<StoredSession>) {
         let Some(shared) = &session.shared else { return };
         let mut by_key = self.by_key.lock();
-        // Those that have ended are removed here, so that there are at most twice as many as sessions.
+        // Ended sessions are removed when the map is full, so it has at most twice as many entries as there are sessions.
         if by_key.len() >= by_key.capacity() {
             by_key.retain(|_, session| session.strong_count() > 0);
         }
@@ -99,12 +100,12 @@ impl Replication {
     }
 }
 
-/// The session with its copy; none if it stays where it began.
+/// The shared copy of a session. None if the session stays at its replica.
 fn shared(session: &StoredSession) -> Option<&SharedCopy> {
     session.shared.as_ref()
 }
 
-/// Whether a text is the id of a session of some replica.
+/// Whether a text has the form of a session id of any replica.
 fn is_id(text: &str) -> bool {
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     text.split_once('-').is_some_and(|(random, replica)| {
@@ -115,7 +116,7 @@ fn is_id(text: &str) -> bool {
     })
 }
 
-/// What was agreed on, if the record is one of that principal.
+/// The agreement in a record, if the record belongs to this principal.
 fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement> {
     let is_of_principal = (&*record.principal, record.is_built_in) == (principal.name(), principal.is_built_in());
     let revision =
@@ -124,8 +125,8 @@ fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement>
 }
 
 impl Sessions {
-    /// The time for which a record is kept after it was written: copies that are used write it again each third of the time after which a
-    /// session is idle, so it is there for as long as the session is not.
+    /// The time to live of a record. Copies in use renew the record every third of the idle timeout, so the record exists as long as the session
+    /// is not idle.
     fn lifetime(&self) -> Duration {
         let idle = self.idle_timeout();
         idle.saturating_add(self.interval())
@@ -140,19 +141,20 @@ impl Sessions {
         self.host.config().http.limits.session_idle_timeout.duration()
     }
 
-    /// Writes the record of a session that has been opened. If that cannot be done now, it is done later.
+    /// Writes the record of a new session. If the write fails, it is retried later.
     pub(in crate::http) async fn opened(&self, session: &SessionGuard) {
         if let Some(shared) = shared(&session.0).filter(|_| self.host.hears_cluster()) {
-            // Whoever does not find it is told to try again, as that replica cannot reach NATS either, or finds it later.
+            // If another replica does not find the record, it either cannot reach NATS itself and asks the client to retry, or finds the record
+            // later.
             let _ = shared.write(self.lifetime()).await;
         }
     }
 
-    /// Checks a session that is known here, if another replica may have changed or ended it.
+    /// Checks a known session, if another replica may have changed or ended it.
     pub(super) async fn verify(self: &Arc<Self>, session: SessionGuard) -> Result<SessionGuard, Missing> {
         match self.refresh(&session.0).await {
             Err(ShareError::Ended) => Err(Missing::Unknown),
-            // What is known here goes on.
+            // The session continues with its cached record.
             _ => Ok(session),
         }
     }
@@ -176,7 +178,7 @@ impl Sessions {
         let copy = SharedCopy::restored(replication.store.clone(), id, *record, revision);
         let session = {
             let mut all = self.lock();
-            // Another request may have made it meanwhile, or it is one of another principal.
+            // Another request may have made the copy meanwhile, or the session belongs to another principal.
             if all.contains_key(id) {
                 drop(all);
                 return self.acquire(id, &source.authenticated).ok_or(Missing::Unknown);
@@ -196,7 +198,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Makes a change of a session at all replicas. Fails if the event stream of the session is at another one, and that cannot be told now.
+    /// Makes a change of a session at all replicas. Fails if the session's event stream is at another replica and the record cannot be written
+    /// now.
     pub(in crate::http) async fn share(
         self: &Arc<Self>,
         session: &SessionGuard,
@@ -210,7 +213,7 @@ impl Sessions {
                     self.host.session_changed(shared.key().clone());
                 }
                 if subscribes {
-                    // Whoever has read the record before this was in it has cancelled the subscription.
+                    // A task that read the record before it had this subscription has cancelled the subscription.
                     self.adopt(&session.0).await;
                 }
                 Ok(())
@@ -226,13 +229,13 @@ impl Sessions {
     /// Cancels a subscription that could not be shared.
     pub(in crate::http) fn withdraw(&self, session: &SessionGuard, change: &Change) {
         if let Change::Subscribe(uri) = change {
-            // The answer is another error already.
+            // The answer already reports another error.
             let _ = self.host.unsubscribe(session.session().subscriber(), uri);
         }
     }
 
-    /// Prepares an event stream of a session, for a client that has received the event with the id `received`. Returns whether everything has to
-    /// be told once, as the stream before was at another replica.
+    /// Prepares an event stream of a session, for a client that has received the event with the id `received`. Returns whether every resource has
+    /// to be notified once, because the previous stream was at another replica.
     pub(in crate::http) async fn before_stream(
         self: &Arc<Self>,
         session: &SessionGuard,
@@ -246,37 +249,37 @@ impl Sessions {
         }
     }
 
-    /// An event stream of a session has begun here: others end, and what was subscribed to at other replicas is subscribed to here.
+    /// Called after an event stream has begun here: ends streams at other replicas, and subscribes here to the record's subscriptions.
     pub(in crate::http) async fn after_stream(self: &Arc<Self>, session: &SessionGuard, tells_all: bool) {
         let Some(shared) = shared(&session.0) else { return };
         if tells_all {
-            // Without what was cancelled at another replica.
+            // First remove subscriptions that were cancelled at another replica.
             self.cancel_others(&session.0, &shared.record().await);
             session.session().subscriber().notify_all();
         }
         let (sessions, session) = (self.clone(), Arc::downgrade(&session.0));
         tokio::spawn(async move {
             let Some(session) = session.upgrade() else { return };
-            // Its failure is one of the record, and the stream goes on.
+            // A failure leaves the change pending, and the stream continues.
             let _ = sessions.share(&SessionGuard::new(session.clone()), Change::Stream).await;
             sessions.adopt(&session).await;
         });
     }
 
-    /// Cancels the subscriptions here that the record does not have. Returns those of the record that are not made here.
+    /// Cancels the subscriptions here that are not in the record. Returns the record's subscriptions that are missing here.
     fn cancel_others(&self, session: &StoredSession, record: &SessionRecord) -> Vec<String> {
         let subscriber = session.session.subscriber();
         let mut new = record.subscriptions.clone();
         for uri in subscriber.requested_uris() {
             if !new.remove(&uri) {
-                // There is nobody to tell of an error.
+                // No client waits for this error.
                 let _ = self.host.unsubscribe(subscriber, &uri);
             }
         }
         new.into_iter().collect()
     }
 
-    /// Reads the record of a session if another replica may have written it, and does what it says.
+    /// Reads the record of a session if another replica may have written it, and applies it.
     async fn refresh(self: &Arc<Self>, session: &Arc<StoredSession>) -> Result<(), ShareError> {
         let Some(shared) = shared(session).filter(|shared| shared.is_doubtful()) else { return Ok(()) };
         if !self.host.hears_cluster() {
@@ -296,7 +299,7 @@ impl Sessions {
         }
     }
 
-    /// Does what the record of a session says: its log level, and, if its event stream is here, its subscriptions.
+    /// Applies the record of a session: its log level, and, if the event stream is here, its subscriptions.
     async fn adopt(self: &Arc<Self>, session: &Arc<StoredSession>) {
         let Some(shared) = shared(session) else { return };
         let record = shared.record().await;
@@ -305,14 +308,14 @@ impl Sessions {
         }
         let (has_stream, has_updates) = session.has_stream();
         if has_stream && shared.is_stream_elsewhere() {
-            // The newest one takes over.
+            // The newest stream is at another replica, so this one ends.
             session.end_stream();
         } else if has_updates {
             self.subscribe(session, &record);
         }
     }
 
-    /// Makes the subscriptions of the record those of the session here. What is new is told once, when it is subscribed to.
+    /// Replaces the subscriptions of the session here by the record's. A new subscription is notified once when it is made.
     fn subscribe(&self, session: &StoredSession, record: &SessionRecord) {
         if record.is_initialized {
             session.session.watch_listing();
@@ -331,7 +334,7 @@ impl Sessions {
         *subscribing = Some(AbortOnDropHandle::new(task));
     }
 
-    /// Deletes the record of a session. Of one that was opened here, it is done later if it cannot be done now.
+    /// Deletes the record of a session. If that fails for a session that was opened here, it is retried later.
     pub(super) async fn delete(&self, session: &StoredSession) -> Result<(), Missing> {
         let (Some(shared), Some(replication)) = (shared(session), &self.replication) else { return Ok(()) };
         if shared.delete(self.lifetime()).await.is_ok() {
@@ -349,7 +352,7 @@ impl Sessions {
         }
     }
 
-    /// Deletes the record of a session that had to make room.
+    /// Deletes the record of an evicted session.
     pub(super) fn delete_in_background(self: &Arc<Self>, session: &Arc<StoredSession>) {
         if session.shared.is_some() {
             let (sessions, session) = (self.clone(), session.clone());
@@ -357,8 +360,7 @@ impl Sessions {
         }
     }
 
-    /// Writes records that have to be written, deletes those that could not be deleted before, and reads those of event streams that could not be
-    /// read.
+    /// Writes records that are due, retries deletions, and rereads doubtful records of sessions with an event stream.
     pub(super) fn write_due(self: &Arc<Self>) {
         let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
         let interval = self.interval();
@@ -406,12 +408,12 @@ impl Sessions {
         match shared.keep(self.lifetime()).await {
             Ok(()) if has_changes => self.host.session_changed(shared.key().clone()),
             Err(ShareError::Ended) => self.forget(session),
-            // It is tried again.
+            // The write is retried.
             _ => {}
         }
     }
 
-    /// Follows what other replicas say about records, from now on.
+    /// Follows the notices of other replicas about records, from now on.
     pub(super) fn follow(self: &Arc<Self>) {
         let Some(replication) = &self.replication else { return };
         replication.follower.get_or_init(|| {
@@ -420,7 +422,7 @@ impl Sessions {
         });
     }
 
-    /// Another replica has written that record.
+    /// Handles the notice that another replica has written this record.
     fn heard(self: &Arc<Self>, key: &SessionKey) {
         let session = self.replication.as_ref().and_then(|replication| replication.get(key));
         let Some((session, copy)) = session.as_ref().and_then(|session| Some((session, shared(session)?))) else {
@@ -442,7 +444,7 @@ impl Sessions {
         }
     }
 
-    /// Any record may have been written.
+    /// Marks all records as doubtful, because any may have been written.
     fn doubt_all(&self) {
         self.lock().values().filter_map(|session| shared(session)).for_each(SharedCopy::doubt);
     }

@@ -1,14 +1,14 @@
-//! One copy of a session that replicas share: what is known of its record, and what was changed here and is not written yet.
+//! One copy of a session that replicas share: its cached record, and changes that are not written yet.
 //!
-//! A change is made here first, and then in the record, by a compare-and-swap: if another replica has written the record, it is read, and
-//! the change is made in what it has. So of changes at two replicas none is lost. While the record cannot be written, changes wait, and
-//! the session goes on with what is known here.
+//! A change is made here first, and then in the record by compare-and-swap: if another replica has written the record, it is read again,
+//! and the change is applied to the new record. So concurrent changes at two replicas are both kept. While the record cannot be written,
+//! changes wait, and the session continues with its cached record.
 //!
 //! | found in place of the record | meaning |
 //! |---|---|
-//! | a mark that it was deleted | the session has ended, at whichever replica |
-//! | nothing | the engine has lost it: it is written again |
-//! | no record, or one of another principal | somebody else has written it: it is written again |
+//! | a tombstone | the session has ended, at whichever replica |
+//! | nothing | the store has lost the record: it is written again |
+//! | no record, or one of another principal | a foreign writer has replaced it: it is written again |
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,24 +22,24 @@ use crate::client_log::LogLevel;
 use crate::request::Request;
 use crate::session::Agreement;
 
-/// The number of attempts to write a record that others write, too.
+/// The maximum number of attempts to write a record that other replicas write concurrently.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The number of subscriptions that were cancelled and are not known to be in the record, of which that waits to be written.
+/// The maximum number of pending cancellations of subscriptions that are not known to be in the record.
 const MAX_UNKNOWN_CANCELLED: usize = 64;
 
 /// A change of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Change {
-    /// The client has said that it is initialized.
+    /// The client has sent `notifications/initialized`.
     Initialized,
-    /// It wants log messages of that level.
+    /// The client sets this log level.
     LogLevel(LogLevel),
-    /// It subscribes to a resource.
+    /// The client subscribes to a resource.
     Subscribe(String),
-    /// It cancels a subscription.
+    /// The client cancels a subscription.
     Unsubscribe(String),
-    /// Its newest event stream is at this copy.
+    /// The newest event stream of the session is at this copy.
     Stream,
 }
 
@@ -55,22 +55,22 @@ impl Change {
     }
 }
 
-/// Why the record of a session is not written, or read.
+/// The reason why the record of a session is not read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum ShareError {
     /// The session has ended at another replica.
     Ended,
-    /// Not now.
+    /// The store is unreachable now.
     Unavailable,
-    /// It would be too large.
+    /// The record would be too large.
     TooLarge,
 }
 
-/// What replicas share of a session, as one of them knows it.
+/// A replica's copy of a shared session.
 pub(super) struct SharedCopy {
     store: SessionStore,
     key: SessionKey,
-    /// Whether the session was opened here. Then it ends when it has to make room for another one.
+    /// Whether the session was opened here. Then eviction ends it at all replicas.
     pub(super) is_home: bool,
     /// Distinguishes the copies of a session: in the ids of events, and in the place of the newest stream.
     tag: u64,
@@ -79,29 +79,29 @@ pub(super) struct SharedCopy {
     status: Mutex<Status>,
 }
 
-/// The record as it was last read or written.
+/// The most recently read or written state of the record.
 struct Known {
     record: SessionRecord,
-    /// Its revision; none if there is none.
+    /// Its revision. None if there is no record.
     revision: Option<u64>,
 }
 
 struct Status {
     pending: Pending,
-    /// When the record was last written here; none if it has to be.
+    /// The time of the last write here. None if the record has to be written.
     written: Option<Instant>,
     /// Whether another replica may have written the record.
     is_doubtful: bool,
-    /// Whether a task reads or writes the record.
+    /// Whether a task is reading or writing the record.
     is_busy: bool,
-    /// Where the newest stream is, as far as it is known.
+    /// The last known place of the newest stream.
     stream: Option<StreamPlace>,
 }
 
 /// Changes that are not in the record yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pending {
-    /// Whether there is a subscription, for each URI with a change.
+    /// For each URI with a change, whether there is a subscription.
     subscriptions: BTreeMap<String, bool>,
     log_level: Option<LogLevel>,
     is_initialized: bool,
@@ -128,7 +128,7 @@ impl Pending {
         record.stream = self.stream.or(record.stream);
     }
 
-    /// Removes what was written.
+    /// Removes the changes that were written.
     fn remove(&mut self, written: &Self) {
         self.subscriptions.retain(|uri, is_wanted| written.subscriptions.get(uri) != Some(is_wanted));
         self.log_level.take_if(|level| written.log_level == Some(*level));
@@ -138,7 +138,7 @@ impl Pending {
 }
 
 impl SharedCopy {
-    /// The copy of a session that was opened here. Its record is not written yet.
+    /// Creates the copy of a session that was opened here. Its record is not written yet.
     pub(super) fn opened(store: SessionStore, id: &str, principal: &Principal, agreed: Agreement) -> Self {
         let record = SessionRecord {
             principal: principal.name().to_owned(),
@@ -153,7 +153,7 @@ impl SharedCopy {
         Self::new(store, id, true, record, None)
     }
 
-    /// The copy of a session of another replica.
+    /// Creates the copy of a session of another replica.
     pub(super) fn restored(store: SessionStore, id: &str, record: SessionRecord, revision: u64) -> Self {
         Self::new(store, id, false, record, Some(revision))
     }
@@ -180,12 +180,12 @@ impl SharedCopy {
         &self.key
     }
 
-    /// The id of an event with that number.
+    /// The id of the event with this number.
     pub(super) fn event_id(&self, number: u64) -> String {
         format!("{:016x}-{number}", self.tag)
     }
 
-    /// The number of the event with that id; none if it is not one of this copy.
+    /// The number of the event with this id. None if it is not an event of this copy.
     pub(super) fn event_number(&self, id: &str) -> Option<u64> {
         let (tag, number) = id.split_once('-')?;
         let is_mine = tag.len() == 16 && u64::from_str_radix(tag, 16) == Ok(self.tag);
@@ -196,12 +196,12 @@ impl SharedCopy {
         StreamPlace { replica: self.store.me(), number: self.tag }
     }
 
-    /// Whether the newest stream is at another copy, as far as it is known.
+    /// Whether the last known place of the newest stream is another copy.
     pub(super) fn is_stream_elsewhere(&self) -> bool {
         self.status.lock().stream.is_some_and(|place| place != self.place())
     }
 
-    /// Another replica may have written the record.
+    /// Marks the record as doubtful, because another replica may have written it.
     pub(super) fn doubt(&self) {
         self.status.lock().is_doubtful = true;
     }
@@ -210,7 +210,7 @@ impl SharedCopy {
         self.status.lock().is_doubtful
     }
 
-    /// Begins a task that reads or writes the record, unless there is one. [`end_task`](Self::end_task) ends it.
+    /// Begins a task that reads or writes the record, unless one is running. [`end_task`](Self::end_task) ends it.
     pub(super) fn begin_task(&self) -> bool {
         !std::mem::replace(&mut self.status.lock().is_busy, true)
     }
@@ -219,20 +219,20 @@ impl SharedCopy {
         self.status.lock().is_busy = false;
     }
 
-    /// Whether there are changes that are not written.
+    /// Whether there are unwritten changes.
     pub(super) fn has_changes(&self) -> bool {
         !self.status.lock().pending.is_empty()
     }
 
-    /// Whether there is something to write: a change, or the record, which is dropped if it was not written for so long while the session
-    /// was used, at last at `used`.
+    /// Whether a write is due: because of a change, or to renew the record if its last write is at least `interval` old and the session was
+    /// used since, last at `used`.
     pub(super) fn is_due(&self, used: Instant, interval: Duration) -> bool {
         let status = self.status.lock();
         let is_old = |written: Instant| used > written && written.elapsed() >= interval;
         !status.pending.is_empty() || status.written.is_none_or(is_old)
     }
 
-    /// What is known of the record, with the changes that are not written yet.
+    /// Returns the cached record with the unwritten changes applied.
     pub(super) async fn record(&self) -> SessionRecord {
         let known = self.known.lock().await;
         let mut record = known.record.clone();
@@ -243,7 +243,7 @@ impl SharedCopy {
     /// Reads the record.
     pub(super) async fn refresh(&self) -> Result<(), ShareError> {
         let mut known = self.known.lock().await;
-        // Before it is read: what is written from now on may not be in it.
+        // Cleared before the read, because the read may miss later writes.
         self.status.lock().is_doubtful = false;
         let read = self.read(&mut known).await;
         if read == Err(ShareError::Unavailable) {
@@ -275,8 +275,8 @@ impl SharedCopy {
         }
     }
 
-    /// Makes a change, and writes it. If that cannot be done now, the change waits, unless the stream that it is for is at another replica.
-    /// Without `is_reachable` that is not tried. Returns whether the record was written.
+    /// Makes a change and writes it. If the write fails, the change waits, unless the session's stream is at another replica. Without
+    /// `is_reachable` the write is not tried. Returns whether the record was written.
     pub(super) async fn change(
         &self,
         change: Change,
@@ -295,7 +295,7 @@ impl SharedCopy {
         }
     }
 
-    /// Adds a change to those that are written next. It is written even if it is in what is known of the record: that may be old.
+    /// Adds a pending change. It is written even if the cached record already has it, because the cache may be outdated.
     async fn add(&self, change: Change) {
         let known = self.known.lock().await;
         let mut status = self.status.lock();
@@ -333,7 +333,7 @@ impl SharedCopy {
         }
     }
 
-    /// Writes what has changed. Returns whether there was something.
+    /// Writes the pending changes. Returns whether there were any.
     pub(super) async fn write(&self, lifetime: Duration) -> Result<bool, ShareError> {
         let mut known = self.known.lock().await;
         if known.revision.is_some() && self.status.lock().pending.is_empty() {
@@ -342,7 +342,7 @@ impl SharedCopy {
         self.write_known(&mut known, lifetime).await.map(|()| true)
     }
 
-    /// Writes the record, with what has changed, so that it is kept.
+    /// Writes the record with the pending changes, which renews its time to live.
     pub(super) async fn keep(&self, lifetime: Duration) -> Result<(), ShareError> {
         self.write_known(&mut *self.known.lock().await, lifetime).await
     }
@@ -368,7 +368,7 @@ impl SharedCopy {
         Err(ShareError::Unavailable)
     }
 
-    /// Deletes the record, so that the session ends at all replicas.
+    /// Writes a tombstone in place of the record, so that the session ends at all replicas.
     pub(super) async fn delete(&self, lifetime: Duration) -> Result<(), ShareError> {
         self.store.delete(&self.key, lifetime).await.map_err(|_| ShareError::Unavailable)
     }

@@ -1,4 +1,4 @@
-//! One session, and what HTTP adds to it: its requests in flight, its newest event stream, and when it was used last.
+//! One session with its HTTP state: its requests in flight, its newest event stream, and the time of its last use.
 
 use std::sync::Arc;
 
@@ -16,36 +16,36 @@ use crate::http::authentication::Authenticated;
 use crate::in_flight::InFlight;
 use crate::session::Session;
 
-/// One session, and what HTTP adds to it.
+/// A session with its HTTP state.
 pub(super) struct StoredSession {
     pub(super) id: Arc<str>,
-    /// The hash of its id, for the audit log.
+    /// The hash of the session's id, for the audit log.
     pub(super) hash: SessionHash,
     pub(super) session: Arc<Session>,
-    /// Who opened it.
+    /// The client that opened the session.
     pub(super) client: ClientId,
-    /// It counts for the limit until it ends, whatever still refers to it.
+    /// The permit of the session, which is released when the session ends, even while references to it remain.
     pub(super) permit: Mutex<Option<SharePermit<ClientId>>>,
     pub(super) in_flight: InFlight,
     pub(super) usage: Mutex<Usage>,
-    /// The newest event stream. It is locked while an update is taken for that stream.
+    /// The newest event stream. Locked while an update is taken for this stream.
     pub(super) stream: Mutex<NewestStream>,
     /// Fires when the session ends.
     pub(super) ended: CancellationToken,
-    /// What replicas share of it; none if it stays here.
+    /// The copy of the shared record. None if the session stays at this replica.
     pub(super) shared: Option<SharedCopy>,
-    /// The task that makes the subscriptions which were made at another replica.
+    /// The task that adopts subscriptions which were made at another replica.
     pub(super) subscribing: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// The newest event stream of a session.
 #[derive(Debug, Default)]
 pub(super) struct NewestStream {
-    /// Fires when it ends.
+    /// Fires when the stream ends.
     ended: CancellationToken,
-    /// Whether it delivers updates: the token that opened it has the scopes that a subscription requires.
+    /// Whether the stream delivers updates: the token that opened it has the scopes of a subscription.
     has_updates: bool,
-    /// Whether there was one.
+    /// Whether the session has had a stream.
     has_begun: bool,
 }
 
@@ -57,23 +57,23 @@ pub(super) struct Usage {
     pub(super) idle_since: Instant,
 }
 
-/// A request or an event stream of a session, until it is dropped.
+/// A request or an event stream of a session. It ends when this is dropped.
 pub(in crate::http) struct SessionGuard(pub(super) Arc<StoredSession>);
 
 impl StoredSession {
-    /// Returns since when it has no request and no event stream; none if it has one.
+    /// Returns the time since when the session has had no request and no event stream. None if it has one.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let usage = self.usage.lock();
         (usage.active == 0).then_some(usage.idle_since)
     }
 
-    /// The last time at which it was used.
+    /// Returns the time of the session's last use.
     pub(super) fn used(&self) -> Instant {
         let usage = self.usage.lock();
         if usage.active == 0 { usage.idle_since } else { Instant::now() }
     }
 
-    /// Whether it has an event stream that has not ended; the second, whether that delivers updates.
+    /// Returns whether the session has an open event stream, and whether this stream delivers updates.
     pub(super) fn has_stream(&self) -> (bool, bool) {
         let stream = self.stream.lock();
         let has_stream = stream.has_begun && !stream.ended.is_cancelled();
@@ -85,16 +85,16 @@ impl StoredSession {
         self.stream.lock().ended.cancel();
     }
 
-    /// Whether it is a copy of a session that another replica has opened: it costs a request to NATS to make it again.
+    /// Whether the session is a copy of another replica's session: making the copy again costs a request to NATS.
     pub(super) fn is_copy(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| !shared.is_home)
     }
 
-    /// Sets the groups of the principal. If they are others, the event stream ends. Without the scopes of `list`, the listing is not
-    /// watched any more.
+    /// Sets the groups of the principal. If they differ, the event stream ends. Without the scopes of `list`, the listing is no longer
+    /// watched.
     pub(super) fn set_principal(&self, authenticated: &Authenticated) {
         let principal = &authenticated.principal;
-        // Locked until both are done: the stream of the old groups delivers nothing that the new ones may see.
+        // Locked until both are done, so that the stream of the old groups delivers no update that only the new groups may see.
         let stream = self.stream.lock();
         if self.session.subscriber().principal() != *principal {
             stream.ended.cancel();
@@ -125,7 +125,7 @@ impl SessionGuard {
         &self.0.id
     }
 
-    /// The hash of its id, for the audit log.
+    /// The hash of the session's id, for the audit log.
     pub(in crate::http) fn hash(&self) -> SessionHash {
         self.0.hash
     }
@@ -135,15 +135,14 @@ impl SessionGuard {
         &self.0.session
     }
 
-    /// The client has said that it is initialized. A copy of a session of another replica watches the listing when its event stream begins
-    /// here.
+    /// Handles `notifications/initialized`. A copy of another replica's session watches the listing when its event stream begins here.
     pub(in crate::http) fn initialized(&self) {
         if !self.0.is_copy() {
             self.0.session.watch_listing();
         }
     }
 
-    /// The requests of the session in flight.
+    /// The session's requests in flight.
     pub(in crate::http) fn in_flight(&self) -> &InFlight {
         &self.0.in_flight
     }
@@ -153,8 +152,8 @@ impl SessionGuard {
         self.0.end_stream();
     }
 
-    /// Ends the event stream if it delivers no updates. A client whose token did not have the scopes of a subscription,
-    /// and has subscribed with another now, opens the next one with that.
+    /// Ends the event stream if it delivers no updates. A client that has now subscribed with a token that has the scopes opens the next
+    /// stream with that token.
     pub(in crate::http) fn end_stream_without_updates(&self) {
         let stream = self.0.stream.lock();
         if !stream.has_updates {
@@ -162,9 +161,9 @@ impl SessionGuard {
         }
     }
 
-    /// Begins an event stream, and ends the one before. What that may not have delivered beyond the event `received` is
-    /// pending again, or everything where the event is not known. Returns the token that fires when the new stream
-    /// ends, and the number of the last event before it.
+    /// Begins an event stream, and ends the previous one. Updates after the event `received`, or all updates if it is unknown, become
+    /// pending again, because they may not have been delivered. Returns the token that fires when the new stream ends, and the number of
+    /// the last event before the stream.
     pub(in crate::http) fn begin_stream(&self, received: Option<u64>, has_updates: bool) -> (CancellationToken, u64) {
         let mut stream = self.0.stream.lock();
         stream.ended.cancel();
@@ -175,17 +174,17 @@ impl SessionGuard {
         (stream.ended.clone(), self.0.session.subscriber().last_number())
     }
 
-    /// The id of an event with that number.
+    /// The id of the event with this number.
     pub(in crate::http) fn event_id(&self, number: u64) -> String {
         self.0.shared.as_ref().map_or_else(|| number.to_string(), |shared| shared.event_id(number))
     }
 
-    /// The number of the event with that id; none if it is not one of this session here.
+    /// The number of the event with this id. None if it is not an event of the session at this replica.
     pub(in crate::http) fn event_number(&self, id: &str) -> Option<u64> {
         self.0.shared.as_ref().map_or_else(|| id.parse().ok(), |shared| shared.event_number(id))
     }
 
-    /// Calls `take` unless that stream has ended, which does not happen meanwhile.
+    /// Calls `take` unless this stream has ended. The stream cannot end during the call.
     pub(in crate::http) fn unless_ended<T>(
         &self,
         stream: &CancellationToken,
@@ -197,7 +196,7 @@ impl SessionGuard {
 }
 
 impl Clone for SessionGuard {
-    /// Returns a guard of another request of the session.
+    /// Returns a guard for another request of the session.
     fn clone(&self) -> Self {
         Self::new(self.0.clone())
     }

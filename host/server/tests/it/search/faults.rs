@@ -1,4 +1,4 @@
-//! What the index does while reads are slow, while they fail, and while everything changes.
+//! The index while reads are slow, while they fail, and while everything changes.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use mcp_resource_host::search::{SearchRequest, SearchStatus};
 use super::texts::{Texts, close, search, start, start_indexing, wait_until_found};
 use crate::TIMEOUT;
 
-/// Waits until the status of the plugin is as wanted.
+/// Waits until the status of the plugin satisfies a condition.
 async fn wait_until_status(host: &Host, is_wanted: impl Fn(&SearchStatus) -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -34,9 +34,9 @@ async fn changes_are_followed_while_the_rest_waits_for_its_budget_of_reads() {
     }
     let settings = PluginSearch { reads: "1/s".parse().unwrap(), ..PluginSearch::default() };
     let host = start_indexing(&texts, Some(settings), dir.path(), Vec::new()).await;
-    // The other host has read them.
+    // The other host has read the texts.
     wait_until_found(&host, "fox", &["texts:///a", "texts:///b"]).await;
-    // From here on the plugin is watched.
+    // The plugin is watched from now on.
     wait_until_status(&host, |status| status.documents > 2).await;
     texts.set("a", None);
     texts.set("b", Some("a lazy cat"));
@@ -56,7 +56,7 @@ async fn an_edit_that_cannot_be_read_is_read_later_and_results_are_partial_until
     texts.is_unreadable.store(true, Ordering::SeqCst);
     texts.set("a", Some("dog"));
     wait_until_status(&host, |status| status.failed > 0).await;
-    // It is found by what it was.
+    // The text is found by its old content.
     wait_until_found(&host, "fox", &["texts:///a"]).await;
     assert!(search(&host, &Principal::LOCAL, SearchRequest::new("fox")).await.is_partial);
     texts.is_unreadable.store(false, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! What changes while a long listing is compared with the index. A provider lists its pages one at a time, as a test lets it.
+//! Changes while a long listing is compared with the index. The provider lists its pages one at a time, and a test permits
+//! each.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,18 +17,18 @@ use tokio::sync::Semaphore;
 use super::texts::{found, start_indexing};
 use crate::TIMEOUT;
 
-/// A first page, a last page, and between them as many as a test wants, each of one resource. Entries do not tell changes.
+/// A first page, a last page, and any number of pages between them, each with one resource. Entries do not reveal changes.
 struct Pages {
     first: &'static str,
     last: &'static str,
     texts: Mutex<BTreeMap<String, String>>,
-    /// The paths that have changed, in this order: a token is a number of them.
+    /// The changed paths in order. A token is a number of changes.
     changes: Mutex<Vec<String>>,
     reads: AtomicUsize,
     /// Whether there are pages between the first and the last one. Each waits for a permit.
     is_long: AtomicBool,
     permits: Semaphore,
-    /// The listings that have been begun, and ended.
+    /// The numbers of listings that have begun and ended.
     begun: AtomicUsize,
     ended: AtomicUsize,
 }
@@ -66,7 +67,7 @@ impl Pages {
         format!("between/{number}")
     }
 
-    /// Lists one page after another until a query finds exactly that, while the same listing goes on.
+    /// Lists one page after another until a query has exactly these hits, within the same listing.
     async fn list_until_found(&self, host: &Host, query: &str, expected: &[&str]) {
         let (ended, deadline) = (self.ended(), Instant::now() + TIMEOUT);
         loop {
@@ -179,7 +180,7 @@ async fn a_change_of_what_a_comparison_has_not_met_yet_is_not_lost() {
     wait_until("a listing begins", is_listing).await;
     pages.set("z", Some("dog"));
     pages.list_until_found(&host, "dog", &["texts:///z"]).await;
-    // What the listing has met already goes, and comes back.
+    // Resources that the listing has already passed are removed, and come back.
     pages.set("a", None);
     pages.list_until_found(&host, "fox", &[]).await;
     pages.set("a", Some("cat"));

@@ -19,7 +19,7 @@ use mcp_resource_host::search::{SearchRequest, SearchResults};
 
 use crate::{TIMEOUT, engine};
 
-/// Texts at paths, which tests change.
+/// Texts at paths.
 #[derive(Default)]
 pub(crate) struct Texts {
     texts: Mutex<BTreeMap<String, String>>,
@@ -30,7 +30,7 @@ pub(crate) struct Texts {
     pub(crate) niceness: AtomicI32,
     /// Whether its listing fails.
     pub(crate) is_failing: AtomicBool,
-    /// Whether reads fail, and can be repeated.
+    /// Whether reads fail with an error that can be retried.
     pub(crate) is_unreadable: AtomicBool,
     /// Whether everything changes with each poll.
     pub(crate) is_restless: AtomicBool,
@@ -43,7 +43,7 @@ impl Texts {
         Arc::new(Self { texts: Mutex::new(texts), ..Self::default() })
     }
 
-    /// None yet; each that is added has that MIME type.
+    /// No texts at first. Added texts have this MIME type.
     pub(crate) fn of_type(mime_type: &'static str) -> Arc<Self> {
         Arc::new(Self { mime_type: Some(mime_type), ..Self::default() })
     }
@@ -112,14 +112,14 @@ impl Provider for Texts {
     }
 }
 
-/// Starts a host that has indexed the texts, or has failed to.
+/// Starts a host, and waits until it has indexed the texts or failed to.
 pub(crate) async fn start(texts: &Arc<Texts>, search: Option<PluginSearch>, dir: &Path, rules: Vec<Rule>) -> Host {
     let host = start_indexing(texts, search, dir, rules).await;
     host.wait_until_indexed().await;
     host
 }
 
-/// Starts a host that indexes what a provider has, at `texts:///`.
+/// Starts a host that indexes the resources of a provider at `texts:///`.
 pub(crate) async fn start_indexing<P: Provider>(
     provider: &Arc<P>,
     search: Option<PluginSearch>,
@@ -138,7 +138,8 @@ pub(crate) async fn start_indexing<P: Provider>(
     Host::builder(config).engine(engine()).native_plugin(plugin).start().await.unwrap()
 }
 
-/// Drops a host, and waits until it has closed its index: SQLite locks the file while its last connection closes.
+/// Drops a host, and waits until it has closed its index, because SQLite locks the file while the last connection
+/// closes.
 pub(crate) async fn close(host: Host, dir: &Path) {
     drop(host);
     let deadline = Instant::now() + TIMEOUT;
@@ -148,7 +149,7 @@ pub(crate) async fn close(host: Host, dir: &Path) {
     }
 }
 
-/// Searches, until the machine has time for it.
+/// Searches repeatedly until the result is not partial for lack of time.
 pub(crate) async fn search(host: &Host, who: &Principal, request: SearchRequest) -> SearchResults {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -166,7 +167,7 @@ pub(crate) async fn found(host: &Host, query: &str) -> Vec<String> {
     results.hits.into_iter().map(|hit| hit.resource.uri.to_string()).collect()
 }
 
-/// Waits until a query finds exactly that.
+/// Waits until a query has exactly these hits.
 pub(crate) async fn wait_until_found(host: &Host, query: &str, expected: &[&str]) {
     let deadline = Instant::now() + TIMEOUT;
     loop {

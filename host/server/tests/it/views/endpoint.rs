@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 /// The number of dimensions of the vectors.
 const DIMENSIONS: usize = 8;
 
-/// A config of search with the endpoint, which is started when it is first needed.
+/// A search config with this endpoint, which is started on first use.
 pub(crate) async fn search() -> Search {
     static ADDRESS: OnceCell<String> = OnceCell::const_new();
     let address = ADDRESS.get_or_init(start).await;

@@ -1,4 +1,4 @@
-//! Random rules, who they are about, and what they decide.
+//! Random rules, the principals that they name, and their decisions.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const ALLOW: [&str; 10] = [
     "a://x/d/?name?",
     "b:///{+path}",
 ];
-/// None of them matches a witness.
+/// No glob matches a witness.
 const DENY: [&str; 8] =
     ["**/.env", "a://x/d/**", "**/e/**", "b:///d/?", "a://x/*", "**/f", "b:///?+path?", "a://x/d/e"];
 
@@ -35,7 +35,7 @@ pub(crate) struct RuleText {
     operations: Vec<Operation>,
 }
 
-/// A principal, and what rules can name it by.
+/// A principal, and the names by which rules can match it.
 pub(crate) struct Who {
     pub(crate) principal: Principal,
     names: &'static [&'static str],
@@ -56,12 +56,12 @@ pub(crate) fn everybody() -> Vec<Who> {
     ]
 }
 
-/// A principal that may do everything but what rules for all deny.
+/// A principal that may do everything that the rules for all do not deny.
 pub(crate) fn witness() -> Who {
     Who { principal: Principal::new("test/witness"), names: &["*", "test/witness"], groups: &[] }
 }
 
-/// Random rules, and one that allows everything to the witness.
+/// Random rules, and a rule that allows the witness everything.
 pub(crate) fn rule_texts() -> impl Strategy<Value = Vec<RuleText>> {
     proptest::collection::vec(rule_text(), 0..6).prop_map(|mut rules| {
         rules.push(RuleText {
@@ -92,7 +92,7 @@ fn rule_text() -> impl Strategy<Value = RuleText> {
     })
 }
 
-/// A config with those rules.
+/// A config with these rules.
 pub(crate) fn to_toml(rules: &[RuleText]) -> String {
     let mut text = "[[plugin]]\nname = 'x'\ncomponent = 'x.wasm'\nmount = 'x:///'\n".to_owned();
     text.push_str("[[group]]\nname = 'team'\nprincipals = ['anonymous', 'corp/ada']\ngroups = ['corp/g']\n");
@@ -110,7 +110,7 @@ pub(crate) fn to_toml(rules: &[RuleText]) -> String {
 }
 
 impl Who {
-    /// The decision of the rules on a URI, or on a template as it is written.
+    /// The decision of the rules on a URI, or on an unexpanded template.
     pub(crate) fn is_allowed(&self, rules: &[RuleText], operation: Operation, uri: &str) -> bool {
         let applicable: Vec<_> =
             rules.iter().filter(|rule| self.is_named_by(rule) && rule.operations.contains(&operation)).collect();

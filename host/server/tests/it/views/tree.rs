@@ -8,7 +8,8 @@ use mcp_resource_host::provider::{
 };
 use mcp_resource_host::resource::{Argument, Completion};
 
-/// The resources that a tree may have. A path that others begin with, and a slash, is a directory.
+/// The resources that a tree may have. A path is a directory if another path begins with it and a
+/// slash.
 pub(crate) const PATHS: [&str; 11] = [".env", "d", "d/.env", "d/e", "d/e/.env", "d/e/f", "d/f", "e", "e/f", "e/g", "f"];
 /// Resources that every tree has.
 pub(crate) const WITNESSES: [&str; 2] = ["witness/1", "witness/2"];
@@ -23,14 +24,14 @@ pub(crate) const TEMPLATES: [&str; 3] = ["{+path}", "d/{name}", "{first}/{second
 /// The size of the provider's own pages.
 const PAGE: usize = 4;
 
-/// The resources, and which of them changed when.
+/// The resources and the times of their changes.
 pub(crate) struct Tree(Mutex<State>);
 
 struct State {
     paths: BTreeSet<&'static str>,
-    /// The number of changes so far.
+    /// The logical time: the number of changes so far.
     time: usize,
-    /// The paths that changed, with the time; none is the listing.
+    /// The changed paths with their times. None stands for the listing.
     changes: Vec<(usize, Option<&'static str>)>,
 }
 
@@ -50,13 +51,13 @@ impl Tree {
         self.paths().into_iter().filter(|path| is_directory(path)).map(str::to_owned).collect()
     }
 
-    /// The paths directly below that one.
+    /// The paths directly below a path.
     pub(crate) fn children(&self, parent: &str) -> Vec<&'static str> {
         let below = |path: &str| path.strip_prefix(parent)?.strip_prefix('/').map(|name| !name.contains('/'));
         self.paths().into_iter().filter(|path| below(path) == Some(true)).collect()
     }
 
-    /// The values of the variable that a template lacks after that prefix.
+    /// The values of a template's missing variable that begin with a prefix.
     pub(crate) fn values(&self, template: &str, prefix: &str) -> Vec<String> {
         let value = |path: &str| path.strip_prefix(prefix).map(str::to_owned);
         let values = self.paths().into_iter().filter_map(value);
@@ -79,7 +80,7 @@ impl Tree {
         state.record(all);
     }
 
-    /// How often a path has changed.
+    /// The number of changes of a path.
     fn version(&self, path: &str) -> usize {
         self.0.lock().unwrap().changes.iter().filter(|(_, changed)| *changed == Some(path)).count()
     }

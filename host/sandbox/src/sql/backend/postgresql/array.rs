@@ -1,11 +1,11 @@
-//! Array literals: `{1,NULL,3}`, `{{"a b","c\"d"},{e,f}}`, `[0:1]={1,2}`.
+//! PostgreSQL array literals: `{1,NULL,3}`, `{{"a b","c\"d"},{e,f}}`, `[0:1]={1,2}`.
 
 use std::fmt::Write as _;
 
 use crate::sql::bindings::ScalarContent;
 use crate::sql::bindings::databases::{Scalar, SqlArray};
 
-/// The maximum number of dimensions, as PostgreSQL has it.
+/// The maximum number of dimensions in PostgreSQL.
 const MAX_DIMENSIONS: usize = 6;
 
 /// A literal cannot be written: the dimensions do not match the elements.
@@ -15,9 +15,9 @@ pub(super) struct DimensionError {
     elements: usize,
 }
 
-/// Reads a literal, its elements by `scalar`. None if it is not one.
+/// Reads a literal, and its elements with `scalar`. None if the text is not a literal.
 pub(super) fn parse(text: &str, scalar: impl Fn(&str) -> Scalar) -> Option<SqlArray> {
-    // Bounds stand in front of arrays that do not begin at 1.
+    // Bounds precede an array that does not begin at 1.
     let text = if text.starts_with('[') { text.split_once('=')?.1 } else { text };
     let mut parser = Parser { rest: text, dimensions: Vec::new(), counts: Vec::new(), elements: Vec::new() };
     parser.array(0, &scalar)?;
@@ -28,9 +28,9 @@ pub(super) fn parse(text: &str, scalar: impl Fn(&str) -> Scalar) -> Option<SqlAr
 
 struct Parser<'a> {
     rest: &'a str,
-    /// The length of the first array of each depth.
+    /// The length of the first array at each depth.
     dimensions: Vec<u32>,
-    /// The length so far of the array under way of each depth.
+    /// The current length of the open array at each depth.
     counts: Vec<u32>,
     elements: Vec<Scalar>,
 }
@@ -139,7 +139,7 @@ fn render_element(element: &Scalar, text: &mut String) {
     text.push('"');
 }
 
-/// The text form of a value; none of NULL.
+/// The text form of a value. None for NULL.
 pub(super) fn scalar_text(scalar: &Scalar) -> Option<String> {
     Some(match scalar.into() {
         ScalarContent::Null => return None,

@@ -1,7 +1,7 @@
 //! Connects to a server: the stream, TLS, the role.
 //!
-//! A role that can write is refused, because functions of PostgreSQL and its extensions reach beyond a transaction. The role that
-//! connected counts, with all roles that it is a member of: a statement can switch to these.
+//! A role that can write is refused, because functions of PostgreSQL and its extensions reach beyond a transaction. The check
+//! includes all roles that the connected role is a member of, because a statement can switch to them.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -31,9 +31,9 @@ use super::stream::{ByteMeter, MeteredStream};
 use crate::http::TlsRoots;
 use crate::sql::error::QueryError;
 
-/// The maximum time to connect to one of the servers of a URL, unless the URL has a shorter one.
+/// The maximum time for connecting to one of the servers of a URL, unless the URL has a shorter one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How the server's administrator sees the connections.
+/// The name of the connections for the server's administrator.
 const APPLICATION_NAME: &str = "mcp-host";
 
 /// The connections of one grant.
@@ -43,7 +43,7 @@ pub(super) struct Connector {
     allow_writing_role: bool,
     statements: Arc<Statements>,
     tls_roots: Arc<TlsRoots>,
-    /// Made at the first use.
+    /// Created at first use.
     tls: OnceCell<MakeRustlsConnect>,
 }
 
@@ -112,7 +112,7 @@ impl Connector {
         let meter = ByteMeter::new();
         let connected = config.connect_raw(MeteredStream::new(stream, meter.clone()), tls).await;
         let (client, mut connection) = connected.map_err(|error| match error.as_db_error() {
-            // Its message names the user and the database, for the admin.
+            // The server's message names the user and the database, and is for the admin.
             Some(error) => QueryError::Unreachable(error.message().to_owned()),
             None => unreachable(error.source().unwrap_or(&error)),
         })?;
@@ -120,17 +120,17 @@ impl Connector {
         let runtime = Handle::current();
         let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
         let task = runtime.spawn(async move {
-            // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. So
-            // are the texts of notifications. An error belongs to the request in progress.
+            // Notices are dropped: a statement can cause any number of them, and their texts may contain values of tables. The
+            // texts of notifications are dropped, too. An error belongs to the request in progress.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let (AsyncMessage::Notification(_), Some((notifications, meter))) = (message, &notifications) {
                     if !notifications.record() {
                         break;
                     }
-                    // It is no part of an answer, and nothing of it is kept.
+                    // The notification is not part of an answer, and is not kept.
                     meter.settle();
                 }
-                // Many messages may have arrived at once.
+                // Many messages may have arrived together.
                 consume_budget().await;
             }
         });
@@ -146,7 +146,7 @@ impl Connector {
         })
     }
 
-    /// Connects for notifications, as the role that queries have.
+    /// Connects for notifications, with the role of queries.
     pub(super) async fn connect_to_listen(&self, notifications: &Arc<Notifications>) -> Result<Session, QueryError> {
         let session = self.connect(Some(notifications)).await?;
         self.check_role(&session).await?;
@@ -195,7 +195,7 @@ impl Manager for Connector {
     }
 }
 
-/// Returns the gravest reason why the role can write, or no row.
+/// Returns the most serious reason why the role can write, or no row.
 pub(super) const WRITE_ACCESS: &str = r"
 WITH member AS (
     SELECT * FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER')
@@ -228,7 +228,7 @@ WITH member AS (
 )
 SELECT text FROM reason ORDER BY rank, text LIMIT 1";
 
-/// The maximum rate of notifications, and of a burst of them.
+/// The maximum rate and burst of notifications.
 pub(super) const MAX_NOTIFICATIONS_PER_SECOND: u32 = 10_000;
 
 /// The notifications of one connection.
@@ -245,7 +245,7 @@ impl Notifications {
         Self { received, rate, is_flooded: AtomicBool::new(false) }
     }
 
-    /// Counts a notification. Returns whether the connection may be kept: it is within the rate.
+    /// Counts a notification. Returns whether the connection is within the rate and may be kept.
     pub(super) fn record(&self) -> bool {
         self.received.notify_one();
         let is_within = self.rate.check().is_ok();
@@ -255,7 +255,7 @@ impl Notifications {
         is_within
     }
 
-    /// Whether there were more than that.
+    /// Whether the rate was exceeded.
     pub(super) fn is_flooded(&self) -> bool {
         self.is_flooded.load(Ordering::Relaxed)
     }

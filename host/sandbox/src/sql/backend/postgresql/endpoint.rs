@@ -26,7 +26,7 @@ pub(super) type ServerStream = TcpStream;
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     address: Address,
-    /// The name that its certificate is for; none without TLS.
+    /// The name in the server's certificate. None without TLS.
     pub(super) tls_name: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Endpoint {
                 let port = server_port(config, index);
                 match host {
                     Host::Tcp(name) => {
-                        // A URL may have the address of the host beside the name that its certificate is for.
+                        // A URL may have the address of the host in addition to the name in its certificate.
                         let ip = config.get_hostaddrs().get(index).copied();
                         let address = match ip.or_else(|| name.parse().ok()) {
                             Some(ip) => Address::Ip(ip, port),
@@ -73,7 +73,7 @@ impl Endpoint {
             #[cfg(unix)]
             Address::Socket(path) => return Ok(Either::Right(UnixStream::connect(path.clone()).await?)),
         };
-        // Messages are small, and each is awaited.
+        // Messages are small, and each is awaited: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         #[cfg(unix)]
         let stream = Either::Left(stream);

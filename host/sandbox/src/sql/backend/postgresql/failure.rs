@@ -1,4 +1,4 @@
-//! Conversion of errors of the client library and the server to errors of a query.
+//! Conversion of errors of the client library and the server to query errors.
 
 use std::error::Error;
 
@@ -9,24 +9,24 @@ use super::stream::Exceeded;
 use crate::sql::error::QueryError;
 use crate::sql::result::ResultBounds;
 
-/// What refused the statement. The messages of the server are passed on from the parser only: it has seen names and the
-/// words of the statement, and no row. A statement that runs can put any value that it has read into a message, such as
+/// The phase in which the statement was refused. Only messages of the parser are passed on: the parser has seen names and
+/// words of the statement, but no row. A running statement can put any value that it has read into a message, such as
 /// `relation "…" does not exist` by a cast to `regclass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase<'a> {
-    /// The parser, with the length of what the host wrote in front of the statement, in characters.
+    /// The parser, with the length of the host's text before the statement, in characters.
     Parse { prefix: usize },
     /// The conversion of the values to the types of the parameters, or the planner.
     Bind { types: &'a [Type] },
-    /// The planner, or the statement as it ran.
+    /// The planner, or the running statement.
     Run,
 }
 
-/// The classes of SQLSTATE whose messages have names and the words of the statement only, if they are of the parser.
-/// Those of other classes quote values, as in `invalid input syntax for type integer: "…"`.
+/// The classes of SQLSTATE whose parser messages contain only names and words of the statement. Messages of other classes
+/// quote values, as in `invalid input syntax for type integer: "…"`.
 const CLASSES_WITHOUT_DATA: [&str; 8] = ["0A", "25", "26", "34", "3D", "3F", "42", "54"];
 
-/// What classes mean, and codes, which stand first.
+/// The meanings of codes, which come first, and of classes.
 const MEANINGS: [(&str, &str); 16] = [
     ("25006", "the transaction is read-only: the statement, or a function that it calls, writes"),
     ("42501", "permission denied: the role has no right to what the statement uses"),
@@ -62,7 +62,7 @@ pub(super) fn query_error(
     }
 }
 
-/// The result has types that are nested too deeply, or too many.
+/// The error for a result with types that are nested too deeply, or too many.
 pub(super) fn nested_types() -> QueryError {
     QueryError::rejected("54001", "the columns and parameters have too many types, or types that are nested too deeply")
 }
@@ -73,7 +73,7 @@ fn server_error(error: &DbError, phase: Phase<'_>) -> QueryError {
         return QueryError::Timeout;
     }
     let class = code.code().get(..2).unwrap_or_default();
-    // Operator intervention: the server is stopped, or the administrator ended the connection.
+    // Class 57 is operator intervention: the server was stopped, or its administrator ended the connection.
     if class == "57" {
         return QueryError::Unreachable("the server was stopped, or its administrator ended the connection".to_owned());
     }
@@ -89,8 +89,8 @@ fn server_error(error: &DbError, phase: Phase<'_>) -> QueryError {
     QueryError::Rejected { sqlstate: code.code().to_owned(), message, position }
 }
 
-/// Names the parameter whose value was refused, and its type. The last line of the context has its number as a word, such as
-/// `unnamed portal parameter $1`, in whatever language.
+/// Names the parameter whose value was refused, and its type. The last line of the context has the parameter's number as a
+/// word, such as `unnamed portal parameter $1`, in any language of the server.
 fn refused_value(context: Option<&str>, types: &[Type]) -> Option<String> {
     let mut words = context?.lines().next_back()?.split_whitespace();
     let number: usize = words.find_map(|word| word.strip_prefix('$')?.parse().ok())?;
@@ -98,7 +98,7 @@ fn refused_value(context: Option<&str>, types: &[Type]) -> Option<String> {
     Some(format!("the value of ${number} cannot be converted to the type {expected}, or is out of its range"))
 }
 
-/// The name of a type as SQL has it.
+/// The SQL name of a type.
 fn sql_name(ty: &Type) -> String {
     if let Kind::Array(element) = ty.kind() {
         return format!("{}[]", sql_name(element));
@@ -135,7 +135,7 @@ pub(super) fn with_cause(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let reason = error.to_string();
-        // Many errors have the text of their cause in their own.
+        // Many error texts already contain the text of their cause.
         if !text.contains(&reason) {
             text = format!("{text}: {reason}");
         }

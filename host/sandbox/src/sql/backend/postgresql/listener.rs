@@ -1,14 +1,13 @@
-//! Notifications of a channel: `LISTEN` on a connection of its own.
+//! Notifications of a channel: `LISTEN` on a separate connection.
 //!
-//! The connection is opened when the first client watches a resource, and closed with the last one. It does not count as one of
+//! The connection is opened when the first client watches a resource, and closed with the last one. It does not count towards
 //! `connections`. A lost connection is reopened with exponential back-off. Notifications may be lost meanwhile, so each new connection
-//! counts as a notification.
-//! A server that is gone without a word is found by a query every [`HEARTBEAT`].
+//! counts as a notification. A query every [`HEARTBEAT`] detects a server that disappeared without closing the connection.
 //!
-//! Notifications are only counted: their texts are dropped, and however many there are, one that was not yet acted upon stands for
-//! all. They are read as fast as they arrive, because a listener that does not read fills the queue that all databases of the
-//! server share, until `NOTIFY` fails. So what bounds the work is their rate: a connection on which more than
-//! [`MAX_NOTIFICATIONS_PER_SECOND`] arrive is closed, and made anew with the same backoff.
+//! Notifications are only counted: their texts are dropped, and all pending ones are merged into one. They are read as fast as they
+//! arrive, because a listener that does not read fills the queue that all databases of the server share, until `NOTIFY` fails. So a
+//! rate limit bounds the work: a connection with more than [`MAX_NOTIFICATIONS_PER_SECOND`] is closed, and reopened with the same
+//! back-off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use super::failure::with_cause;
 use super::session::Session;
 use crate::sql::error::QueryError;
 
-/// The time between two queries that find out whether the server still answers.
+/// The interval of queries that check whether the server still answers.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 /// The maximum time for the server to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,13 +38,13 @@ pub(in crate::sql) struct Listener {
 }
 
 impl Listener {
-    /// Listens to that channel of the server to which the pool connects.
+    /// Creates a listener to this channel of the pool's server.
     pub(super) fn new(pool: Pool<Connector>, channel: &ChannelName) -> Self {
         let statement = format!("LISTEN \"{}\"", channel.as_str().replace('"', "\"\""));
         Self { pool, statement }
     }
 
-    /// Counts notifications until it is dropped. Failures are passed to `on_failure`.
+    /// Counts notifications until the future is dropped. Failures are passed to `on_failure`.
     pub(in crate::sql) async fn run(self, received: Arc<Notify>, on_failure: impl Fn(QueryError)) {
         let mut backoff = Backoff::up_to(MAX_BACKOFF);
         loop {
@@ -56,7 +55,7 @@ impl Listener {
                     let began = Instant::now();
                     let error = until_lost(&mut session).await;
                     session.close();
-                    // A flood that goes on after each connection is left alone for longer and longer.
+                    // The back-off keeps growing while every new connection is flooded.
                     if !notifications.is_flooded() || began.elapsed() > MAX_BACKOFF {
                         backoff = Backoff::up_to(MAX_BACKOFF);
                     }
@@ -75,7 +74,7 @@ impl Listener {
     }
 }
 
-/// The reason why a connection was closed on which too many notifications arrived.
+/// The error for a connection that was closed because of too many notifications.
 fn flood() -> QueryError {
     QueryError::Failed(format!(
         "more than {MAX_NOTIFICATIONS_PER_SECOND} notifications a second arrive on the channel of `listen`; notify less often, \

@@ -1,4 +1,5 @@
-//! Parameters: sent in their text form, which the server converts to the type that it inferred.
+//! Query parameters. They are sent in text form, and the server converts them to the inferred
+//! types.
 
 use std::error::Error;
 
@@ -8,7 +9,7 @@ use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use super::array::{self, scalar_text};
 use crate::sql::bindings::databases::Value;
 
-/// A value of a parameter.
+/// The value of a parameter.
 #[derive(Debug)]
 pub(super) struct Parameter(pub(super) Value);
 

@@ -1,10 +1,10 @@
-//! What `check` asks a server about the schemas of a grant: whether they are there, and what gets around them.
+//! The queries of `check` about the schemas of a grant: whether they exist, and which functions bypass them.
 //!
-//! The host compares the locks of a transaction with the granted schemas. Two kinds of functions read without that: one with
-//! `SECURITY DEFINER` reads with the rights of its owner what the role may not read itself, which counts as allowed; and a
-//! procedural one whose block with `EXCEPTION` ends by an error gives back the locks of that block, and keeps what it
-//! has read in its variables. In a granted schema that is what such a function is for. In any other it is an oversight, if the
-//! role may call it.
+//! The host compares the locks of a transaction with the granted schemas. Two kinds of functions bypass this check. A function
+//! with `SECURITY DEFINER` reads, with the rights of its owner, data that the role may not read itself, which counts as
+//! allowed. A procedural function whose block with `EXCEPTION` ends with an error releases the locks of this block, but keeps
+//! the data that it has read in its variables. In a granted schema this is the purpose of such a function. In any other schema
+//! it is an oversight, if the role may call it.
 
 /// Finds the granted schemas that do not exist.
 pub(crate) fn find_missing(schemas: &[String]) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn find_unusable(schemas: &[String]) -> String {
     )
 }
 
-/// Finds functions outside of the granted schemas that the role may call, and that read beside the schemas: the first six.
+/// Finds the first six functions outside of the granted schemas that the role may call, and that bypass the check of schemas.
 pub(crate) fn find_functions(schemas: &[String]) -> String {
     format!(
         "SELECT pg_catalog.format('%I.%I', nspname, proname) FROM pg_catalog.pg_proc \
@@ -42,7 +42,7 @@ pub(crate) fn find_functions(schemas: &[String]) -> String {
     )
 }
 
-/// Whether the role of the connection, or one that it can switch to, has that privilege.
+/// Whether the role of the connection, or one that it can switch to, has this privilege.
 fn any_member(privilege: &str) -> String {
     format!(
         "EXISTS (SELECT FROM pg_catalog.pg_roles AS member \

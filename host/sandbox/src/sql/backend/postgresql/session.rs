@@ -25,33 +25,33 @@ use crate::sql::bindings::databases::{Column, Value};
 use crate::sql::error::QueryError;
 use crate::sql::result::{ChargedRows, ResultBounds, ResultBuilder};
 
-/// What stands in front of a guest's statement.
+/// The host's text before a guest's statement.
 const DECLARE: &str = "DECLARE mcp_host_rows NO SCROLL CURSOR FOR ";
-/// Ends the transaction, and what a function may leave behind it.
+/// Ends the transaction, and removes state that a function may leave behind.
 const END: &str = "ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()";
-/// The maximum time to end a transaction that failed.
+/// The maximum time for ending a failed transaction.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum time to cancel a statement.
+/// The maximum time for cancelling a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Received bytes for each byte of a result: bytes are received as hexadecimal digits.
+/// The maximum number of received bytes for each byte of a result: bytes arrive as hexadecimal digits.
 const RECEIVED_PER_BYTE: u64 = 2;
-/// The maximum of levels over which a type is made of others.
+/// The maximum nesting depth of types.
 const MAX_TYPE_DEPTH: usize = 32;
-/// The maximum of types that the columns and parameters of a statement are made of.
+/// The maximum number of types in the columns and parameters of a statement.
 const MAX_TYPES: usize = 20_000;
 
 /// The host's own statements for one grant.
 pub(super) struct Statements {
     /// Begins a transaction, without its timeout.
     begin: String,
-    /// Finds a relation that the transaction used and that is not granted.
+    /// Finds a relation that the transaction used without a grant.
     find_ungranted: String,
     /// Sets the search path of the transaction.
     set_path: String,
 }
 
 impl Statements {
-    /// The statements for a grant of those schemas.
+    /// Creates the statements for a grant of these schemas.
     pub(super) fn new(schemas: &[String]) -> Self {
         let path: Vec<_> = schemas.iter().map(|schema| format!("\"{}\"", schema.replace('"', "\"\""))).collect();
         let names: Vec<_> = schemas.iter().map(|schema| format!("'{}'", schema.replace('\'', "''"))).collect();
@@ -62,8 +62,8 @@ impl Statements {
              SET LOCAL intervalstyle = iso_8601; SET LOCAL timezone = UTC; SET LOCAL extra_float_digits = 1; \
              SET LOCAL statement_timeout = "
         );
-        // The catalogs without those that have values of tables. Indexes are locked with their tables. A TOAST table
-        // has values of the table that it belongs to, and stands for it.
+        // The catalogs are granted, except those with values of tables. Indexes are locked with their tables. A TOAST
+        // table has values of the table that it belongs to, and counts as that table.
         let find_ungranted = format!(
             "SET LOCAL search_path = pg_catalog; \
              SELECT format('%I.%I', nspname, used.relname) FROM pg_locks \
@@ -84,12 +84,12 @@ impl Statements {
     }
 }
 
-/// A query, for one connection after another.
+/// A query, which may be tried on several connections.
 pub(super) struct Transaction {
     declare: String,
     parameters: Vec<Parameter>,
     bounds: ResultBounds,
-    /// The memory of the query, later of the result.
+    /// The memory of the query, and later of the result.
     memory: Reservation,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Session {
 impl Session {
     /// The version of the server, such as `15.18`.
     pub(super) fn server_version(&self) -> &str {
-        // Distributions add their own: `15.18 (Debian 15.18-0+deb12u1)`.
+        // Distributions append their own version: `15.18 (Debian 15.18-0+deb12u1)`.
         self.server_version.split(' ').next().unwrap_or_default()
     }
 
@@ -128,7 +128,7 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// Waits until the connection has ended. Not to be called again after that.
+    /// Waits until the connection has ended. Must not be called again after that.
     pub(super) async fn closed(&mut self) {
         let _ = (&mut self.task).await;
     }
@@ -142,7 +142,7 @@ impl Session {
     pub(super) async fn begin(&self, query: &mut Transaction, limit: Duration) -> Result<Statement, QueryError> {
         self.meter.allow(query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE), query.memory.another());
         let begin = format!("{}{}", self.statements.begin, limit.as_millis());
-        // Both are sent at once; the server runs them in this order.
+        // Both are sent together (pipelining); the server runs them in this order.
         let (begun, prepared) = tokio::join!(self.client.batch_execute(&begin), self.prepare(&query.declare));
         begun.map_err(|error| self.error(&error, query.bounds, Phase::Run))?;
         let phase = Phase::Parse { prefix: DECLARE.len() };
@@ -160,7 +160,8 @@ impl Session {
     pub(super) async fn query(&self, query: Transaction, statement: &Statement) -> Result<ChargedRows, QueryError> {
         let Transaction { parameters, bounds, memory, .. } = query;
         let fetch = format!("FETCH FORWARD {} FROM mcp_host_rows", bounds.rows.saturating_add(1));
-        // The relations that the statement names are locked by now: it does not run on one that is not granted.
+        // The relations that the statement names are locked by now, so it does not run on a relation that is not
+        // granted.
         let Statements { find_ungranted, set_path, .. } = &*self.statements;
         let check = format!("{find_ungranted}; {set_path}");
         let (declared, checked, described) = tokio::join!(
@@ -188,7 +189,7 @@ impl Session {
         let batch = format!("{fetch}; {find_ungranted}; {END}");
         let messages = self.client.simple_query_raw(&batch).await.map_err(run_error)?;
         let mut messages = pin!(messages);
-        // The results of the batch, counted by their descriptions: the rows, a relation that is not granted, the end.
+        // The results of the batch, counted by their descriptions: the rows, an ungranted relation, the end.
         let mut part = 0_usize;
         while let Some(message) = messages.try_next().await.map_err(run_error)? {
             match message {
@@ -200,7 +201,7 @@ impl Session {
                 _ => {}
             }
         }
-        // Without its last part the batch has not shown that every relation is granted.
+        // Without its last part, the batch has not proved that every relation is granted.
         if part < 3 {
             return Err(QueryError::Unreachable("the server's answer is not that of PostgreSQL".to_owned()));
         }
@@ -217,7 +218,7 @@ impl Session {
         is_usable && !self.is_closed()
     }
 
-    /// Cancels the statement that runs, and closes the connection. The permit is held until then.
+    /// Cancels the running statement, and closes the connection. The permit is held until then.
     pub(super) fn cancel(self, permit: Permit) {
         let Self { client, endpoint, tls, runtime, task, .. } = self;
         if client.is_closed() {
@@ -233,7 +234,7 @@ impl Session {
         });
     }
 
-    /// Prepares a statement, with its types. After a failure, no type of the statement is kept.
+    /// Prepares a statement and looks up its types. After a failure, no type of the statement is cached.
     async fn prepare(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         let prepared = self.client.prepare(sql).await;
         if prepared.is_err() {
@@ -242,8 +243,8 @@ impl Session {
         prepared
     }
 
-    /// Checks that no type is nested so deeply that functions which descend into it exhaust the stack. The types of
-    /// one query refer to types of earlier ones, so the requests of one query alone do not bound that.
+    /// Checks that no type is nested so deeply that recursive functions exhaust the stack. Types of one query refer
+    /// to types of earlier queries, so the limit of requests per query does not bound the depth.
     fn check_types(&self, statement: &Statement) -> Result<(), QueryError> {
         let columns = statement.columns().iter().map(tokio_postgres::Column::type_);
         let mut left = MAX_TYPES;
@@ -259,8 +260,8 @@ impl Session {
     }
 }
 
-/// Returns whether a type is made of others over at most that many levels. Visits at most `left` types: two fields of
-/// one type are two, so their number can double with each level.
+/// Returns whether a type is nested at most `levels` deep. Visits at most `left` types: two fields of one type count
+/// twice, so the number of visits can double with each level.
 fn is_nested_at_most(ty: &Type, levels: usize, left: &mut usize) -> bool {
     let (Some(levels), Some(fewer)) = (levels.checked_sub(1), left.checked_sub(1)) else { return false };
     *left = fewer;
@@ -273,13 +274,14 @@ fn is_nested_at_most(ty: &Type, levels: usize, left: &mut usize) -> bool {
     }
 }
 
-/// The failure of a query that used this relation.
+/// The error of a query that used this ungranted relation.
 fn not_granted(relation: &SimpleQueryRow) -> QueryError {
     let relation = relation.try_get(0).ok().flatten().unwrap_or_default();
     QueryError::rejected("42501", format!("permission denied for {relation}: its schema is not granted"))
 }
 
-/// Tells the server to cancel the statement of a connection, which takes a connection of its own. It does not answer.
+/// Sends the server a request to cancel the statement of a connection. This requires a separate connection, and the
+/// server does not answer.
 async fn send_cancel(token: CancelToken, endpoint: Endpoint, tls: Option<MakeRustlsConnect>) -> Option<()> {
     let stream = MeteredStream::new(endpoint.open().await.ok()?, ByteMeter::new());
     match (endpoint.tls_name, tls) {

@@ -1,5 +1,4 @@
-//! The stream below the client library: counts what is received and how often something is sent, and fails when that is
-//! too much.
+//! The stream below the client library: counts received bytes and sent requests, and fails beyond their limits.
 
 use std::io;
 use std::sync::Arc;
@@ -10,21 +9,21 @@ use super::endpoint::ServerStream;
 use crate::counted_stream::{CountedStream, StreamCounter};
 use crate::memory::Reservation;
 
-/// Bytes that a server may send while no query is under way: to connect, and notices.
+/// The maximum number of bytes that a server may send while no query is in progress: to connect, and notices.
 const IDLE_BYTES: u64 = 256 << 10;
 
-/// Requests of a query, of which the client library sends one or two for each type that it does not know yet. It looks
-/// up a nested type by a nested call, so this bounds its stack.
+/// The maximum number of requests of a query. The client library sends one or two for each unknown type, and looks up a
+/// nested type by a nested call, so this limit bounds its stack.
 const MAX_REQUESTS: u32 = 200;
 
-/// What a connection may still receive.
+/// The remaining allowance of a connection.
 pub(super) struct ByteMeter(Mutex<Allowance>);
 
 struct Allowance {
     left: u64,
-    /// The requests that may still be sent.
+    /// The number of requests that may still be sent.
     requests: u32,
-    /// Whether the last that happened was that bytes were received: what is sent next is another request.
+    /// Whether the last event was the receipt of bytes, so that the next send is another request.
     has_received: bool,
     /// The plugin's memory, to which received bytes are charged.
     memory: Option<Reservation>,
@@ -38,7 +37,7 @@ pub(super) enum Exceeded {
     Bytes,
     /// The memory of the plugin.
     Memory,
-    /// The requests that types take.
+    /// The requests for looking up types.
     Requests,
 }
 
@@ -49,12 +48,12 @@ impl Allowance {
 }
 
 impl ByteMeter {
-    /// A meter for a connection without a query.
+    /// Creates a meter for a connection without a query.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None))))
     }
 
-    /// Allows a query to receive that many bytes.
+    /// Allows a query to receive `bytes` bytes.
     pub(super) fn allow(&self, bytes: u64, memory: Reservation) {
         *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory));
     }
@@ -72,7 +71,7 @@ impl ByteMeter {
 }
 
 impl StreamCounter for ByteMeter {
-    /// Counts a request: what is sent after something was received.
+    /// Counts a request: a send after a receipt.
     fn record_sent(&self) -> io::Result<()> {
         let mut allowance = self.0.lock();
         if !std::mem::take(&mut allowance.has_received) {
@@ -109,7 +108,7 @@ impl StreamCounter for ByteMeter {
     }
 }
 
-/// A stream that a meter counts.
+/// A stream with a meter.
 pub(super) type MeteredStream = CountedStream<ServerStream, ByteMeter>;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Values: from the text form of PostgreSQL, which every type has.
+//! Conversion of values from PostgreSQL's text form, which every type has.
 //!
-//! The host sets how the server writes them (`datestyle` and so on), but a function of the statement may change that. So
-//! a text without the expected form is returned unchanged, as [`Scalar::Other`].
+//! The host sets the output format of the server (`datestyle` and so on), but a function of the statement may change it.
+//! So a text without the expected form is returned unchanged, as [`Scalar::Other`].
 
 use tokio_postgres::types::{Kind, Type};
 
 use super::array;
 use crate::sql::bindings::databases::{Scalar, Value};
 
-/// The value of a column of that type.
+/// The value of a column of this type.
 pub(super) fn value(ty: &Type, text: Option<&str>) -> Value {
     let Some(text) = text else { return Value::Scalar(Scalar::Null) };
     if let Kind::Array(element) = ty.kind() {
@@ -18,7 +18,7 @@ pub(super) fn value(ty: &Type, text: Option<&str>) -> Value {
     Value::Scalar(scalar(ty, text))
 }
 
-/// The value of that type, which is no array.
+/// The value of this type, which is not an array.
 fn scalar(ty: &Type, text: &str) -> Scalar {
     if let Kind::Domain(inner) = ty.kind() {
         return scalar(inner, text);
@@ -58,7 +58,7 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// Returns whether a text is a date of ISO 8601: `2026-11-22`, not `infinity` or `0044-03-15 BC`.
+/// Returns whether a text is an ISO 8601 date: `2026-11-22`, not `infinity` or `0044-03-15 BC`.
 fn is_date(text: &str) -> bool {
     matches_pattern(text, "dddd-dd-dd")
 }

@@ -1,24 +1,24 @@
-//! What a statement of a guest may do: SQLite asks while it compiles one, for each thing that the statement would do.
+//! The authorizer of guests' statements. SQLite calls it for each action of a statement while it compiles the statement.
 //!
-//! Only what a query needs is allowed, so what a later SQLite adds is denied.
+//! It is an allowlist of the actions that queries need, so actions of future SQLite versions are denied.
 //!
 //! SQLite calls the authorizer for the functions of a statement and of the views that it uses, but not for the functions of a
-//! generated column, which it has compiled with the schema. So a statement that reads a table with such a column has shorter values,
-//! as if it called the functions itself ([`GeneratedColumns`]).
+//! generated column, which it compiles with the schema. So a statement that reads a table with such a column has the same limit of
+//! values as if it called the functions itself ([`GeneratedColumns`]).
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-/// Pragmas that only tell about the schema. Queries reach them as tables: `pragma_table_info('orders')`.
+/// Pragmas that only describe the schema. Queries use them as tables: `pragma_table_info('orders')`.
 const SCHEMA_PRAGMAS: [&str; 7] =
     ["foreign_key_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list", "table_xinfo"];
-/// Pragmas that full-text search reads, and that write if they have a value.
+/// Pragmas that full-text search reads. With a value, they would write.
 const READ_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 /// Functions that do more than compute a value.
 const DENIED_FUNCTIONS: [&str; 2] = ["fts3_tokenizer", "load_extension"];
 
-/// Functions that take time in the product of the lengths of two values, and how long values may be beside them, where nothing
-/// can end a call (`Functions::Uninterruptible`): each of these takes about half a second at most.
+/// Functions that take time in the product of the lengths of two values, and the maximum length of values in statements with them if
+/// a call cannot be ended (`Functions::Uninterruptible`). With these limits, each call takes at most about half a second.
 const QUADRATIC_FUNCTIONS: [(&str, i32); 10] = [
     ("like", 256 << 10),
     ("glob", 256 << 10),
@@ -31,22 +31,22 @@ const QUADRATIC_FUNCTIONS: [(&str, i32); 10] = [
     ("rtrim", 16 << 10),
     ("unhex", 16 << 10),
 ];
-/// The least of them.
+/// The minimum of these limits.
 pub(super) const MIN_VALUE: i32 = 16 << 10;
 
-/// The maximum length of values in a statement that does this, if it bounds them.
+/// The maximum length of values in a statement with this action, if the action limits it.
 pub(super) fn max_value(action: AuthAction<'_>) -> Option<i32> {
     let AuthAction::Function { function_name } = action else { return None };
     max_value_beside(function_name)
 }
 
-/// The maximum length of values beside a function, if it bounds them.
+/// The maximum length of values in a statement with this function, if the function limits it.
 pub(super) fn max_value_beside(function: &str) -> Option<i32> {
     let known = QUADRATIC_FUNCTIONS.iter().find(|(name, _)| function.eq_ignore_ascii_case(name));
     known.map(|(_, max_value)| *max_value)
 }
 
-/// Decides about one action.
+/// Allows or denies one action.
 pub(super) fn authorize(context: AuthContext<'_>) -> Authorization {
     let is_allowed = match context.action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
@@ -67,7 +67,7 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
 const TABLES: &str = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND EXISTS \
                       (SELECT 1 FROM pragma_table_xinfo(sqlite_schema.name) WHERE hidden IN (2, 3))";
 
-/// The tables of a database with such columns, and the maximum length of values in statements that read them.
+/// The tables with generated columns, and the maximum length of values in statements that read them.
 #[derive(Debug, Default)]
 pub(super) struct GeneratedColumns(Vec<(String, i32)>);
 
@@ -85,15 +85,15 @@ impl GeneratedColumns {
         Ok(Self(tables))
     }
 
-    /// Returns the maximum length of values in a statement that does this, if it bounds them.
+    /// Returns the maximum length of values in a statement with this action, if the action limits it.
     pub(super) fn max_value(&self, action: AuthAction<'_>) -> Option<i32> {
         let AuthAction::Read { table_name, .. } = action else { return None };
         self.0.iter().find(|(name, _)| name == table_name).map(|(_, max_value)| *max_value)
     }
 }
 
-/// Returns the maximum length of values beside the functions that the definition of a table may call: each of its words, quoted or
-/// not, may be the name of one.
+/// Returns the maximum length of values with the functions that the definition of a table may call. Each word of the definition,
+/// quoted or not, may be the name of a function.
 fn max_value_of(sql: &str) -> Option<i32> {
     let words = sql.split(|character: char| !character.is_alphanumeric() && character != '_');
     words.filter_map(max_value_beside).min()

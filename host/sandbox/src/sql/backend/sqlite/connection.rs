@@ -1,4 +1,4 @@
-//! One connection: opened so that it cannot write, and one query on it.
+//! One read-only connection, and one query on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::sql::error::QueryError;
 use crate::sql::result::{ChargedRows, ResultBuilder};
 use crate::sql::{MAX_PARAMETERS, MAX_SQL, Query};
 
-/// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:
-/// so there are few of them.
+/// The number of steps of SQLite's virtual machine between two checks of the deadline. It is small, because each step
+/// may call a slow function.
 const STEPS: i32 = 20;
-/// What a statement may consist of: enough for any query that a person writes.
+/// The limits of a statement: enough for any query that a person writes.
 const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_ATTACHED, 0),
     (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 0),
@@ -33,7 +33,7 @@ const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
 ];
 
-/// Opens the file to be read. No value, row or intermediate text has more than `max_value` bytes.
+/// Opens the file for reading. No value, row or intermediate text has more than `max_value` bytes.
 pub(super) fn open(file: &Path, max_value: u64) -> Result<Connection, QueryError> {
     open_connection(file, max_value).map_err(|error| QueryError::Unreachable(error.to_string()))
 }
@@ -56,13 +56,13 @@ fn open_connection(file: &Path, max_value: u64) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "mmap_size", 0)?;
     connection.pragma_update(None, "cache_size", CACHE_KIB.saturating_neg())?;
-    // For all connections of the process together, which is what SQLite can bound.
+    // SQLite can limit only the total of all connections of the process.
     connection.pragma_update(None, "hard_heap_limit", MAX_HEAP)?;
     connection.authorizer(Some(authorizer::authorize))?;
     Ok(connection)
 }
 
-/// Runs `work`, and interrupts it when it is over.
+/// Runs `work`, and interrupts its statements once `is_over` returns true.
 pub(super) fn run_until<T>(
     connection: &mut Connection,
     is_over: impl FnMut() -> bool + Send + 'static,
@@ -75,20 +75,20 @@ pub(super) fn run_until<T>(
     result
 }
 
-/// Reads the schema, which fails if the file is no database.
+/// Reads the schema. Fails if the file is not a database.
 pub(super) fn check(connection: &mut Connection) -> Result<(), QueryError> {
     let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     tables.map(drop).map_err(|error| run_error(&error, 0))
 }
 
-/// Compiles a query with those parameters, and does not run it.
+/// Compiles a query with these parameters, without running it.
 pub(super) fn prepare(connection: &mut Connection, sql: &str, parameters: &[Value]) -> Result<(), QueryError> {
     let mut statement = connection.prepare(sql).map_err(|error| compile_error(&error, 0))?;
     require_query(&statement)?;
     bind(&mut statement, parameters)
 }
 
-/// Fails unless the statement only reads, and returns rows.
+/// Fails unless the statement only reads and returns rows.
 fn require_query(statement: &Statement<'_>) -> Result<(), QueryError> {
     match statement.readonly() && statement.column_count() > 0 {
         true => Ok(()),
@@ -96,8 +96,8 @@ fn require_query(statement: &Statement<'_>) -> Result<(), QueryError> {
     }
 }
 
-/// Runs one query. Values have at most the length that was set when the connection was opened, and less beside
-/// functions that take long for long values, if nothing can end these.
+/// Runs one query. Values have at most the length that was set when the connection was opened, and less in statements
+/// with slow functions whose calls cannot be ended.
 pub(super) fn query(
     connection: &mut Connection,
     query: Query,
@@ -108,7 +108,7 @@ pub(super) fn query(
         let max_value = max_value.map_err(|error| QueryError::Failed(error.to_string()))?;
         return run(connection, query, max_value, &AtomicI32::new(i32::MAX));
     }
-    // Reads the schema, if it has changed, while a text of it may still be long.
+    // Rereads a changed schema before the limit is lowered, because texts of the schema may be long.
     check(connection)?;
     let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
     let generated = GeneratedColumns::read(connection).map_err(|error| run_error(&error, query.bounds.bytes))?;
@@ -121,7 +121,7 @@ pub(super) fn query(
         authorizer::authorize(context)
     };
     connection.authorizer(Some(authorize)).map_err(failed)?;
-    // The planner computes values, too.
+    // The limit applies to the planner, too, because it computes values.
     let usual = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, authorizer::MIN_VALUE).map_err(failed)?;
     let result = run(connection, query, usual, &longest);
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, usual).map_err(failed)?;
@@ -164,7 +164,8 @@ fn run(connection: &Connection, query: Query, usual: i32, longest: &AtomicI32) -
     Ok(result.finish())
 }
 
-/// Sets the parameters. SQLite numbers them in the order of the text; `$2` is the second value wherever it stands.
+/// Sets the parameters. SQLite numbers parameters in the order of the text, but `$2` must be the second value at any
+/// position.
 fn bind(statement: &mut Statement<'_>, parameters: &[Value]) -> Result<(), QueryError> {
     let places: Vec<_> = (1..=statement.parameter_count()).map(|index| (index, number(statement, index))).collect();
     let expected = places.iter().map(|(_, number)| *number).max().unwrap_or(0);
@@ -196,7 +197,7 @@ fn bind(statement: &mut Statement<'_>, parameters: &[Value]) -> Result<(), Query
     Ok(())
 }
 
-/// The number of the parameter with that index: 2 of `$2` and `?2`, else the index.
+/// The number of the parameter with this index: 2 for `$2` and `?2`, else the index.
 fn number(statement: &Statement<'_>, index: usize) -> usize {
     let name = statement.parameter_name(index);
     name.and_then(|name| name.trim_start_matches(['$', '?', ':', '@']).parse().ok()).unwrap_or(index)
@@ -215,7 +216,7 @@ fn value(value: ValueRef<'_>) -> Value {
     })
 }
 
-/// Why a statement was not compiled. SQLite's message has names and parts of the statement.
+/// The error of a statement that does not compile. SQLite's message contains names and parts of the statement.
 fn compile_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
     match error {
         rusqlite::Error::MultipleStatement => QueryError::rejected("42601", "there is more than one statement"),
@@ -233,7 +234,7 @@ fn compile_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
     }
 }
 
-/// Why a statement did not run. The text is ours: SQLite's may have stored data.
+/// The error of a statement that failed while running. The text is the host's, because SQLite's may contain stored data.
 fn run_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
     let Some(code) = error.sqlite_error_code() else { return QueryError::Failed(error.to_string()) };
     match code {

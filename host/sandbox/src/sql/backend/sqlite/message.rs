@@ -1,5 +1,5 @@
-//! What the host and a process that runs SQLite tell each other: frames on the process's standard streams, each its length
-//! in four bytes (big-endian) and a message in the format of `postcard`.
+//! The messages between the host and a process that runs SQLite: frames on the process's standard streams. Each frame has
+//! its length in four bytes (big-endian) and a message in `postcard` format.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::sql::error::QueryError;
 
 /// The first frame that a process sends.
 pub(super) const HANDSHAKE: &[u8] = b"mcp-host sqlite";
-/// The bytes of a frame beside the values of a result: names of columns, messages.
+/// The bytes of a frame besides the values of a result: names of columns, messages.
 pub(super) const FRAME_OVERHEAD: u64 = 1 << 20;
 
-/// What a process is to do.
+/// A request to a process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Request {
-    /// The time for it.
+    /// The maximum time.
     pub(super) time: Duration,
-    /// The memory for it, in bytes.
+    /// The maximum memory, in bytes.
     pub(super) heap: u64,
     pub(super) work: Work,
 }
 
-/// The kinds of work.
+/// The kind of a request.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Work {
-    /// Open the file, and read its schema.
+    /// Open the file and read its schema.
     Check,
     /// Compile a query.
     Prepare { sql: String, parameters: Vec<Value> },
@@ -35,16 +35,16 @@ pub(super) enum Work {
     Query { sql: String, parameters: Vec<Value>, max_rows: u64, max_bytes: u64 },
 }
 
-/// The answer to [`Request`]. There are rows for [`Work::Query`] only.
+/// The answer to [`Request`]. Only the answer to [`Work::Query`] has rows.
 pub(super) type Answer = Result<Option<Rows>, QueryError>;
 
-/// The length of a frame, as it stands before it.
+/// The length of a frame, as its prefix.
 pub(super) fn length_prefix(frame: &[u8]) -> io::Result<[u8; 4]> {
     let length = u32::try_from(frame.len());
     length.map(u32::to_be_bytes).map_err(|_| io::Error::new(ErrorKind::InvalidInput, "the message is too long"))
 }
 
-/// Reads a frame of at most that many bytes; none at the end of the stream.
+/// Reads a frame of at most `most` bytes. None at the end of the stream.
 pub(super) fn read_frame(from: &mut impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut prefix = [0; 4];
     match from.read_exact(&mut prefix) {

@@ -1,11 +1,12 @@
-//! Processes that run SQLite, as the host sees them: started when there is a query and none is idle, and killed when a query
-//! is given up. Each has one connection, so there are at most `connections`. One that is idle for [`IDLE_TIME`] is ended.
+//! The host's side of processes that run SQLite. A process is started when a query finds no idle one, and killed when its query is
+//! cancelled. Each process has one connection, so there are at most `connections` processes. A process that has been idle for
+//! [`IDLE_TIME`] is ended.
 //!
-//! A process that was killed ends when the kernel lets it: one that waits for a disk that does not respond may not end for
-//! hours. So it holds the permit of its query until it has ended, and no other takes its place.
+//! A killed process may end late: if it waits for a disk that does not respond, it may not end for hours. So it holds the permit of
+//! its query until it has ended, and is not replaced before.
 //!
-//! The processor time of a process, its start included, is read by its clock ([`ProcessCpu`]) and charged to the call while it
-//! waits. The process cannot use more of it than elapses, so few readings suffice.
+//! The processor time of a process, including its start, is read from its clock ([`ProcessCpu`]) and charged to the call while the
+//! call waits. The process cannot use more processor time than the elapsed time, so few readings suffice.
 
 use std::fmt;
 use std::io;
@@ -32,18 +33,19 @@ use crate::sql::WorkerProgram;
 use crate::sql::error::QueryError;
 use crate::sql::result::ChargedRows;
 
-/// How long an idle process is kept.
+/// The time for which an idle process is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// The memory of SQLite for a query, charged to the plugin in advance: the first of these that it has beside [`RESERVE`].
+/// The sizes of SQLite's memory for a query, charged to the plugin in advance: the first size that fits in addition to [`RESERVE`]
+/// is used.
 const HEAP_SIZES: [usize; 3] = [16 << 20, 8 << 20, 4 << 20];
-/// The least memory of SQLite for a query, which needs no reserve.
+/// The minimum memory of SQLite for a query. It requires no reserve.
 const MIN_HEAP: usize = 2 << 20;
-/// The divisor of the part of the plugin's memory that a larger heap leaves free. Otherwise a few queries of one client would take
-/// all of it, and calls of other clients would fail.
+/// The divisor of the part of the plugin's memory that a larger heap leaves free. Without this reserve, a few queries of one client
+/// could take all of the memory, and calls of other clients would fail.
 const RESERVE: usize = 4;
-/// The least time between two readings of a process's clock.
+/// The minimum interval between two readings of a process's clock.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(1);
-/// The variable that has the directory of temporary files.
+/// The variable with the directory of temporary files.
 const TEMP_DIR: &str = "SQLITE_TMPDIR";
 
 /// The processes for one file.
@@ -58,7 +60,7 @@ pub(super) struct WorkerProcesses {
 #[derive(Default)]
 struct IdleWorkers {
     workers: Vec<(Worker, Instant)>,
-    /// Whether a task ends them when their time is over.
+    /// Whether a task ends idle processes after their time.
     has_reaper: bool,
 }
 
@@ -69,10 +71,10 @@ struct Worker {
     output: ChildStdout,
 }
 
-/// One process, killed when this is dropped.
+/// A process that is killed when this is dropped.
 struct Process {
     child: Option<Child>,
-    /// The permit of its query; none while it is idle.
+    /// The permit of the query. None while the process is idle.
     permit: Option<Permit>,
     runtime: Handle,
 }
@@ -93,7 +95,7 @@ impl Drop for Process {
             return;
         }
         let (Some(mut child), permit) = (self.child.take(), self.permit.take()) else { return };
-        // It is killed in any case when it is dropped.
+        // The process is killed anyway when it is dropped.
         let _ = child.start_kill();
         self.runtime.spawn(async move {
             let _ = child.wait().await;
@@ -110,13 +112,13 @@ struct ProcessCpu<'a> {
 }
 
 impl<'a> ProcessCpu<'a> {
-    /// Charges what that process uses from now on.
+    /// Charges the time that a process uses from now on.
     fn from_now(process: &Process, budget: &'a HostCpuBudget) -> Self {
         let charged = process.id().and_then(process_cpu_time).unwrap_or_default();
         Self { process: process.id(), charged, budget }
     }
 
-    /// Charges all that the process uses.
+    /// Charges all of the time that a process uses.
     fn from_its_start(process: &Process, budget: &'a HostCpuBudget) -> Self {
         Self { process: process.id(), charged: Duration::ZERO, budget }
     }
@@ -128,7 +130,7 @@ impl<'a> ProcessCpu<'a> {
         }
     }
 
-    /// Waits until the budget is used up.
+    /// Waits until the budget is exhausted.
     async fn is_used_up(&mut self) {
         loop {
             self.charge();
@@ -145,13 +147,13 @@ impl Drop for ProcessCpu<'_> {
 }
 
 impl WorkerProcesses {
-    /// The processes for that file. Starts none.
+    /// Creates the processes for this file. Starts none.
     pub(super) fn new(workers: WorkerProgram, file: &Path, max_bytes: u64) -> Self {
         Self { workers, file: file.to_owned(), max_bytes, idle: Arc::default() }
     }
 
-    /// Does some work until the deadline, or the end of the processor time. Dropping the future kills the process. `memory` is what
-    /// the query holds already.
+    /// Performs a request until the deadline, or the end of the processor time. Dropping the future kills the process. `memory` is
+    /// the query's reservation.
     pub(super) async fn run(
         &self,
         permit: Permit,
@@ -188,7 +190,7 @@ impl WorkerProcesses {
             answered = answered => answered,
             () = used.is_used_up() => return Err(QueryError::OutOfCpu),
         };
-        // Before a process that has ended is waited for, and its clock is gone.
+        // Dropped before an ended process is waited for, because its clock disappears then.
         drop(used);
         let answer = match answer {
             Ok(answer) => answer?,
@@ -200,7 +202,7 @@ impl WorkerProcesses {
         decoded?.map(|rows| ChargedRows::charge(rows, memory, base)).transpose()
     }
 
-    /// An idle process that has not ended meanwhile.
+    /// Takes an idle process that has not ended meanwhile.
     fn take_idle(&self) -> Option<Worker> {
         let mut idle = self.idle.lock();
         while let Some((mut worker, _)) = idle.workers.pop() {
@@ -216,7 +218,7 @@ impl WorkerProcesses {
         QueryError::Failed(format!("cannot start the process that runs SQLite, {program}: {reason}"))
     }
 
-    /// Starts a process, which sends a handshake first.
+    /// Starts a process. It sends a handshake first.
     fn start(&self) -> Result<Worker, QueryError> {
         let WorkerProgram { program, child_variable, temp_dir } = &self.workers;
         let [largest, ..] = HEAP_SIZES;
@@ -227,12 +229,13 @@ impl WorkerProcesses {
             .env(child_variable, "1")
             .env(TEMP_DIR, temp_dir)
             .current_dir("/")
-            // No signal to the host's group, as of a terminal, ends a query of a host that still answers. Without a host the
-            // process ends with its input, or at the deadline of its query.
+            // A separate group, so that a signal to the host's group, such as a terminal's, does not end a query of a host that is
+            // still answering. If the host ends, the process ends with its input, or at the deadline of its query.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Not read: it is empty, unless the process crashes. A confined host cannot open `/dev/null`.
+            // A pipe that is never read, because a confined host cannot open `/dev/null`. It stays empty unless the process
+            // crashes.
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -245,7 +248,7 @@ impl WorkerProcesses {
 
     /// Keeps a process for the next query.
     fn keep(&self, mut worker: Worker) {
-        // Released when the process can be found.
+        // Released after the process can be found.
         let _permit = worker.process.permit.take();
         let mut idle = self.idle.lock();
         idle.workers.push((worker, Instant::now()));
@@ -267,7 +270,7 @@ impl WorkerProcesses {
     }
 }
 
-/// Reserves the memory of SQLite for a query, beside what the query holds. Returns how much the plugin has for it.
+/// Reserves the memory of SQLite for a query, in addition to the query's own memory. Returns the reserved size.
 fn reserve_heap(memory: &mut Reservation, base: usize) -> Option<usize> {
     let with = |heap: usize| base.saturating_mul(2).saturating_add(heap);
     let large = HEAP_SIZES.into_iter().find(|heap| memory.try_resize_leaving_part(with(*heap), RESERVE).is_ok());
@@ -275,14 +278,14 @@ fn reserve_heap(memory: &mut Reservation, base: usize) -> Option<usize> {
 }
 
 impl Worker {
-    /// Whether a new process says that it runs SQLite.
+    /// Waits for the handshake of a new process. Returns whether it is valid.
     async fn is_greeted(&mut self) -> bool {
         let mut handshake = vec![0; HANDSHAKE.len().saturating_add(size_of::<u32>())];
         self.output.read_exact(&mut handshake).await.is_ok() && handshake.ends_with(HANDSHAKE)
     }
 
-    /// Sends a request, and returns the answer, whose memory is reserved in addition: as a message, and as what it says. Fails if
-    /// the process ends.
+    /// Sends a request, and returns the answer. The memory of the answer is reserved, too, both for the message and for the decoded
+    /// values. Fails if the process ends.
     async fn exchange(
         &mut self,
         request: &[u8],
@@ -308,7 +311,7 @@ impl Worker {
         Ok(Ok(answer))
     }
 
-    /// Why the process did not answer.
+    /// Returns the reason why the process did not answer.
     async fn ended(&mut self, error: &io::Error) -> QueryError {
         let Some(child) = &mut self.process.child else { return QueryError::Failed(error.to_string()) };
         let Ok(status) = child.wait().await else { return QueryError::Failed(error.to_string()) };
@@ -342,7 +345,7 @@ mod tests {
         assert!(account.try_reserve(14 << 20).is_ok());
     }
 
-    /// Processes that greet, and then do that instead of answering.
+    /// Processes that send the handshake, and then run `then` instead of answering.
     fn processes(then: &str) -> (TempDir, WorkerProcesses) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("worker");
@@ -366,7 +369,7 @@ mod tests {
         let memory = MemoryAccount::unlimited().reservation();
         let query = processes.run(permit, Work::Check, in_an_hour(), memory, &cpu);
         assert!(tokio::time::timeout(Duration::from_millis(300), query).await.is_err());
-        // Nothing has run since that could have waited for it.
+        // Nothing has run since that could have waited for the process.
         assert!(permits.try_acquire(None).is_none());
         while permits.try_acquire(None).is_none() {
             sleep(Duration::from_millis(1)).await;
@@ -406,7 +409,7 @@ mod tests {
         while permits.try_acquire(None).is_none() {
             sleep(Duration::from_millis(1)).await;
         }
-        // A query that is given up has used what it used.
+        // A cancelled query is charged for its time.
         let cpu = HostCpuBudget::unlimited();
         let query = processes.run(permits.try_acquire(None).unwrap(), Work::Check, in_an_hour(), memory(), &cpu);
         assert!(tokio::time::timeout(Duration::from_millis(500), query).await.is_err());

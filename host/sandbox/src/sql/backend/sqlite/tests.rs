@@ -1,4 +1,4 @@
-//! What guests can do with a database of SQLite.
+//! Access of guests to SQLite databases.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::cpu::HostTimes;
 use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
 use crate::sql::bindings::databases::{Rows, Scalar, Value};
 
-/// A database in a directory of its own.
+/// A database in a separate directory.
 struct Fixture {
     dir: TempDir,
     database: SqliteDatabase,
@@ -233,7 +233,7 @@ async fn the_queries_of_one_client_leave_connections_for_others() {
         cpu: HostCpuBudget::unlimited(),
     };
     let deadline = Instant::now() + Duration::from_secs(1);
-    // Of four connections one client gets two.
+    // One client gets two of four connections.
     let _held = [(); 2].map(|()| fixture.database.permits.try_acquire(usage("ada").client).unwrap());
     let ada = usage("ada");
     let of_ada = fixture.database.acquire(deadline, &ada);
@@ -262,7 +262,8 @@ async fn a_query_waits_for_a_connection_until_its_deadline() {
     assert_eq!(fixture.database.query(query).await.map(|_| ()), Err(QueryError::Busy(1)));
 }
 
-/// SQLite's limit of memory is one of the process: tests that come near it run one after the other.
+/// SQLite's memory limit is global to the process, so tests that come near it run one after the
+/// other.
 static HEAP: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]

@@ -1,9 +1,8 @@
 //! The process that runs SQLite: a child of the host, for one connection to one file.
 //!
-//! It reads requests from standard input, one after the other, and writes answers to standard output, until the input
+//! The process reads requests from standard input, one after the other, and writes answers to standard output, until the input
 //! ends. The kernel enforces its limits (`setrlimit`): memory, size and number of files. Its priority is lower than the priority of
-//! the threads that serve. [`DeadlineThread`] ends it if a request takes longer than its time; usually the host
-//! has killed it before.
+//! serving threads. [`DeadlineThread`] ends the process if a request exceeds its time; usually the host has killed it before.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -25,9 +24,9 @@ use crate::memory::MemoryAccount;
 use crate::sql::error::QueryError;
 use crate::sql::result::ResultBounds;
 
-/// The argument that turns a program into this process.
+/// The argument that starts a program as this process.
 pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-sqlite";
-/// The largest request: the text of a query, and parameters.
+/// The maximum size of a request: the text of a query, and parameters.
 const MAX_REQUEST: u64 = 1 << 30;
 /// The niceness of the process relative to the host's threads.
 const NICENESS: i32 = 5;
@@ -37,9 +36,9 @@ const MAX_TEMP_FILE: u64 = 256 << 20;
 const MAX_FILES: u64 = 32;
 /// The memory of the program itself, without SQLite's heap and a result.
 const PROCESS_MEMORY: u64 = 128 << 20;
-/// How long the host may be late to kill a process whose request has taken all of its time.
+/// The maximum delay of the host in killing a process whose request has exceeded its time.
 const GRACE: Duration = Duration::from_secs(1);
-/// What SQLite adds to the name of a database for the files that it opens beside it.
+/// The suffixes of the auxiliary files that SQLite opens next to a database.
 const AUXILIARY: [&str; 3] = ["-journal", "-wal", "-shm"];
 /// The exit code if the arguments are not understood.
 const EXIT_ARGUMENTS: i32 = 2;
@@ -48,7 +47,7 @@ const EXIT_DEADLINE: i32 = 5;
 /// The exit code if the streams failed.
 const EXIT_STREAM: i32 = 6;
 
-/// Runs SQLite for the host that started this process for that, and exits; returns at once otherwise.
+/// Runs SQLite and exits, if the host started this process for it; else returns immediately.
 pub fn run_sqlite_worker() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|argument| argument != CHILD_ARGUMENT) {
@@ -61,7 +60,7 @@ pub fn run_sqlite_worker() {
     std::process::exit(code);
 }
 
-/// What one process is for.
+/// The job of one process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WorkerJob {
     /// The file of the database.
@@ -106,7 +105,7 @@ impl WorkerJob {
     }
 
     fn apply_rlimits(&self) -> io::Result<()> {
-        // The result, as values and as a message, and the request.
+        // Memory for the result as values and as a message, and for the request.
         let result = self.max_value.saturating_mul(4);
         let memory = PROCESS_MEMORY.saturating_add(self.max_heap).saturating_add(result);
         rlimit::Resource::DATA.set(memory, memory)?;
@@ -116,7 +115,7 @@ impl WorkerJob {
     }
 }
 
-/// The database of the process, with its connection once there was a request.
+/// The database of the process, with its connection after the first request.
 struct WorkerDatabase {
     job: WorkerJob,
     open: Option<OpenFile>,
@@ -130,7 +129,7 @@ impl WorkerDatabase {
         let mut open = OpenFile::current(self.open.take(), &self.job.file, self.job.max_value)?;
         let work = |connection: &mut Connection| run(connection, request.work, deadline);
         let answer = connection::run_until(&mut open.connection, move || Instant::now() >= deadline, work);
-        // What the connection keeps for the next query is not charged while none is under way.
+        // The connection's cache is released, because it is not charged between queries.
         let released = open.connection.release_memory();
         if released.is_ok() && !matches!(answer, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
             self.open = Some(open);
@@ -147,7 +146,7 @@ fn run(connection: &mut Connection, work: Work, deadline: Instant) -> Answer {
         }
         Work::Query { sql, parameters, max_rows, max_bytes } => (sql, parameters, max_rows, max_bytes),
     };
-    // The host charges the memory, before it sends a request and before it reads an answer, and the processor time.
+    // The host charges the processor time, and the memory before it sends a request and before it reads an answer.
     let memory = MemoryAccount::unlimited().reservation();
     let bounds = ResultBounds { rows: usize::try_from(max_rows).unwrap_or(usize::MAX), bytes: max_bytes };
     let usage = Usage { client: None, cpu: HostCpuBudget::unlimited() };
@@ -155,7 +154,7 @@ fn run(connection: &mut Connection, work: Work, deadline: Instant) -> Answer {
     connection::query(connection, query, Functions::Killable).map(|result| Some(result.rows))
 }
 
-/// Bounds the memory of SQLite in this process.
+/// Limits the memory of SQLite in this process.
 fn set_heap_limit(bytes: u64) {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     // SAFETY: the function takes a number, and has locks of its own. `PRAGMA hard_heap_limit` cannot raise the limit.
@@ -165,11 +164,11 @@ fn set_heap_limit(bytes: u64) {
     };
 }
 
-/// Ends the process at a deadline, whatever its other thread does.
+/// Ends the process at a deadline, even if its other thread is blocked.
 struct DeadlineThread(Arc<(Mutex<Option<std::time::Instant>>, Condvar)>);
 
 impl DeadlineThread {
-    /// Starts the thread, without a deadline. If it cannot be started, the host still kills the process.
+    /// Starts the thread, without a deadline. If the thread cannot be started, the host still kills the process.
     fn start() -> Self {
         let shared = Arc::new((Mutex::new(None), Condvar::new()));
         let of_thread = shared.clone();
@@ -196,8 +195,8 @@ impl DeadlineThread {
     }
 }
 
-/// Fails unless the database, and what SQLite opens beside it, are regular files, as far as they exist: opening a FIFO
-/// would wait for its writer.
+/// Fails unless the database and its auxiliary files, as far as they exist, are regular files, because opening a FIFO would wait
+/// for its writer.
 pub(super) fn check_files(file: &Path) -> io::Result<()> {
     mcp_host_base::regular_file::check(file)?;
     for suffix in AUXILIARY {

@@ -15,16 +15,16 @@ use super::browse::named_principal;
 use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS, WhoRequest};
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
-/// The time after which the answer to a reload says that it goes on.
+/// The maximum wait for a reload. After it, the answer says that the reload continues.
 const RELOAD_WAIT: Duration = Duration::from_secs(50);
-/// The time for a comparison of the config on disk with the one that is served.
+/// The maximum time for comparing the config file with the served config.
 const COMPARE_WAIT: Duration = Duration::from_secs(20);
-/// What is answered after a panic.
+/// The answer after a panic.
 const PANICKED: &str = "internal error; the server's log says more";
-/// The time for which the answer to `enable` waits for the plugin.
+/// The maximum time for which the answer to `enable` waits for the plugin.
 const ENABLE_WAIT: Duration = Duration::from_secs(5);
 
-/// The operation of that name.
+/// The operation with this name.
 fn named_operation(name: &str) -> Result<Operation, Refusal> {
     Operation::ALL.into_iter().find(|operation| operation.name() == name).ok_or_else(|| {
         let names = Operation::ALL.map(Operation::name).join(", ");
@@ -32,7 +32,7 @@ fn named_operation(name: &str) -> Result<Operation, Refusal> {
     })
 }
 
-/// Why nothing is said about a URI.
+/// The refusal to explain a URI.
 fn not_explained(error: &Error) -> Refusal {
     match error {
         Error::NotFound { .. } => {
@@ -44,7 +44,7 @@ fn not_explained(error: &Error) -> Refusal {
 }
 
 impl AdminServer {
-    /// Carries an action out.
+    /// Performs an action.
     pub(super) async fn act(
         &self,
         segments: &[&str],
@@ -68,14 +68,14 @@ impl AdminServer {
             ["explain", "who"] => self.who_may(read_body(request).await?, administrator).await,
             ["log"] => self.set_log(read_body(request).await?, administrator).await,
             ["plugins", name, action] => {
-                // Whatever is there is ignored.
+                // The body is ignored.
                 receive_body(request).await?;
                 let name = decoded(name)?;
                 match action {
                     "disable" => self.disable(administrator, &name).await?,
                     "enable" => {
                         self.host.enable_plugin(administrator, &name)?;
-                        // One that compiles for longer is shown as loading.
+                        // A plugin that compiles for longer is shown as loading.
                         let _ = timeout(ENABLE_WAIT, self.host.wait_until_plugin_loaded(&name)).await;
                     }
                     _ => self.host.reset_plugin(administrator, &name)?,
@@ -88,11 +88,12 @@ impl AdminServer {
         }
     }
 
-    /// Disables a plugin in a task of its own: an administrator who disconnects does not leave it half done.
+    /// Disables a plugin in its own task, so an administrator who disconnects does not leave the plugin half
+    /// disabled.
     async fn disable(&self, administrator: &Principal, name: &str) -> Result<(), Refusal> {
         let (host, administrator, name) = (self.host.clone(), administrator.clone(), name.to_owned());
         let disabling = tokio::spawn(async move { host.disable_plugin(&administrator, &name).await });
-        // It panicked, which has been logged.
+        // The task panicked; the panic has been logged.
         let panicked = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, PANICKED, None);
         Ok(disabling.await.map_err(panicked)??)
     }
@@ -102,7 +103,7 @@ impl AdminServer {
             let help = "restart it without `--no-reload`";
             return Err(Refusal::new(StatusCode::CONFLICT, "the server does not reload", Some(help)));
         };
-        // A task: it is recorded how the reload ends, also for an administrator who does not wait for that.
+        // In a task: the outcome of the reload is recorded even if the administrator does not wait for it.
         let (host, trigger, administrator) = (self.host.clone(), trigger.clone(), administrator.clone());
         let reloading = tokio::spawn(async move {
             let reloading = async {
@@ -112,7 +113,7 @@ impl AdminServer {
         });
         let outcome = match timeout(RELOAD_WAIT, reloading).await {
             Ok(Ok(outcome)) => Some(outcome?),
-            // It panicked, which has been logged.
+            // The task panicked; the panic has been logged.
             Ok(Err(_)) => Some(Err(PANICKED.to_owned())),
             Err(_) => None,
         };
@@ -132,7 +133,7 @@ impl AdminServer {
         }
     }
 
-    /// Answers with what a reload would change.
+    /// Answers with the changes that a reload would make.
     pub(super) async fn compare(&self) -> Result<Response, Refusal> {
         let Some(trigger) = &self.compare else {
             let error = "the server was started without a config file, so there is nothing to compare";
@@ -165,7 +166,8 @@ impl AdminServer {
         }
     }
 
-    /// Answers who may perform an operation on a resource. It is recorded as an explanation for all principals.
+    /// Answers who may perform an operation on a resource. The audit log records the request as an explanation
+    /// for all principals.
     async fn who_may(&self, request: WhoRequest, administrator: &Principal) -> Result<Response, Refusal> {
         let WhoRequest { uri, operation: name } = request;
         let operation = named_operation(&name)?;

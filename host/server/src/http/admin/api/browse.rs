@@ -1,4 +1,4 @@
-//! `POST browse/…`: what one principal sees, by the same calls of the host as for a client of that principal.
+//! `POST browse/…`: the view of one principal, made by the same calls of the host as for a client of this principal.
 //!
 //! | path | call of the host |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `watch` | [`Host::subscriber`] ([`watch`](super::watch)) |
 //! | `search`, `context` | [`Host::search`], [`Host::context`], with the feature `search` |
 //!
-//! An administrator may take any view. That has a line of the audit log, `admin-view`, beside the line of the request itself, which has the
-//! administrator's name as its `request_id`.
+//! An administrator may take any view. The audit log records it as `admin-view`, in addition to the line of the request itself, whose
+//! `request_id` is the administrator's name.
 
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -32,16 +32,16 @@ use super::browse_types::{
 use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
 
-/// Who makes a request.
+/// The sender of a request.
 pub(super) enum Asker<'a> {
     /// An administrator, who may take any view.
     Administrator(&'a Principal),
-    /// A client of `/mcp`, who has its own.
+    /// A client of `/mcp`, which may take only its own view.
     User(&'a Authenticated),
 }
 
 impl Asker<'_> {
-    /// Requires the scopes of these operations of an access token.
+    /// Requires an access token with the scopes of these operations.
     pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
         match self {
             Self::Administrator(_) => Ok(()),
@@ -55,7 +55,7 @@ const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// The maximum size of a text about a resource, as JSON.
 const MAX_TEXT: usize = 4 << 10;
-/// What the texts about a resource take of an answer.
+/// The estimated size of the texts about a resource in an answer.
 const RESOURCE_BYTES: usize = 1 << 10;
 
 impl AdminServer {
@@ -123,7 +123,7 @@ impl AdminServer {
     }
 
     async fn browse_complete(&self, request: BrowseComplete, asker: &Asker<'_>) -> Result<Response, Refusal> {
-        // The values of search are made of what may be listed and read.
+        // The values of a search template come from resources that may be listed and read.
         asker.require_scopes(self.host.performed_operations(&request.template))?;
         let viewer = self.viewer(asker, request.viewer)?;
         let completing = CompleteRequest {
@@ -150,7 +150,7 @@ impl AdminServer {
         }
     }
 
-    /// Runs a request: of a client for itself, or of an administrator for another principal, which is recorded.
+    /// Runs a request of a client for itself, or of an administrator for another principal. The latter is recorded in the audit log.
     pub(super) async fn view_as<T>(
         &self,
         asker: &Asker<'_>,
@@ -181,19 +181,19 @@ impl AdminServer {
     }
 }
 
-/// The operations whose scopes an access token needs to browse. A resource that is read may be one of search, which lists as well.
+/// The operations whose scopes an access token needs to browse. A search resource can be read, too, and lists resources.
 fn operations(what: &str) -> &'static [Operation] {
     match what {
         "list" => &[Operation::List],
         "templates" => &[Operation::Templates],
         "complete" => &[Operation::Complete],
-        // What it needs depends on what is watched.
+        // The required scopes depend on the watched resources.
         "watch" => &[],
         _ => &[Operation::List, Operation::Read],
     }
 }
 
-/// Returns a principal of the config in those groups.
+/// Returns a principal of the config in these groups.
 pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) -> Result<Principal, Refusal> {
     let principal = match name {
         LOCAL => Principal::LOCAL,
@@ -204,7 +204,7 @@ pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) ->
     Ok(principal.with_groups(groups.iter().map(String::as_str)))
 }
 
-/// The title of the plugin of a resource, if that is in front of the title of the resource, as in a merged listing.
+/// The title of a resource's plugin, if the title of the resource begins with it, as in a merged listing.
 fn title_prefix(config: &Config, uri: &str, title: &str) -> Option<String> {
     let plugin = config.plugins.iter().find(|plugin| uri.starts_with(plugin.mount.as_str()))?;
     let prefix = plugin.title.as_ref()?;
@@ -238,13 +238,13 @@ pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> R
     }
 }
 
-/// The beginning of a text that people read: [`MAX_TEXT`] bytes of an answer.
+/// Truncates a text for display to [`MAX_TEXT`] bytes of JSON.
 fn short(text: String) -> String {
     let (shown, _) = json_prefix(&text, MAX_TEXT);
     if shown.len() == text.len() { text } else { format!("{shown}…") }
 }
 
-/// Returns the longest beginning of a text that takes at most that many bytes as JSON, and how many it takes.
+/// Returns the longest prefix of a text that takes at most `max` bytes as JSON, and its size as JSON.
 fn json_prefix(text: &str, max: usize) -> (&str, usize) {
     let mut left = max;
     let end = text.char_indices().find(|(_, c)| {
@@ -265,7 +265,7 @@ fn json_prefix(text: &str, max: usize) -> (&str, usize) {
     (shown, max.saturating_sub(left))
 }
 
-/// A content, of which `left` bytes may be in the answer.
+/// A content, of which at most `left` bytes go into the answer.
 fn content(host: &Host, viewer: &Principal, content: ResourceContents, left: &mut usize) -> ContentView {
     let ResourceContents { entry, body } = content;
     let bytes = body.as_bytes().len();
@@ -281,7 +281,7 @@ fn content(host: &Host, viewer: &Principal, content: ResourceContents, left: &mu
             (None, Some(STANDARD.encode(shown)), shown.len())
         }
     };
-    // The texts about its resource are bounded one by one.
+    // The texts about the resource have their own bounds.
     *left = left.saturating_sub(RESOURCE_BYTES);
     ContentView { resource: resource(host, viewer, entry), text, blob, bytes, cut: shown < bytes }
 }

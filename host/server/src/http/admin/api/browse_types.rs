@@ -1,4 +1,4 @@
-//! The requests and answers of browsing: what one principal sees.
+//! The requests and answers of browsing: the view of one principal.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_RESOURCES: usize = 1000;
 /// The maximum number of resources that one stream watches.
 pub const MAX_WATCHED: usize = 64;
-/// The bytes of a content that an answer has.
+/// The maximum number of bytes of a content in an answer.
 pub const MAX_CONTENT: usize = 2 << 20;
 
 /// Declares a request.

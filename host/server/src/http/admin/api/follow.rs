@@ -4,11 +4,11 @@
 //! | event | data |
 //! |---|---|
 //! | `audit` | a line of the audit log |
-//! | `missed` | `{"lines":3}`: that number of lines came faster than the client read |
+//! | `missed` | `{"lines":3}`: the number of lines that were dropped because the client read too slowly |
 //! | `update` | an [update](SentUpdateView) that was sent to a subscriber |
 //!
-//! A comment every [`KEEP_ALIVE`] shows that the stream is open. It ends after [`STREAM_TIMEOUT`], and at once when a reload takes the token
-//! away from the administrator, or its session ends. [`MAX_STREAMS`] are open at a time.
+//! A comment every [`KEEP_ALIVE`] shows that the stream is open. A stream ends after [`STREAM_TIMEOUT`], and immediately when a reload
+//! revokes the administrator's token or when the session ends. At most [`MAX_STREAMS`] are open at the same time.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -31,14 +31,14 @@ use super::types::{MissedLines, SentUpdateView};
 use super::views::time;
 use crate::http::response::{sse_response, with_keep_alive};
 
-/// The maximum number of streams at a time.
+/// The maximum number of open streams.
 pub(in crate::http::admin) const MAX_STREAMS: usize = 16;
-/// The time for a stream.
+/// The maximum duration of a stream.
 pub(super) const STREAM_TIMEOUT: Duration = Duration::from_hours(1);
-/// The interval of comments on a stream without lines.
+/// The interval of comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Which lines are sent: those whose members have these values.
+/// A filter of lines: the members of a line must have these values.
 #[derive(Debug, Default)]
 struct Filter {
     principal: Option<String>,
@@ -48,7 +48,7 @@ struct Filter {
     outcome: Option<String>,
 }
 
-/// The members of a line that a filter looks at.
+/// The members of a line that a filter compares.
 #[derive(Deserialize)]
 struct Members<'a> {
     #[serde(borrow)]
@@ -80,7 +80,7 @@ impl AdminServer {
         Ok(self.following(follower, audited, permit, credentials))
     }
 
-    /// Answers with the updates that are sent to subscribers from now on; with `principal` in the query only those of its subscribers.
+    /// Answers with the updates that are sent to subscribers from now on; with `principal` in the query only updates to its subscribers.
     pub(super) fn follow_updates(
         &self,
         query: Option<&str>,
@@ -95,7 +95,7 @@ impl AdminServer {
         Ok(self.following(self.host.follow_updates(), sent, permit, credentials))
     }
 
-    /// Takes the place of a stream of one of [`MAX_STREAMS`].
+    /// Acquires the permit of one of the [`MAX_STREAMS`] streams.
     fn begin_following(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             let error = format!("{MAX_STREAMS} clients follow the audit log or the updates already");
@@ -103,7 +103,7 @@ impl AdminServer {
         })
     }
 
-    /// A response with the events that `show` makes of what a follower receives.
+    /// A response with the events that `show` makes from the items of a follower.
     fn following<T: ?Sized + Send + Sync + 'static>(
         &self,
         follower: Follower<T>,
@@ -168,17 +168,17 @@ impl From<&SentUpdate> for SentUpdateView {
 
 /// The data of an event.
 pub(super) fn encoded(data: &impl Serialize) -> String {
-    // The types of the API have text keys only, so that this does not fail.
+    // The types of the API have only text keys, so this does not fail.
     serde_json::to_string(data).unwrap_or_default()
 }
 
-/// A response with events, which ends when they end, or when their client may not receive them any more. Where there is nothing else to
-/// send, it has a comment every [`KEEP_ALIVE`].
+/// A response with events. It ends with the events, or when the client loses the right to receive them. An idle stream has a comment every
+/// [`KEEP_ALIVE`].
 pub(super) fn event_stream(
     events: impl Stream<Item = Bytes> + Send + 'static,
     revoked: impl Future<Output = ()> + Send + 'static,
 ) -> Response {
-    // The end is looked at before each event.
+    // The revocation is checked before each event.
     let events = events.take_until(Box::pin(revoked));
     sse_response(Body::from_stream(with_keep_alive(events, KEEP_ALIVE).map(Ok::<_, Infallible>)))
 }
@@ -237,7 +237,7 @@ impl Filter {
     }
 }
 
-/// Refuses a value that no line has: a filter with it would wait without end.
+/// Refuses a value that no line can have, because a filter with it would never match.
 fn check_value(parameter: &str, value: &str, values: &[&str]) -> Result<(), Refusal> {
     if values.contains(&value) {
         return Ok(());

@@ -1,13 +1,14 @@
-//! `POST plugins/NAME/record` and `POST plugins/NAME/profile`: what the calls of a plugin do, from now on.
+//! `POST plugins/NAME/record` and `POST plugins/NAME/profile`: record or profile the calls of a plugin from now on.
 //!
 //! | path | parameters | answer |
 //! |---|---|---|
-//! | `record` | `calls`, 1 to 1,000,000, 10,000 unless given; `seconds`, 1 to 3,000, 600 unless given | JSON Lines ([`recording`](mcp_resource_host::engine::recording)) until so many calls have ended or the time is over, or the client goes away |
+//! | `record` | `calls`, 1 to 1,000,000, 10,000 unless given; `seconds`, 1 to 3,000, 600 unless given | JSON Lines ([`recording`](mcp_resource_host::engine::recording)) until `calls` calls have ended, the time is over, or the client disconnects |
 //! | `profile` | `seconds`, 1 to 60, 10 unless given | after that time, a profile in the format of Firefox's profiler |
 //!
-//! A recording has what the provider read and answered: it is for administrators only, has a line of the audit log, and ends at once when a reload takes
-//! the token away, or when the plugin is unloaded. Lines that the client does not read in time are bounded by [`MAX_QUEUED`] bytes; calls beyond are
-//! counted as skipped, and never wait. A plugin has one recording and one profile at a time, and the server at most so many as streams.
+//! A recording contains the data that the provider read and answered. It is therefore for administrators only, has a line of the audit log, and ends
+//! immediately when a reload revokes the token or when the plugin is unloaded. Lines that the client does not read in time are bounded by
+//! [`MAX_QUEUED`] bytes; calls beyond are counted as skipped, and never wait. A plugin has at most one recording and one profile at the same time.
+//! Recordings, profiles and the streams of the audit log share one semaphore.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -34,20 +35,20 @@ use super::super::authority::StreamCredentials;
 use super::super::{AdminServer, Connection};
 use super::{PREFIX, Refusal, decoded};
 
-/// The bytes of lines that wait for a client.
+/// The maximum number of bytes of lines that wait for a client.
 const MAX_QUEUED: usize = 64 << 20;
-/// The bytes of a recording.
+/// The maximum size of a recording in bytes.
 const MAX_RECORDING: u64 = 1 << 30;
 
 /// Makes profiles.
 pub trait Profiler: fmt::Debug + Send + Sync {
-    /// Begins one.
+    /// Begins a profile.
     fn begin(&self) -> Arc<dyn PluginProfile>;
 }
 
 /// A profile of the calls of a plugin.
 pub trait PluginProfile: CallObserver {
-    /// What was observed, in the format of Firefox's profiler. Blocks.
+    /// Returns the profile in the format of Firefox's profiler. Blocks.
     fn finish(&self) -> Vec<u8>;
 }
 
@@ -157,7 +158,7 @@ fn response(content_type: &'static str, body: Body) -> Response {
     response
 }
 
-/// The values of parameters, each with its default and its maximum.
+/// Parses parameters, each with its default and its maximum.
 fn parameters<const N: usize>(query: Option<&str>, known: [(&str, u64, u64); N]) -> Result<[u64; N], Refusal> {
     let given = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
@@ -190,9 +191,9 @@ struct Queue {
     queued: AtomicUsize,
     /// All bytes of the recording.
     bytes: AtomicU64,
-    /// The calls that are still wanted.
+    /// The number of calls that remain to be recorded.
     calls: AtomicU64,
-    /// All wanted calls are there, or there is no more room.
+    /// Fires when all requested calls are recorded, or when there is no more room.
     is_complete: CancellationToken,
 }
 
@@ -224,7 +225,7 @@ impl RecordingSink for Queue {
 struct Lines {
     receiver: mpsc::UnboundedReceiver<Bytes>,
     queue: Arc<Queue>,
-    /// None when it has ended.
+    /// None after the end.
     guard: Option<RecordingGuard>,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The last line, when it has ended.
@@ -236,7 +237,7 @@ impl Lines {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.guard.is_none() {
-                // Those that were written before its end.
+                // Lines that were queued before the end.
                 return self.receiver.try_recv().ok().or_else(|| self.last.take());
             }
             tokio::select! {

@@ -1,4 +1,4 @@
-//! `POST browse/search` and `browse/context`: search for one principal; and what the index has.
+//! `POST browse/search` and `browse/context`: search for one principal; and the state of the index.
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ impl AdminServer {
     }
 }
 
-/// What the index has of each plugin that is searched, ordered by name.
+/// Returns the state of the index for each searched plugin, ordered by name.
 pub(super) fn indexed(host: &Host) -> Vec<SearchView> {
     let mut all: Vec<_> = host
         .search_status()

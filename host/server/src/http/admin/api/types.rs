@@ -36,11 +36,11 @@ pub use super::browse_types as browse;
 pub const MAX_PAGE: usize = 1000;
 /// The maximum time after which the filter of the log goes back: a day.
 pub const MAX_LOG_SECONDS: u64 = 24 * 60 * 60;
-/// The time after which it goes back unless the request says so.
+/// The default of this time.
 pub(super) const DEFAULT_LOG_SECONDS: u64 = 10 * 60;
 
-/// Returns the JSON Schema of the API: an object whose member is named by a request line, with the answer as its value, or with the
-/// request and the answer.
+/// Returns the JSON Schema of the API: an object with a member for each request line. Its value is the answer, or the request and the
+/// answer.
 pub fn json_schema() -> Value {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Api>();
     schema.to_value()
@@ -226,7 +226,7 @@ api_types! {
 }
 
 impl<T> Page<T> {
-    /// The first items of a list, which the answer does not continue.
+    /// The first items of a list, as a page without a continuation.
     pub(super) fn cut(items: impl ExactSizeIterator<Item = T>) -> Self {
         Self { total: items.len(), items: items.take(MAX_PAGE).collect(), next: None }
     }

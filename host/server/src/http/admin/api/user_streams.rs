@@ -1,8 +1,8 @@
-//! The streams of users that are open: a number of all, of which each user has a share.
+//! The open streams of users, within an overall limit and a fair share for each user.
 //!
-//! A user has [`MAX_OF_USER`] of [`MAX`] at most. If all are open, one more is opened in the place of the newest stream of the user who has the
-//! most, as long as that leaves it no fewer than the other one has then. So as many users as there are streams have one each, whatever some of
-//! them have opened before.
+//! A user has at most [`MAX_OF_USER`] of [`MAX`] streams. When all are open, a new stream replaces the newest stream of the user with the most
+//! streams, provided that this user keeps at least as many as the other user then has. So [`MAX`] users can have one stream each, however many
+//! some of them opened before.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub(in super::super) struct UserStreams(Arc<Mutex<Open>>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// By number, in the order in which they were opened.
+    /// The streams by number, in the order in which they were opened.
     streams: BTreeMap<u64, (String, CancellationToken)>,
     next: u64,
 }
 
-/// An open stream, until this is dropped.
+/// An open stream. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct UserStream {
     all: UserStreams,
@@ -40,7 +40,7 @@ impl UserStreams {
     ///
     /// # Errors
     ///
-    /// The user has as many as it may, or no other one has more.
+    /// The user has its maximum number of streams, or all streams are open and no user has enough of them to give one up.
     pub(super) fn open(&self, user: &str) -> Result<UserStream, LimitReached> {
         let mut open = self.0.lock();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -68,7 +68,7 @@ impl UserStreams {
 }
 
 impl UserStream {
-    /// Waits until another user gets its place.
+    /// Waits until a stream of another user replaces this one.
     pub(super) fn replaced(&self) -> impl Future<Output = ()> + Send + use<> {
         self.ended.clone().cancelled_owned()
     }

@@ -1,4 +1,4 @@
-//! What the host knows, as the API shows it.
+//! The state of the host, as the API shows it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -30,7 +30,7 @@ use super::types::{
     WhoView,
 };
 
-/// The part of a list that a request is for.
+/// The requested part of a list.
 #[derive(Clone, Debug)]
 pub(super) struct PageRequest {
     /// The items after this one.
@@ -39,16 +39,16 @@ pub(super) struct PageRequest {
     pub(super) limit: usize,
 }
 
-/// A time, as RFC 3339 writes it.
+/// A time in the format of RFC 3339.
 pub(crate) fn time(time: SystemTime) -> String {
-    // A time beyond the years of a calendar is none of a clock.
+    // No clock returns a time outside of the calendar's years.
     let time = Timestamp::try_from(time).unwrap_or_default();
     // As in the log, which has the milliseconds, too.
     let seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
     time.round(seconds).unwrap_or(time).to_string()
 }
 
-/// One page of a list that is sorted by a text.
+/// One page of a list that is sorted by a text key.
 fn page<T>(all: impl ExactSizeIterator<Item = T>, request: &PageRequest, key: impl Fn(&T) -> &str) -> Page<T> {
     let total = all.len();
     let is_later = |item: &T| request.after.as_deref().is_none_or(|after| key(item) > after);
@@ -67,7 +67,7 @@ pub(super) fn plugins(host: &Host, traffic: &Traffic, request: &PageRequest) -> 
     page(plugins, request, |plugin| plugin.name.as_str())
 }
 
-/// A plugin; none if there is no plugin of that name.
+/// The details of a plugin. None if there is no plugin with this name.
 pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option<PluginDetails> {
     let status = host.plugins().into_iter().find(|plugin| plugin.name == name)?;
     let status = PluginStatus { recent: traffic.recent(host).remove(name), ..status.into() };
@@ -95,7 +95,7 @@ pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option
         text: line.text,
         times: line.times,
     });
-    // What is not loaded has no log of its own.
+    // A plugin that is not loaded has no log of its own.
     let load_failure = match (&status.state, host.last_load_failure(name)) {
         (PluginState::Failed { reason }, Some(at)) => {
             let text = format!("could not be loaded: {reason}");
@@ -173,7 +173,7 @@ pub(super) fn cache(host: &Host, request: &PageRequest) -> CacheView {
     }
 }
 
-/// The cluster that the host is a replica of; none without one.
+/// The cluster that the host is a replica of. None without a cluster.
 pub(super) fn cluster(host: &Host, request: &PageRequest) -> Option<ClusterView> {
     let host::ClusterView { name, hears, live, divisor, differing, differing_cursor_keys, replicas, stats, .. } =
         host.cluster()?;
@@ -213,15 +213,15 @@ pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {
     page(indexed(host).into_iter(), request, |indexed| indexed.plugin.as_str())
 }
 
-/// The warnings about the config that is served: as many as a page has.
+/// The warnings about the served config, at most one page.
 pub(super) async fn config_warnings(host: &Host) -> Page<String> {
     let (first, others) = host.config_warnings(MAX_PAGE).await;
     let total = first.len().saturating_add(others);
     Page { items: first.iter().map(ToString::to_string).collect(), total, next: None }
 }
 
-/// The config. What may be a secret is left out: values of variables and of the tables `config`, credentials, URLs of databases, digests
-/// of tokens.
+/// The config. Possible secrets are left out: values of variables and of the tables `config`, credentials, URLs of databases, digests of
+/// tokens.
 pub(super) fn config(config: &Config, generation: u64) -> ConfigView {
     let Config { server, http, admin, audit, plugins, principals, issuers, groups, rules, file, .. } = config;
     let mut declared: Vec<_> = plugins.iter().collect();

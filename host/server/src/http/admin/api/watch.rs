@@ -1,16 +1,16 @@
-//! `POST browse/watch`: changes of what one principal sees, as server-sent events, so that a page shows them without asking again.
+//! `POST browse/watch`: changes in the view of one principal as server-sent events, so that a page does not have to poll.
 //!
 //! | event | data |
 //! |---|---|
-//! | `updated` | `{"uri":"notes:///a"}`: that resource has changed, or may have; once of each when its subscription begins |
+//! | `updated` | `{"uri":"notes:///a"}`: this resource has changed, or may have changed; sent once for each resource when its subscription begins |
 //! | `listing` | `{}`: the listing has changed |
 //!
-//! It is `subscriptions/listen` of `/mcp`, with the same subscriptions ([`Subscriptions`]): by the rules, the scopes and the memory of the
-//! principal. A stream without resources and without the listing has no events; it ends as any other.
+//! The request is equivalent to `subscriptions/listen` of `/mcp` and uses the same subscriptions ([`Subscriptions`]), with the rules, scopes
+//! and memory limits of the principal. A stream without resources and without the listing has no events, and ends like any other stream.
 //!
-//! A stream ends after [`STREAM_TIMEOUT`], and at once when its credentials or its session end. [`MAX_VIEWS`] of administrators are open at
-//! a time, and those of users have [shares](super::user_streams): with the streams of the audit log and the requests of users there are fewer
-//! than connections.
+//! A stream ends after [`STREAM_TIMEOUT`], and immediately when its credentials or its session end. Administrators have at most [`MAX_VIEWS`]
+//! open streams, and users have [shares](super::user_streams). The limits of streams, including the audit log's, and of user requests add up
+//! to less than the limit of connections.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -33,19 +33,19 @@ use super::user_streams::{self, UserStream};
 use crate::http::authentication::Authenticated;
 use crate::listen::Subscriptions;
 
-/// The maximum number of streams at a time, of one administrator and of all.
+/// The maximum number of open streams, for one administrator and for all.
 const MAX_VIEWS: ShareLimits = ShareLimits { client: 8, overall: 8 };
-/// The same of users.
+/// The maximum number of open streams, for one user and for all.
 const MAX_USER_STREAMS: ShareLimits = ShareLimits { client: user_streams::MAX_OF_USER, overall: user_streams::MAX };
 
-/// An open stream, counted until this is dropped.
+/// The permit of an open stream.
 enum Permit {
     View(#[expect(dead_code, reason = "it is held")] SharePermit<String>),
     User(UserStream),
 }
 
 impl AdminServer {
-    /// Answers with what changes from now on.
+    /// Answers with the changes from now on.
     pub(super) async fn browse_watch(
         &self,
         request: BrowseWatch,
@@ -61,7 +61,7 @@ impl AdminServer {
         }
         let viewer = self.viewer(asker, viewer)?;
         let watches_nothing = uris.is_empty() && !listing;
-        // As for `subscriptions/listen`.
+        // The requirement is the same as for `subscriptions/listen`.
         let required: &[Operation] = if watches_nothing { &[] } else { &[Operation::Subscribe] };
         asker.require_scopes(required)?;
         let listing = listing && asker.require_scopes(&[Operation::List]).is_ok();
@@ -116,8 +116,7 @@ impl AdminServer {
         })
     }
 
-    /// Waits until a user may not have a stream any more: its token is not accepted or lacks a scope, its session has ended, or there
-    /// are no users.
+    /// Waits until a user loses the right to a stream: the token is rejected or lacks a scope, the session has ended, or users are disabled.
     fn until_user_ends(
         &self,
         user: Authenticated,

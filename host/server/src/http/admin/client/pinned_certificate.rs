@@ -1,4 +1,4 @@
-//! A client of TLS that accepts one certificate: that of the config.
+//! A TLS client that accepts one certificate, the config's (certificate pinning).
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use rustls::{CertificateError, ClientConfig, Error};
 
 use crate::http::handshake_signatures::verify_handshake_signatures;
 
-/// Accepts the certificate of a config, whatever names it has, whoever issued it, and whenever it ends: the one who reads the config is
-/// the one who administers the server. The server proves that it has the key.
+/// Accepts the certificate of a config, whatever its names, its issuer and its expiry, because a reader of the config is an
+/// administrator of the server. The server proves possession of the key.
 #[derive(Debug)]
 pub(super) struct PinnedCertificate {
     certificate: CertificateDer<'static>,
@@ -19,7 +19,7 @@ pub(super) struct PinnedCertificate {
 }
 
 impl PinnedCertificate {
-    /// A client config that accepts the certificate of those keys.
+    /// A client config that accepts the certificate of these TLS settings.
     pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         let provider = Arc::new(ring::default_provider());
         let certificate = tls.certified_key().end_entity_cert()?.clone().into_owned();

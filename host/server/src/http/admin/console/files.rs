@@ -1,7 +1,7 @@
 //! The files of the console, built from `host/server/console/src` by `cargo xtask console` and embedded.
 //!
-//! A file is revalidated each time by its digest, so a new version of the program is seen at once. The policy of the page
-//! allows scripts, styles and requests of this origin only, no inline code, and no text that becomes markup unless the sanitizer made it.
+//! A file is revalidated each time by its digest, so a new version of the program is visible immediately. The policy of the page allows
+//! scripts, styles and requests of this origin only, no inline code, and no text that becomes markup unless the sanitizer made it.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ pub(super) struct ConsoleFile {
     etag: String,
 }
 
-/// The embedded files, each at a path of its own.
+/// The embedded files, each at a separate path.
 static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(embedded);
 
 /// Without the feature `console` there are none.

@@ -1,8 +1,8 @@
 //! Sessions of the console, and the codes that are exchanged for one.
 //!
-//! Cookies, keys and codes are kept as digests, and tokens of clients as text that is zeroized. A session ends after [`SESSION_TIME`], when
-//! it is logged out, when a reload changes the token of `[admin]`, and with the process; that of a client when `/mcp` does not accept its
-//! token any more. There are at most [`MAX_SESSIONS`]: a further one ends the oldest, first those of clients.
+//! Cookies, keys and codes are stored as digests, and tokens of clients as text that is zeroized. A session ends after [`SESSION_TIME`], at
+//! logout, when a reload changes the token of `[admin]`, and with the process. The session of a client also ends when `/mcp` no longer
+//! accepts the client's token. There are at most [`MAX_SESSIONS`]: a further session ends the oldest one, clients' sessions first.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const CODE_TIME: Duration = Duration::from_secs(60);
 pub struct LoginCodes(Arc<Mutex<Vec<(TokenDigest, Instant)>>>);
 
 impl LoginCodes {
-    /// Makes a code; none if the system supplies no randomness.
+    /// Makes a code. None if the system supplies no randomness.
     pub fn issue(&self) -> Option<String> {
         let code = random()?;
         let mut codes = self.0.lock();
@@ -38,7 +38,7 @@ impl LoginCodes {
         Some(code)
     }
 
-    /// Returns whether a text is a code, which it is no more.
+    /// Returns whether a text is a valid code, and invalidates the code.
     pub(super) fn take(&self, text: &str) -> bool {
         self.take_at(text, Instant::now())
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for LoginCodes {
     }
 }
 
-/// Who has a session.
+/// The owner of a session.
 #[derive(Clone)]
 pub(super) enum Identity {
     /// An administrator of that name, while `[admin]` has that token.
@@ -85,18 +85,19 @@ pub(super) struct Login {
 pub(super) struct Sessions {
     /// The oldest first.
     open: Mutex<Vec<Session>>,
-    /// Changes whenever one ends before its time.
+    /// Changes whenever a session ends before its time.
     ended: watch::Sender<()>,
 }
 
 impl Sessions {
-    /// Begins a session; none if the system supplies no randomness, or if there are too many, all of administrators.
+    /// Begins a session. None if the system supplies no randomness, or if an administrator holds every session and the new one is a
+    /// client's.
     pub(super) fn begin(&self, identity: Identity) -> Option<Login> {
         let login = Login { cookie: random()?, key: random()? };
         let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
         let mut sessions = self.open.lock();
         if sessions.len() >= MAX_SESSIONS {
-            // A client ends no session of an administrator.
+            // A client's session never replaces an administrator's.
             let of_user = sessions.iter().position(|session| matches!(session.identity, Identity::User(_)));
             let oldest = of_user.or_else(|| matches!(identity, Identity::Administrator(..)).then_some(0))?;
             sessions.remove(oldest);
@@ -106,7 +107,7 @@ impl Sessions {
         Some(login)
     }
 
-    /// Returns who has a session.
+    /// Returns the owner of a session.
     pub(super) fn find(&self, cookie: &str, key: &str) -> Option<Identity> {
         let [cookie, key] = [cookie, key].map(TokenDigest::of);
         let mut sessions = self.open.lock();
@@ -122,7 +123,7 @@ impl Sessions {
         self.ended.send_replace(());
     }
 
-    /// Notifies of each session that ends before its time.
+    /// Notifies when a session ends before its time.
     pub(super) fn ended(&self) -> watch::Receiver<()> {
         self.ended.subscribe()
     }

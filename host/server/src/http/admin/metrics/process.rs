@@ -22,7 +22,7 @@ const OPEN_FDS: Family = Family::gauge("process_open_fds", &[], "Open file descr
 const MAX_FDS: Family = Family::gauge("process_max_fds", &[], "The maximum number of open file descriptors.");
 const THREADS: Family = Family::gauge("process_threads", &[], "Threads of the process.");
 
-/// The metrics of this process. What the system does not show is left out.
+/// The metrics of this process. Values that the system does not report are left out.
 #[derive(Debug)]
 pub(super) struct ProcessCollector;
 

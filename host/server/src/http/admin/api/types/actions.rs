@@ -1,4 +1,4 @@
-//! Actions: their requests, and what they answer.
+//! Actions: their requests and answers.
 
 use std::collections::BTreeMap;
 

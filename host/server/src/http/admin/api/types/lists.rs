@@ -1,4 +1,4 @@
-//! What is open, watched, cached and indexed.
+//! The lists of sessions, subscriptions, cached responses and indexed resources.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What the server is, how it is, and how its plugins are.
+//! The status of the server and of its plugins.
 
 use std::collections::BTreeMap;
 
@@ -374,7 +374,7 @@ api_types! {
 }
 
 impl PluginState {
-    /// Its name.
+    /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ready {} => "ready",
