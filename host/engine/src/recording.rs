@@ -37,8 +37,8 @@ pub use mcp_host_sandbox::recording::{Difference, HostCallOutcome, Passthrough, 
 use mcp_host_sandbox::recording::{HostCallRecord, InstanceRecording, LinkedPassthrough, linker};
 use mcp_host_sandbox::state::GuestState;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 use wasmtime::component::Component;
