@@ -26,7 +26,7 @@ pub enum ReplayError {
     /// The contract has no such function.
     #[error("the record has a call of `{0}`, which is no function of the contract")]
     UnknownFunction(String),
-    /// The arguments are not those of the function.
+    /// The arguments do not match the function.
     #[error("the record has other arguments than `{function}` has: {reason}")]
     Arguments {
         /// The function.
@@ -34,29 +34,29 @@ pub enum ReplayError {
         /// The reason.
         reason: String,
     },
-    /// No instance was made: the host has no room for it.
+    /// No instance was created: the host has no room for it.
     #[error("the call was not made: {0}")]
     NotMade(Fault),
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     /// Its end.
     pub outcome: Outcome,
-    /// The first host call that is not as in the record.
+    /// The first host call that differs from the record.
     pub difference: Option<Difference>,
 }
 
 impl Replayed {
-    /// Whether the call did what the record says. Of a call whose end depends on the machine, or that was not recorded to its end, only the
-    /// host calls that were recorded count.
+    /// Returns whether the call matches the record. If the end of the call depends on the machine, or was not
+    /// recorded, only the recorded host calls count.
     pub fn is_same(&self, recorded: &RecordedCall) -> bool {
         let is_whole = recorded.complete && recorded.outcome.is_comparable();
         match (&self.difference, is_whole) {
             (None, true) => self.outcome == recorded.outcome,
             (Some(_), true) => false,
-            // It went on where the record ends.
+            // The call went on after the end of the record.
             (difference, false) => difference.as_ref().is_none_or(|difference| difference.expected.is_none()),
         }
     }
@@ -76,7 +76,7 @@ impl Replays {
         Ok(Self { pre, next: Mutex::default(), replayed: Mutex::default() })
     }
 
-    /// Has an instance answer its host calls from the record of the next call.
+    /// Makes an instance answer its host calls from the record of the next call.
     pub(crate) fn begin(&self, state: &mut GuestState) {
         let host_calls = std::mem::take(&mut *self.next.lock());
         state.recording = Some(Box::new(InstanceRecording::replay(host_calls)));
@@ -91,14 +91,14 @@ impl Replays {
         Exports::instantiate(&self.pre, store, is_for_preparation).await
     }
 
-    /// The call has ended.
+    /// Records the end of the call.
     pub(crate) fn end(&self, state: &GuestState, outcome: Outcome) {
         let difference = state.recording.as_ref().and_then(|recording| recording.difference());
         *self.replayed.lock() = Some(Replayed { outcome, difference });
     }
 }
 
-/// The arguments of all functions.
+/// The union of all functions' arguments.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arguments {
@@ -115,7 +115,7 @@ struct Arguments {
 }
 
 impl Plugin {
-    /// Repeats a recorded call, with the results of host calls from the record. One at a time.
+    /// Repeats a recorded call, with the recorded results of host calls. One at a time.
     pub async fn replay(&self, call: &RecordedCall) -> Result<Replayed, ReplayError> {
         let function = call.function.as_str();
         let invalid = |reason: String| ReplayError::Arguments { function: function.to_owned(), reason };
@@ -164,7 +164,7 @@ impl Plugin {
         let replayed = replays.replayed.lock().take();
         match (replayed, answer) {
             (Some(replayed), _) => Ok(replayed),
-            // It was cancelled at its deadline, with its instance.
+            // The call was cancelled at its deadline, with its instance.
             (None, Err(Fault::Deadline(_) | Fault::Delayed(_))) => {
                 Ok(Replayed { outcome: Outcome::Cancelled, difference: None })
             }
