@@ -60,7 +60,7 @@ impl Spec {
         Ok(self)
     }
 
-    /// Applies those of a plugin's limits that apply to a program: `memory`.
+    /// Sets the memory limit of the program from the plugin's limits.
     #[must_use]
     pub fn limit(mut self, limits: &limits::Limits) -> Self {
         self.limits.memory = limits.memory.bytes();

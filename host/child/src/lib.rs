@@ -34,7 +34,7 @@
 //! | seccomp | no `ptrace`, no mounts, no namespaces, no sockets but IP and Unix ones, no memory that belongs to no process |
 //! | privileges | no new ones (`PR_SET_NO_NEW_PRIVS`), no capabilities, never root: a host that is root starts it as another user |
 //! | limits of the kernel | memory that a process maps (`RLIMIT_DATA`), processor time (`RLIMIT_CPU`), processes (`RLIMIT_NPROC`), open files, size of a file, no core dumps |
-//! | control groups, where one is delegated to the host | memory, with that of the kernel, and processes of the whole program |
+//! | control groups, where one is delegated to the host | memory (including kernel memory) and processes of the whole program |
 //! | the supervisor | measures all processes once a second, and kills them above `memory` and `cpu` |
 //!
 //! Without namespaces (in a container that forbids them) the other mechanisms still hold: seccomp refuses all sockets except pairs of

@@ -16,11 +16,11 @@
 //! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
 //! | `outcome` | one of [`OUTCOMES`] |
 //! | `bytes` | the size of the contents that were returned |
-//! | `returned` | the URIs that a search or a selection of context returned, and those of contents with another URI than the request; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
+//! | `returned` | the URIs that a search or a selection of context returned, and the URIs of contents that differ from the requested URI; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
 //! | `returned_total` | their number, if the line does not have all |
 //! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
 //! | `duration_ms` | the duration, in milliseconds |
-//! | `request_id`, `trace_id` | the id of the JSON-RPC request, and of the trace that it belongs to: that of the client (W3C Trace Context), or one that the host began |
+//! | `request_id`, `trace_id` | the ids of the JSON-RPC request and of its trace: the client's trace (W3C Trace Context), or one that the host started |
 //! | `administrator` | the administrator who made the request as its principal |
 //!
 //! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a

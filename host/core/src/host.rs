@@ -21,7 +21,7 @@
 //! | `skills` | lists of skills |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
-//! | `replica` | what the host says to other replicas of a cluster, and does about what they say |
+//! | `replica` | messages to and from other replicas of a cluster |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `administration`, `sessions` | what administrators do, and the sessions that they see |

@@ -57,7 +57,7 @@ pub struct Sample<'a> {
     pub function: &'static str,
     /// The origin of the call.
     pub origin: CallOrigin,
-    /// The number of the call among those of the plugin.
+    /// The number of the call among the plugin's calls.
     pub call: u64,
     /// The processor time since the last sample of the call, or since its beginning.
     pub cpu: Duration,

@@ -10,7 +10,7 @@
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
 //! | [`Host::transport_state`] | what the servers of a protocol share |
 //! | [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
-//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a request that failed. They tell no more than the principal may know, and are not recorded |
+//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a failed request; they reveal no more than the principal may know, and are not recorded |
 
 use std::any::Any;
 use std::fmt::Display;

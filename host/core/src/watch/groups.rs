@@ -211,7 +211,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         smallest.filter(|(len, _)| *len < self.max_paths || count >= MAX_GROUPS).map(|(_, id)| id)
     }
 
-    /// Removes unwatched paths, except those of failed groups, and groups without a path.
+    /// Removes unwatched paths, except in failed groups, and groups without a path.
     fn forget_unwatched(&mut self, now: Instant) {
         let groups = &self.groups;
         let is_remembered = |member: &Member| {

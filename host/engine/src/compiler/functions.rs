@@ -66,7 +66,7 @@ impl FunctionFiles {
         Some(Self { from: path(FROM_ENV_VAR)?, into: path(INTO_ENV_VAR)?, key })
     }
 
-    /// Replaces the functions of the last compilation by those of this one.
+    /// Replaces the functions of the last compilation with the functions of this one.
     pub(crate) fn keep(&self) -> io::Result<()> {
         match std::fs::rename(&self.into, &self.from) {
             // The functions were too large, or the disk was full.

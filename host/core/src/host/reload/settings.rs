@@ -44,7 +44,7 @@ struct SettingsStep {
 
 impl Host {
     /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even if
-    /// the future is dropped: if it stopped half-way, neither its own rules nor those of the superseded reload would
+    /// the future is dropped: if it stopped half-way, neither its own rules nor the superseded reload's would
     /// apply.
     pub(super) async fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         if self.requests.is_closed() {
@@ -194,7 +194,7 @@ impl SettingsStep {
     }
 }
 
-/// Returns which settings of a config differ from those of a generation.
+/// Returns which settings differ between a config and a generation.
 fn changed_settings(config: &Config, old: &Generation) -> ReloadReport {
     // The pattern names every field, so that a new one must be compared here or excluded as no setting.
     let Config {
