@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The first delay, unless another is set.
 pub const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// The longest delay, unless another is set.
+/// The maximum delay, unless another is set.
 pub const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// The delays between failing attempts.
@@ -22,7 +22,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Delays up to that maximum.
+    /// Delays from [`INITIAL_DELAY`] up to this maximum.
     pub fn up_to(max: Duration) -> Self {
         Self::new(INITIAL_DELAY, max)
     }

@@ -1,5 +1,5 @@
-//! A circuit breaker: after consecutive failures of a service its calls are rejected at once, for a delay that grows
-//! ([`Backoff`]), and then one call at a time probes it.
+//! A circuit breaker: after consecutive failures of a service, its calls are rejected immediately for an increasing
+//! delay ([`Backoff`]). Then one call at a time probes the service.
 //!
 //! ```text
 //!         `threshold` failures                  probe fails
@@ -8,11 +8,11 @@
 //!    └────────── probe or any other call succeeds ◀───────────────┘  └───┘
 //! ```
 //!
-//! After the delay the circuit is half-open: the next call is preceded by a probe, one at a time, while others are still rejected.
-//! Any success closes the circuit.
+//! After the delay the circuit is half-open: the next call is preceded by a probe, one at a time, while other calls
+//! are still rejected. Any success closes the circuit.
 //!
-//! Where a call is its own probe, there is no suspect state: [`CircuitBreaker::trip`] opens the circuit with the last failure of the
-//! threshold, or for as long as the service says (`Retry-After`).
+//! If a call is its own probe, there is no suspect state: [`CircuitBreaker::trip`] opens the circuit at the last
+//! failure of the threshold, or for the time that the service requests (`Retry-After`).
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::backoff::{self, Backoff};
 
-/// The retry delay that callers get while a half-open probe is in progress.
+/// The retry delay for callers during a half-open probe.
 const PROBE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The circuit breaker of one service.
@@ -40,39 +40,39 @@ struct BreakerState {
     is_probing: bool,
 }
 
-/// Whether a call may be made.
+/// The decision on a call.
 #[derive(Debug)]
 pub enum BreakerDecision<'a> {
-    /// It may.
+    /// The call may be made.
     Granted,
-    /// It may, if this probe succeeds.
+    /// The call may be made if this probe succeeds.
     Probe(Probe<'a>),
-    /// It may not, for so long.
+    /// The call must not be made for this time.
     Rejected(Duration),
 }
 
-/// What a call says about the health of the service.
+/// The meaning of a call for the health of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The service answered.
     Success,
     /// The call failed.
     Failure,
-    /// Nothing: the service was not called.
+    /// No meaning: the service was not called.
     Neutral,
 }
 
-/// A state change to be logged.
+/// A state change, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// The circuit opened, or stays open, for so long.
+    /// The circuit opened, or stays open, for this time.
     Opened(Duration),
     /// The circuit closed.
     Closed,
 }
 
 impl CircuitBreaker {
-    /// A closed circuit, which opens after `threshold` consecutive failures and a failed probe.
+    /// Creates a closed circuit, which opens after `threshold` consecutive failures and a failed probe.
     pub fn new(threshold: u32) -> Self {
         Self { threshold, state: Mutex::default() }
     }
@@ -102,8 +102,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records the failure of a call that is its own probe: opens the circuit for that long, [`backoff::MAX_DELAY`] at most, or if the
-    /// threshold is reached.
+    /// Records the failure of a call that is its own probe. Opens the circuit for `retry_after`, at most
+    /// [`backoff::MAX_DELAY`], or if the threshold is reached.
     pub fn trip(&self, retry_after: Option<Duration>, now: Instant) {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1);
@@ -115,12 +115,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// Closes the circuit, and forgets all failures.
+    /// Closes the circuit, and clears all failures.
     pub fn close(&self) -> Option<Transition> {
         self.state().reset()
     }
 
-    /// The time for which the circuit is still open; zero when the next call will be preceded by a probe.
+    /// Returns the time for which the circuit is still open; zero if the next call will be preceded by a probe.
     pub fn suspended_for(&self, now: Instant) -> Option<Duration> {
         self.state().open_until.map(|until| until.saturating_duration_since(now))
     }
@@ -141,19 +141,19 @@ impl BreakerState {
     }
 }
 
-/// The right to make the one probe. Dropped without a result, another probe may be made.
+/// The permission to make the one probe. If it is dropped without a result, another probe may be made.
 #[derive(Debug)]
 pub struct Probe<'a> {
     breaker: &'a CircuitBreaker,
 }
 
 impl Probe<'_> {
-    /// Records the outcome of the probe. Returns whether calls may be made now, and what changed.
+    /// Records the outcome of the probe. Returns whether calls may be made now, and the state change.
     pub fn complete(self, verdict: Verdict, now: Instant) -> (Result<(), Duration>, Option<Transition>) {
         let mut state = self.breaker.state();
         match (verdict, state.open_until) {
             (Verdict::Success, _) => (Ok(()), state.reset()),
-            // The probe has no result. A circuit that was not open does not open because of that.
+            // The probe has no result, which does not open a closed circuit.
             (Verdict::Neutral, None) => (Ok(()), None),
             (Verdict::Neutral, Some(_)) => (Err(PROBE_RETRY_AFTER), None),
             (Verdict::Failure, _) => {

@@ -1,8 +1,8 @@
 //! Escaping of untrusted text for logs and terminals.
 //!
-//! Text of providers and clients is not trusted, and a terminal interprets control sequences: they can rename its
-//! window, overwrite earlier output, or inject input. Logs are read on terminals as well. So these characters are shown
-//! in escaped form, such as `\u{1b}`:
+//! Text of providers and clients is not trusted, and a terminal interprets control sequences, which can rename its
+//! window, overwrite earlier output, or inject input. Logs are read on terminals as well. So these characters are
+//! escaped, for example as `\u{1b}`:
 //!
 //! - control characters (C0, DEL and C1), including NEL (U+0085);
 //! - line and paragraph separators (U+2028, U+2029), which end a line for some readers of logs;
@@ -22,10 +22,10 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }
 
-/// Escapes a JSON text, which stays valid with the same meaning: such characters occur in its strings only, and are
+/// Escapes a JSON text, which stays valid with the same meaning: unsafe characters occur only in its strings, and are
 /// escaped there as JSON requires.
 pub fn json(text: &str) -> Cow<'_, str> {
-    // Between strings there is white space; in them, JSON has no control character below U+0020 anyway.
+    // White space occurs between strings. In strings, JSON has no control characters below U+0020.
     let is_unsafe = |c| is_unsafe(c) && !matches!(c, '\n' | '\t' | '\r');
     if is_plain_json(text.as_bytes()) || !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -53,10 +53,10 @@ pub fn json_bytes(text: Vec<u8>) -> Vec<u8> {
     json(&String::from_utf8_lossy(&text)).into_owned().into_bytes()
 }
 
-/// Returns whether JSON has printable ASCII and line breaks only, which is found in a fraction of the time. Most texts do.
+/// Returns whether JSON contains only printable ASCII and line breaks, as most texts do. This check is much faster.
 fn is_plain_json(text: &[u8]) -> bool {
     let is_plain = |byte: u8| (byte < 0x7f) & ((byte >= b' ') | matches!(byte, b'\n' | b'\t' | b'\r'));
-    // Without a branch for each byte, which the compiler turns into a few instructions for many bytes.
+    // No branch per byte, so that the compiler generates a few instructions for many bytes.
     text.chunks(64).all(|bytes| bytes.iter().fold(true, |all, &byte| all & is_plain(byte)))
 }
 
@@ -81,9 +81,9 @@ pub fn is_unsafe(c: char) -> bool {
     c.is_control() || is_deceptive(c)
 }
 
-/// Returns whether a character, other than a control character, can mislead a reader: bidirectional controls, separators of lines, and
-/// characters without a glyph (`Default_Ignorable_Code_Point` of Unicode), but for joiners and variation selectors, which
-/// scripts and emoji need.
+/// Returns whether a character, other than a control character, can mislead a reader: bidirectional controls, line
+/// separators, and characters without a glyph (`Default_Ignorable_Code_Point` of Unicode), except joiners and variation
+/// selectors, which scripts and emoji need.
 pub fn is_deceptive(c: char) -> bool {
     matches!(
         c,

@@ -1,9 +1,10 @@
-//! Permits, and a queue for them, shared fairly by those who use them: the calls of a plugin by its clients, the instance slots by all plugins.
+//! A semaphore with a queue that its users share fairly: the calls of a plugin by its clients, the instance slots by all plugins.
 //!
-//! **Dynamic threshold.** A [`Sharer`] may take a further permit only while more permits are free than it holds, and a further place in the
-//! queue only while more places are free than it holds. Of `N` permits one sharer gets `N/2`, two get `N/3` each, and `p` of them
-//! `N/(p+1)` each, with as many free: however many take all they can get, one that has nothing gets its first permit at once (up to
-//! `N − 1` sharers), or at least a place in the queue. A sharer that [has no others](Sharer::has_no_others) beside it may take everything.
+//! **Dynamic threshold.** A [`Sharer`] may take another permit only while more permits are free than it holds, and another place
+//! in the queue only while more places are free than it holds. Of `N` permits one sharer gets `N/2`, two get `N/3` each, and `p`
+//! get `N/(p+1)` each, with as many free. So however many sharers take all they can, one that has nothing gets its first permit
+//! immediately (up to `N − 1` sharers), or at least a place in the queue. A sharer that [has no others](Sharer::has_no_others)
+//! beside it may take everything.
 //!
 //! | sharers that take all they can get | of 8 permits each | of 256 |
 //! |---|---|---|
@@ -11,15 +12,15 @@
 //! | 2 | 3 or 2 | 85 or 86 |
 //! | 8 | 1 or none | 28 or 29 |
 //!
-//! **Max-min fairness.** A permit that is released goes to the waiting call whose sharer holds the fewest, among equals
-//! in turn: to the one whose last waiting call was admitted first, or that has waited for longest. A sharer with many waiting calls does not
-//! delay one with a single call by more than the calls that are running.
+//! **Max-min fairness.** A released permit goes to the waiting call whose sharer holds the fewest permits. Among equals, it goes
+//! to the sharer whose last waiting call was admitted first, or whose call has waited longest. A sharer with many waiting calls
+//! delays one with a single call only by the running calls.
 //!
-//! A [`ShareLimiter`](crate::share_limiter) has neither a queue nor thresholds that depend on what is free: it refuses at once,
-//! by limits of the config.
+//! A [`ShareLimiter`](crate::share_limiter) has neither a queue nor thresholds that depend on free permits: it refuses
+//! immediately, by limits of the config.
 //!
-//! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: an entry for each sharer
-//! that holds a permit or waits, of which there are at most as many as calls; a release looks at each of them once.
+//! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: there is one entry for each
+//! sharer that holds a permit or waits, so at most one per call; a release scans all entries once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// Who shares permits with others.
+/// A user that shares permits with others.
 pub trait Sharer: Clone + Eq + Hash {
     /// Returns whether it is the only user of the permits, and may have all of them.
     fn has_no_others(&self) -> bool {
@@ -37,7 +38,7 @@ pub trait Sharer: Clone + Eq + Hash {
     }
 }
 
-/// None is the host itself, where it works for all.
+/// None means the host itself, working for all.
 impl<T: Sharer> Sharer for Option<T> {
     fn has_no_others(&self) -> bool {
         self.as_ref().is_none_or(T::has_no_others)
@@ -70,7 +71,7 @@ impl<K: Sharer> Clone for FairSemaphore<K> {
 /// The usage of one sharer.
 struct Usage<K: Sharer> {
     in_use: usize,
-    /// When its last waiting call was admitted, as a number that grows; 0 for none since it had nothing.
+    /// A growing number for the admission of its last waiting call; 0 if it had none since it had no usage.
     admitted: u64,
     /// The waiting calls, in order of arrival.
     waiting: BTreeMap<u64, oneshot::Sender<Permit<K>>>,
@@ -99,12 +100,12 @@ impl<K: Sharer + fmt::Debug> fmt::Debug for Permit<K> {
 pub enum NoPlace {
     /// The queue is full.
     Full,
-    /// That many calls of the client wait, and no further one may.
+    /// The client has this number of waiting calls, and may have no more.
     Share(usize),
 }
 
 impl<K: Sharer> FairSemaphore<K> {
-    /// Creates a semaphore with that many permits, and that many places in the queue.
+    /// Creates a semaphore with this number of permits and of places in the queue.
     pub fn new(permits: usize, places: usize) -> Self {
         let state = State { permits, places, in_use: 0, waiting: 0, clients: HashMap::new(), next: 0, admissions: 0 };
         Self(Arc::new(Mutex::new(state)))
@@ -122,22 +123,22 @@ impl<K: Sharer> FairSemaphore<K> {
             let number = state.enqueue(&client, sender)?;
             (Waiting { semaphore: self, client, number }, admitted)
         };
-        // A sender is dropped with its semaphore only, which this call keeps.
+        // The sender is dropped only with its semaphore, which this call keeps.
         admitted.await.map_err(|_| NoPlace::Full)
     }
 
-    /// The number of permits in use, and of waiting calls.
+    /// Returns the numbers of permits in use, and of waiting calls.
     pub fn usage(&self) -> (usize, usize) {
         let state = self.state();
         (state.in_use, state.waiting)
     }
 
-    /// The number of permits that one client has, and of its waiting calls.
+    /// Returns the numbers of one client's permits, and of its waiting calls.
     pub fn usage_of(&self, client: &K) -> (usize, usize) {
         self.state().clients.get(client).map_or((0, 0), |usage| (usage.in_use, usage.waiting.len()))
     }
 
-    /// Returns a permit if the client may have one at once.
+    /// Returns a permit if the client may have one immediately.
     pub fn try_acquire(&self, client: K) -> Option<Permit<K>> {
         self.state().try_admit(&client).then(|| Permit { semaphore: self.clone(), client })
     }
@@ -150,7 +151,7 @@ impl<K: Sharer> FairSemaphore<K> {
         let admitted: Vec<_> = std::iter::from_fn(|| state.admit_next()).collect();
         drop(state);
         for (client, sender) in admitted {
-            // The permit of a call that was cancelled meanwhile is dropped, and goes to the next.
+            // If the call was cancelled meanwhile, its permit is dropped and goes to the next call.
             drop(sender.send(Permit { semaphore: self.clone(), client }));
         }
     }
@@ -161,7 +162,7 @@ impl<K: Sharer> FairSemaphore<K> {
 }
 
 impl<K: Sharer> State<K> {
-    /// Gives the client a permit, if it may have one now.
+    /// Takes a permit for the client, if it may have one now.
     fn try_admit(&mut self, client: &K) -> bool {
         let in_use = self.clients.get(client).map_or(0, |usage| usage.in_use);
         if !may_take(client, in_use, self.permits.saturating_sub(self.in_use)) {
@@ -189,7 +190,7 @@ impl<K: Sharer> State<K> {
         Ok(number)
     }
 
-    /// Admits the next waiting call that may have a permit, if there is one.
+    /// Admits the next waiting call that may have a permit, if any.
     fn admit_next(&mut self) -> Option<(K, oneshot::Sender<Permit<K>>)> {
         let free = self.permits.saturating_sub(self.in_use);
         if self.waiting == 0 || free == 0 {
@@ -210,7 +211,7 @@ impl<K: Sharer> State<K> {
         Some((client, sender))
     }
 
-    /// Changes the usage of a client, and forgets a client without any.
+    /// Changes the usage of a client, and removes a client without usage.
     fn change<T>(&mut self, client: &K, change: impl FnOnce(&mut Usage<K>) -> T) -> T {
         let usage = self.clients.entry(client.clone()).or_default();
         let changed = change(usage);
@@ -235,7 +236,7 @@ impl<K: Sharer> Drop for Permit<K> {
     }
 }
 
-/// A call that waits, or has just been admitted.
+/// A call that is waiting, or has just been admitted.
 struct Waiting<'a, K: Sharer> {
     semaphore: &'a FairSemaphore<K>,
     client: K,
@@ -303,7 +304,7 @@ mod tests {
         }
         let mut of_bob = waiting(&semaphore, &bob).await;
         drop(held);
-        // Ada has waited for longer, and none of her waiting calls was admitted yet.
+        // Ada has waited longer, and none of her waiting calls has been admitted yet.
         let held = of_ada.remove(0).await.unwrap();
         assert!((&mut of_bob).now_or_never().is_none());
         drop(held);
@@ -343,7 +344,7 @@ mod tests {
         let mut cancelled = waiting(&semaphore, &bob).await;
         let mut of_bob = waiting(&semaphore, &bob).await;
         drop(first);
-        // In order of arrival, as neither holds any.
+        // In order of arrival, because neither client holds a permit.
         assert!((&mut cancelled).now_or_never().is_none() && (&mut of_bob).now_or_never().is_none());
         let second = of_ada.as_mut().now_or_never().unwrap().unwrap();
         drop(cancelled);
@@ -352,7 +353,7 @@ mod tests {
         let third = of_bob.as_mut().now_or_never().unwrap().unwrap();
         assert!((&mut again).now_or_never().is_none());
         drop(third);
-        // Admitted, and dropped before it noticed.
+        // The call was admitted, and dropped before it noticed.
         drop(again);
         assert!(semaphore.acquire(bob).now_or_never().unwrap().is_ok());
     }
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(semaphore.acquire(client("cyd")).await.err(), Some(NoPlace::Full));
     }
 
-    /// So many clients, each of which takes one more permit in turn, until none gets any.
+    /// Each of `clients` clients takes one more permit in turn, until none gets any.
     fn acquire_in_turn(semaphore: &FairSemaphore, clients: usize) -> Vec<Vec<Permit>> {
         let mut taken: Vec<_> = (0..clients).map(|_| Vec::new()).collect();
         let mut goes_on = true;

@@ -1,33 +1,33 @@
-//! Followers of a stream of events: each receives the events from then on.
+//! Followers of a stream of events: each receives the events from its start on.
 //!
-//! All followers share one ring buffer of [`CAPACITY`] events. A follower that is slower than the events misses the oldest of them, and
-//! receives their number. Without followers an event costs one comparison, and is not made.
+//! All followers share one ring buffer of [`CAPACITY`] events. A follower that is too slow misses the oldest
+//! events, and receives their number. Without followers, an event costs one comparison, and is not created.
 
 use std::sync::Arc;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
-/// The number of events that a follower may be behind.
+/// The maximum number of events that a follower may be behind.
 const CAPACITY: usize = 256;
 
-/// The events from now on.
+/// A receiver of the events from its start on.
 #[derive(Debug)]
 pub struct Follower<T: ?Sized>(Receiver<Arc<T>>);
 
-/// What a follower receives.
+/// An item that a follower receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed<T: ?Sized> {
     /// An event.
     Event(Arc<T>),
-    /// This number of events came faster than the follower took them.
+    /// The follower was too slow for this number of events.
     Missed(u64),
 }
 
 impl<T: ?Sized> Follower<T> {
-    /// Waits for the next event. None when there will be no more.
+    /// Waits for the next event. None when there are no more events.
     ///
-    /// This is cancel safe.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Followed<T>> {
         match self.0.recv().await {
             Ok(event) => Some(Followed::Event(event)),
@@ -53,10 +53,10 @@ impl<T: ?Sized> Followers<T> {
         Follower(self.0.subscribe())
     }
 
-    /// Sends an event to all of them; without followers it is not made.
+    /// Sends an event to all followers. Without followers, the event is not created.
     pub fn send(&self, make: impl FnOnce() -> Arc<T>) {
         if self.0.receiver_count() > 0 {
-            // It fails without receivers.
+            // This fails without receivers.
             let _ = self.0.send(make());
         }
     }

@@ -5,11 +5,11 @@
 //! | [`FileWatcher`] | single files, wherever their paths lead through links | the config, components, secrets in files |
 //! | [`DirectoryWatcher`] | whole trees | granted directories |
 //!
-//! Both work on [`EventSource`], which receives events of changes only. With opens and reads, every build or search in a watched tree
-//! would fill the event queue, and so would the guests that read the tree after each event. Neither promises an event for each change.
-//! An event is a hint that something may have changed.
+//! Both use [`EventSource`], which only receives events of changes. If it received opens and reads, every build or search in a
+//! watched tree would fill the event queue, and so would guests that read the tree after each event. Neither promises an event for
+//! each change: an event is a hint that something may have changed.
 //!
-//! Links inside a tree are not followed: a link could lead to the whole file system, and each of its writers would wake the host. A
+//! Links inside a tree are not followed: a link could lead to the whole file system, and all writes there would wake the host. A
 //! watched directory that is itself a link is followed.
 
 mod directories;
@@ -28,7 +28,7 @@ pub use self::files::FileWatcher;
 /// A source of events, which ends when it is dropped.
 pub struct EventSource(RecommendedWatcher);
 
-/// How much below a directory is watched.
+/// The depth to which a directory is watched.
 #[derive(Clone, Copy, Debug)]
 pub enum Depth {
     /// Its direct entries.
@@ -45,7 +45,7 @@ impl EventSource {
         RecommendedWatcher::new(handler, config).map(Self)
     }
 
-    /// Watches a directory. A large tree takes its time.
+    /// Watches a directory. This takes a while for a large tree.
     pub fn watch(&mut self, directory: &Path, depth: Depth) -> notify::Result<()> {
         let mode = match depth {
             Depth::Entries => RecursiveMode::NonRecursive,
@@ -54,7 +54,7 @@ impl EventSource {
         self.0.watch(directory, mode)
     }
 
-    /// Stops watching a directory. One that was removed is no longer watched anyway.
+    /// Stops watching a directory. A removed directory is not watched any more anyway.
     pub fn unwatch(&mut self, directory: &Path) {
         let _ = self.0.unwatch(directory);
     }
@@ -116,7 +116,7 @@ mod tests {
         for file in &read {
             fs::write(file, "one").unwrap();
         }
-        // The handler is stuck in the first event, so the kernel queues all that follow.
+        // The handler is stuck in the first event, so the kernel queues all later ones.
         let (is_called, called) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let mut source = EventSource::new(move |event| {
@@ -127,7 +127,7 @@ mod tests {
         source.watch(dir.path(), Depth::Tree).unwrap();
         fs::write(dir.path().join("first"), "").unwrap();
         called.recv_timeout(TIMEOUT).unwrap().unwrap();
-        // Alternately, since the kernel merges equal events.
+        // Alternates between files, because the kernel merges equal events.
         for file in read.iter().cycle().take(queue) {
             File::open(file).unwrap();
         }

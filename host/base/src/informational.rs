@@ -1,8 +1,8 @@
-//! A bound on informational responses (1xx) of servers that the host requests something of.
+//! A bound on informational responses (1xx) of servers to the host's requests.
 //!
-//! A server may send as many as it likes before the final response (RFC 9110, section 15.2). The client library reads and drops
-//! them, so an exchange with a server that sends nothing else would take the processor until its timeout. Each has at most the size
-//! of the library's buffer, which its users bound.
+//! A server may send any number of them before the final response (RFC 9110, section 15.2). The client library reads and drops
+//! them, so a server that sends nothing else would use the processor until the timeout of the exchange. The size of each is
+//! bounded by the library's buffer, whose size its users set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hyper::Request;
 use tokio::sync::Notify;
 
-/// The number of informational responses that an exchange may have.
+/// The maximum number of informational responses in an exchange.
 pub const MAX_INFORMATIONAL: usize = 16;
 
 /// There are more informational responses than [`MAX_INFORMATIONAL`].
@@ -18,11 +18,11 @@ pub const MAX_INFORMATIONAL: usize = 16;
 #[error("expected a response, found more than {MAX_INFORMATIONAL} informational ones (1xx) before it")]
 pub struct TooManyInformational;
 
-/// Runs the exchange of a request, and ends it with an error once the server has sent too many informational responses.
+/// Runs the exchange of a request. Ends it with an error once the server has sent too many informational responses.
 ///
 /// # Errors
 ///
-/// [`TooManyInformational`]; the exchange is dropped then, and the client library closes its connection.
+/// [`TooManyInformational`]: the exchange has been dropped, and the client library closes its connection.
 pub async fn limit<B, T, F: Future<Output = T>>(
     mut request: Request<B>,
     exchange: impl FnOnce(Request<B>) -> F,
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// No body.
+    /// An empty body.
     struct Empty;
 
     impl Body for Empty {
@@ -65,7 +65,7 @@ mod tests {
         }
     }
 
-    /// A server that sends a text once it has the request, and then nothing.
+    /// A server that sends a text after the request, and then nothing.
     struct Server {
         answer: Vec<u8>,
         has_request: bool,

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 
 use self::bounded_states::{BoundedStates, MIN_SWEEP, StateKey};
 
-/// The minimum interval between two searches for states that can be forgotten.
+/// The minimum interval between two sweeps for full buckets.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns the time after which a rate limiter would not have refused.
+/// Returns the time after which a rate limiter would have admitted the request.
 pub fn wait_time(until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Duration {
     until.wait_time_from(DefaultClock::default().now())
 }
@@ -32,7 +32,7 @@ pub struct KeyedRate<K: Eq + Hash + Clone> {
     sweep: Mutex<Sweep>,
 }
 
-/// When states of new keys are looked for next.
+/// When the next sweep for full buckets may run.
 #[derive(Debug)]
 struct Sweep {
     at_count: usize,
@@ -40,7 +40,7 @@ struct Sweep {
 }
 
 impl<K: Eq + Hash + Clone> KeyedRate<K> {
-    /// A rate with that quota, and states of at most `max_keys` keys.
+    /// Creates a rate limit with this quota, and individual buckets for at most `max_keys` keys.
     pub fn new(quota: Quota, max_keys: usize) -> Self {
         Self {
             limiter: RateLimiter::new(quota, BoundedStates::new(max_keys), DefaultClock::default()),
@@ -50,26 +50,26 @@ impl<K: Eq + Hash + Clone> KeyedRate<K> {
         }
     }
 
-    /// Takes `number` of that key. More than a burst count as one.
+    /// Takes `number` tokens from this key. More than a burst counts as a burst.
     ///
     /// # Errors
     ///
-    /// The time after which there are that many.
+    /// The time after which there are enough tokens.
     pub fn take(&self, key: &K, number: NonZeroU32) -> Result<(), Duration> {
         self.forget_new();
         self.check(StateKey::Take(key.clone()), number)
     }
 
-    /// Checks whether there is one of that key, and takes nothing.
+    /// Checks whether this key has a token, without taking it.
     ///
     /// # Errors
     ///
-    /// The time after which there is one.
+    /// The time after which there is a token.
     pub fn peek(&self, key: &K) -> Result<(), Duration> {
         self.check(StateKey::Peek(key.clone()), NonZeroU32::MIN)
     }
 
-    /// Returns the number of keys that have a state of their own.
+    /// Returns the number of keys with an individual bucket.
     pub fn tracked(&self) -> usize {
         self.limiter.len()
     }

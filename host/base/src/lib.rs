@@ -1,4 +1,4 @@
-//! What every crate of the host uses, and what uses none of them: files, threads, limits, texts.
+//! Utilities that every crate of the host uses, and that use none of them: files, threads, limits, texts.
 //!
 //! | modules | subject |
 //! |---|---|

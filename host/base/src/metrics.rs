@@ -1,10 +1,11 @@
 //! Metric families for Prometheus, written when they are scraped.
 //!
-//! Code that something happens in counts with the types of this module and of the standard library: relaxed atomic operations, no
-//! lock, no map, no labels. A collector reads what was counted, and what the host knows anyway, and writes it with the labels of a
-//! [`Family`].
+//! Code counts its own events with the types of this module and of the standard library: relaxed atomic
+//! operations, without locks, maps and labels. A collector reads the counters and the host's state, and
+//! writes them with the labels of a [`Family`].
 //!
-//! Labels have values from closed lists, and names of plugins. Nothing that a client sends is one, so clients make no series.
+//! Label values come from closed lists, or are names of plugins. No label value comes from a client, so
+//! clients cannot create series.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,22 +22,22 @@ use prometheus_client::metrics::MetricType;
 pub struct Family {
     /// The name, with the unit, and with `_total` if it is a counter.
     pub name: &'static str,
-    /// What it measures.
+    /// The kind of its measurement.
     pub kind: Kind,
     /// The names of the labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// The help text.
     pub help: &'static str,
 }
 
-/// What a family measures.
+/// The kind of a family's measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number that grows, from 0 at the start of the process.
+    /// A number that only increases, from 0 at the start of the process.
     Counter,
-    /// A number of now.
+    /// A current value.
     Gauge,
-    /// Durations, counted by buckets.
+    /// Durations, counted in buckets.
     Histogram,
 }
 
@@ -63,7 +64,7 @@ impl Family {
         write: impl FnOnce(&mut Samples<'_>) -> fmt::Result,
     ) -> fmt::Result {
         let (name, kind) = match self.kind {
-            // OpenMetrics names the samples of a counter so, and not the counter.
+            // OpenMetrics puts this suffix on the samples of a counter, not on the counter.
             Kind::Counter => (self.name.strip_suffix("_total").unwrap_or(self.name), MetricType::Counter),
             Kind::Gauge => (self.name, MetricType::Gauge),
             Kind::Histogram => (self.name, MetricType::Histogram),
@@ -78,7 +79,7 @@ impl Family {
     }
 }
 
-/// The samples of a family that is being written. The values of labels have the order of their names.
+/// The samples of a family that is being written. Label values are in the order of the label names.
 #[derive(Debug)]
 pub struct Samples<'a> {
     encoder: MetricEncoder<'a>,
@@ -106,7 +107,7 @@ impl Samples<'_> {
         }
     }
 
-    /// Adds a sample for each value of the last label: 1 for the one that holds, and 0 for the others.
+    /// Adds a sample for each value of the last label: 1 for the current value, 0 for all others.
     pub fn one_of(&mut self, plugin: &str, values: &[&str], current: &str) -> fmt::Result {
         values.iter().try_for_each(|value| self.integer(&[plugin, value], u64::from(*value == current)))
     }
@@ -135,10 +136,10 @@ impl EncodeLabelSet for Labels<'_> {
     }
 }
 
-/// A histogram of durations, with `N` buckets and one for all that is longer.
+/// A histogram of durations, with `N` buckets and one for all longer durations.
 #[derive(Debug)]
 pub struct Histogram<const N: usize> {
-    /// The upper bounds, which are part of their buckets.
+    /// The upper bounds, which are inclusive.
     bounds: &'static [Duration; N],
     buckets: [AtomicU64; N],
     beyond: AtomicU64,
@@ -146,7 +147,7 @@ pub struct Histogram<const N: usize> {
 }
 
 impl<const N: usize> Histogram<N> {
-    /// An empty histogram with those upper bounds, in ascending order.
+    /// Creates an empty histogram with these upper bounds, in ascending order.
     pub fn new(bounds: &'static [Duration; N]) -> Self {
         Self {
             bounds,
@@ -173,7 +174,7 @@ impl<const N: usize> Histogram<N> {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> BucketCounts<N> {
         BucketCounts {
             bounds: self.bounds,
@@ -192,7 +193,7 @@ pub struct BucketCounts<const N: usize> {
 }
 
 impl<const N: usize> BucketCounts<N> {
-    /// Returns what was counted since an earlier moment.
+    /// Returns the difference from the counts of an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;
@@ -206,8 +207,9 @@ impl<const N: usize> BucketCounts<N> {
         self.buckets.iter().fold(self.beyond, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Estimates the duration that a part of all durations, from 0 to 1, does not exceed, by linear interpolation within a bucket,
-    /// as `histogram_quantile` of Prometheus does. A duration beyond the last bound counts as that bound. None without durations.
+    /// Estimates the quantile `part`, from 0 to 1, by linear interpolation within a bucket, as
+    /// `histogram_quantile` of Prometheus does. A duration beyond the last bound counts as that bound. None
+    /// without durations.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let rank = precise(self.total()) * part;
         let (mut below, mut lower) = (0.0, Duration::ZERO);
@@ -223,13 +225,13 @@ impl<const N: usize> BucketCounts<N> {
     }
 }
 
-/// A count as a number of floating point, which is exact up to 2^53.
+/// Converts a count to floating point, exactly up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "quantiles are estimates")]
 fn precise(count: u64) -> f64 {
     count as f64
 }
 
-/// A number that grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -239,7 +241,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds that many.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
@@ -260,16 +262,16 @@ impl Counter {
     }
 }
 
-/// A number of things that are open.
+/// The number of open things.
 #[derive(Clone, Debug, Default)]
 pub struct OpenCount(Arc<AtomicU64>);
 
-/// One thing that is open, until this is dropped.
+/// Counts one open thing until this is dropped.
 #[derive(Debug)]
 pub struct Open(OpenCount);
 
 impl OpenCount {
-    /// Counts one more, until the result is dropped.
+    /// Counts one more thing until the result is dropped.
     pub fn open(&self) -> Open {
         self.0.fetch_add(1, Ordering::Relaxed);
         Open(self.clone())
@@ -287,7 +289,7 @@ impl Drop for Open {
     }
 }
 
-/// A moment that is replaced by a later one.
+/// The time of the last event.
 #[derive(Debug, Default)]
 pub struct LastTime(AtomicU64);
 
@@ -298,7 +300,7 @@ impl LastTime {
         self.0.store(saturating_nanos(now), Ordering::Relaxed);
     }
 
-    /// Returns the time since the epoch of Unix; none if it was never set.
+    /// Returns the time as Unix time; none if it was never set.
     pub fn get(&self) -> Option<Duration> {
         let nanoseconds = self.0.load(Ordering::Relaxed);
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))

@@ -1,11 +1,11 @@
 //! Directories and files that only this user may write to: the state directory, the cache of compiled components.
 //!
 //! Another user who can write to them could forge cursors, change the stored data of plugins, or make the host execute
-//! arbitrary machine code. So a directory is opened once, without following a symbolic link, and its owner and mode are
-//! checked on the descriptor (`fstat`); files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and
-//! `O_NONBLOCK`, and are checked on their own descriptors. A FIFO, a device or a link is rejected without blocking.
-//! There is no TOCTOU race: an entry cannot be replaced between check and use, because only this user may rename
-//! entries of the directory.
+//! arbitrary machine code. So a directory is opened once, without following a symbolic link, and its owner and mode
+//! are checked on the descriptor (`fstat`). Files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW`
+//! and `O_NONBLOCK`, and are checked on their own descriptors. A FIFO, a device or a link is rejected without
+//! blocking. There is no TOCTOU race: an entry cannot be replaced between check and use, because only this user may
+//! rename entries of the directory.
 //!
 //! | type | owner | mode |
 //! |---|---|---|
@@ -32,16 +32,16 @@ use tempfile::NamedTempFile;
 /// The length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
 
-/// The beginning of the names of temporary files.
+/// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".tmp";
 
-/// The attempts to lock a file that others rename or remove at the same moment.
+/// The maximum number of attempts to lock a file that other processes rename or remove at the same time.
 const LOCK_ATTEMPTS: usize = 16;
 
 /// Mode bits that must not be set, for group and others.
 const GROUP_OTHER_WRITE: u32 = 0o022;
 const OTHER_WRITE: u32 = 0o002;
-/// The mode bit with which only the owner of an entry renames it.
+/// The mode bit that lets only the owner of an entry rename it.
 const STICKY: u32 = 0o1000;
 const GROUP_OTHER_READ_WRITE: u32 = 0o066;
 
@@ -52,15 +52,15 @@ pub enum PrivateError {
     /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// There is something else in the place of the directory.
+    /// The path of the directory has another kind of file.
     #[error("expected {} to be a directory, found {found}; move it away, or configure another directory", path.display())]
     NoDirectory {
         /// The directory, which may be an ancestor of the requested directory.
         path: PathBuf,
-        /// What it is.
+        /// The kind of the file.
         found: &'static str,
     },
-    /// There is something else in the place of the file.
+    /// The path of the file has another kind of file.
     #[error("expected a regular file, found {0}; move it away, so that a new file is created")]
     NoFile(&'static str),
     /// The directory does not belong to this user only.
@@ -71,7 +71,7 @@ pub enum PrivateError {
     Directory {
         /// The directory, which may be an ancestor of the requested directory.
         path: PathBuf,
-        /// What it is.
+        /// The kind, the owner and the mode.
         found: String,
     },
     /// The file does not belong to this user only.
@@ -80,16 +80,16 @@ pub enum PrivateError {
          `chmod go-w` it, or move it away"
     )]
     File(String),
-    /// Everybody may rename the directory, or one above it.
+    /// Any user may rename the directory, or one above it.
     #[error(
         "expected the directories above {} to be ones that not everybody may write to, found {} with {found}: whoever wants could put \
          another directory in its place; `chmod o-w` it or `chmod +t` it, or configure another directory",
         path.display(), parent.display()
     )]
     Parent {
-        /// The directory that has to be private.
+        /// The directory that must be private.
         path: PathBuf,
-        /// The one above it.
+        /// The directory above it.
         parent: PathBuf,
         /// Its mode.
         found: String,
@@ -130,8 +130,9 @@ impl PrivateDir {
         }
     }
 
-    /// Fails if everybody may rename the directory or one above it: if one is writable for all, without the sticky bit. For what decides
-    /// which code runs. Members of a group are not looked at: many systems have a group for each user.
+    /// Fails if any user may rename the directory or one above it: if one of them is writable for all users, without
+    /// the sticky bit. Use this where the directory determines which code runs. Group members are not checked, because
+    /// many systems have a group for each user.
     pub fn check_parents(&self) -> Result<(), PrivateError> {
         let path = self.path.canonicalize()?;
         for parent in path.ancestors().skip(1) {
@@ -159,17 +160,17 @@ impl PrivateDir {
         self.open_checked(name, GROUP_OTHER_WRITE, PrivateError::File)
     }
 
-    /// Creates a temporary file, accessible to this user only, to be persisted under its final name.
+    /// Creates a temporary file, accessible to this user only. The caller persists it under its final name.
     pub fn new_file(&self) -> io::Result<NamedTempFile> {
         tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(&self.path)
     }
 
-    /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if the
-    /// lock is taken.
+    /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if
+    /// another process holds the lock.
     ///
-    /// The lock belongs to the open file: it lasts until all its descriptors are closed, also in child
-    /// processes, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock is
-    /// never returned under the earlier name.
+    /// The lock belongs to the open file: it lasts until all its descriptors are closed, including those in child
+    /// processes, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock
+    /// is never returned under the earlier name.
     pub fn lock_file(&self, name: &str) -> Result<Option<File>, PrivateError> {
         for _ in 0..LOCK_ATTEMPTS {
             let file = self.open_with(name, OFlags::RDWR | OFlags::CREATE, GROUP_OTHER_WRITE, PrivateError::File)?;
@@ -178,7 +179,7 @@ impl PrivateDir {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            // It may have been renamed or removed after it was opened, and before it was locked.
+            // The file may have been renamed or removed between opening and locking it.
             if self.is_named(&file, name)? {
                 return Ok(Some(file));
             }
@@ -197,7 +198,7 @@ impl PrivateDir {
             let name = entry?.file_name();
             let is_sought = |name: &&str| name.ends_with(ending) || name.starts_with(TEMPORARY);
             let Some(name) = name.to_str().filter(is_sought) else { continue };
-            // Others may remove it at the same moment.
+            // Another process may remove it at the same time.
             if self.remove_abandoned_file(name, since).unwrap_or(false) {
                 removed = removed.saturating_add(1);
             }
@@ -208,7 +209,7 @@ impl PrivateDir {
     fn remove_abandoned_file(&self, name: &str, since: SystemTime) -> Result<bool, PrivateError> {
         let file = self.open_with(name, OFlags::RDWR, GROUP_OTHER_WRITE, PrivateError::File)?;
         let is_old = || file.metadata()?.modified().map(|modified| modified < since);
-        // One that is in use is not even locked for a moment.
+        // A file in use must not be locked even briefly.
         if !is_old()? {
             return Ok(false);
         }
@@ -217,7 +218,7 @@ impl PrivateDir {
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // The owner of the lock before may have renamed it, or written to it.
+        // The previous owner of the lock may have renamed the file, or written to it.
         if !is_old()? || !self.is_named(&file, name)? {
             return Ok(false);
         }
@@ -225,7 +226,7 @@ impl PrivateDir {
         Ok(true)
     }
 
-    /// Whether that name is the open file's.
+    /// Returns whether this name refers to the open file.
     fn is_named(&self, file: &File, name: &str) -> Result<bool, PrivateError> {
         let opened = file.metadata()?;
         match std::fs::symlink_metadata(self.path.join(name)) {
@@ -237,7 +238,7 @@ impl PrivateDir {
     /// Returns whether the file exists. Fails if it does not belong to this user only.
     ///
     /// The file is not opened: closing it would release the locks that SQLite has on it in this process (`fcntl`), and
-    /// another process would take the database for closed.
+    /// another process would consider the database closed.
     pub fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
         let metadata = match std::fs::symlink_metadata(self.path.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -247,7 +248,7 @@ impl PrivateDir {
         Ok(true)
     }
 
-    /// Loads a secret, and creates it from the operating system's random numbers if it does not exist.
+    /// Loads a secret, or creates it from the operating system's random numbers if it does not exist.
     pub fn load_or_create_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
         match self.load_secret(name) {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -259,7 +260,7 @@ impl PrivateDir {
         file.as_file().sync_all()?;
         match file.persist_noclobber(self.path.join(name)) {
             Ok(_) => Ok(secret),
-            // Another process has created the secret first, and that one is used.
+            // Another process has created the secret first. Use that secret.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.load_secret(name),
             Err(error) => Err(error.error.into()),
         }
@@ -284,7 +285,7 @@ impl PrivateDir {
         self.open_with(name, OFlags::RDONLY, denied, refusal)
     }
 
-    /// Opens a file with that access, and one that it creates for this user only.
+    /// Opens a file with this access. A file that this creates is accessible to this user only.
     fn open_with(
         &self,
         name: &str,
@@ -297,7 +298,7 @@ impl PrivateDir {
             Ok(file) => File::from(file),
             Err(Errno::LOOP) => return Err(PrivateError::NoFile("a symbolic link")),
             Err(Errno::NXIO) => return Err(PrivateError::NoFile("a socket")),
-            // One that would be written to.
+            // The entry is a directory, opened for writing.
             Err(Errno::ISDIR) => return Err(PrivateError::NoFile("a directory")),
             Err(error) => return Err(io::Error::from(error).into()),
         };
@@ -315,7 +316,8 @@ fn check_file(metadata: &Metadata, denied: u32, refusal: fn(String) -> PrivateEr
     }
 }
 
-/// The error of a directory that cannot be opened or created: if there is something else in its place, what that is.
+/// Returns the error of a directory that cannot be opened or created. If its path has another kind of file, the error
+/// names the kind.
 fn no_directory(path: &Path, error: io::Error) -> PrivateError {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_dir() => PrivateError::NoDirectory { path: path.to_owned(), found: kind_of(&found) },
@@ -323,7 +325,7 @@ fn no_directory(path: &Path, error: io::Error) -> PrivateError {
     }
 }
 
-/// A message authentication code, HMAC-SHA256, with a secret as its key.
+/// Returns a message authentication code, HMAC-SHA256, keyed with a secret.
 pub fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
     // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
     let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();

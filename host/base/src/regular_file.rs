@@ -3,12 +3,12 @@
 //! `open(2)` can block without limit: on a FIFO without a writer, on an unreachable network disk. `read(2)` of
 //! `/dev/zero` never ends. So:
 //!
-//! - [`open`] opens regular files only. It checks the file type before it opens, as opening some devices has side
+//! - [`open`] opens regular files only. It checks the file type before opening, because opening some devices has side
 //!   effects, opens with `O_NONBLOCK`, and checks the type of the opened file again.
 //! - [`read`] reads at most the allowed number of bytes.
 //! - [`FileThreads`] runs both on dedicated threads, so an unresponsive disk blocks neither a runtime's threads nor the
-//!   process's exit. The caller stops waiting after a deadline; the thread may remain blocked, and holds its permit
-//!   until it ends. So no more threads are blocked than there are permits.
+//!   process's exit. The caller stops waiting after a deadline. The thread may remain blocked, and holds its permit
+//!   until it ends, so the number of permits bounds the number of blocked threads.
 
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -21,7 +21,7 @@ use humantime::format_duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-/// Opens a regular file for reading. For anything else, the error names the file type.
+/// Opens a regular file for reading. For any other file, the error names the file type.
 pub fn open(path: &Path) -> io::Result<File> {
     require_regular_file(&path.metadata()?)?;
     open_with(OpenOptions::new().read(true), path)
@@ -40,7 +40,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
     open_with(options.read(true).append(true).create(true), path)
 }
 
-/// Fails unless there is a regular file at the path, which another program or library will open.
+/// Fails unless the path has a regular file. For files that another program or library will open.
 pub fn check(path: &Path) -> io::Result<()> {
     require_regular_file(&path.metadata()?)
 }
@@ -57,7 +57,7 @@ fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a regular file: all its bytes, or `max + 1` of them, which shows that there are more.
+/// Reads a regular file: all its bytes, or `max + 1` bytes if it has more than `max`.
 pub fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let max = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
@@ -65,7 +65,7 @@ pub fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails unless the file is a regular one.
+/// Fails unless the file is regular.
 fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
@@ -74,7 +74,7 @@ fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(kind, format!("it is {}, not a regular file", describe_file_type(metadata.file_type()))))
 }
 
-/// Describes the type of a file that is not a regular one, with its article.
+/// Describes the type of a file that is not regular, with its article.
 fn describe_file_type(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
@@ -98,7 +98,7 @@ pub struct FileThreads {
 }
 
 impl FileThreads {
-    /// Allows at most `threads` threads at once, each of which is awaited for at most `deadline`.
+    /// Allows at most `threads` concurrent threads. Each run waits for at most `deadline`.
     pub fn new(threads: usize, deadline: Duration) -> Self {
         Self { permits: Arc::new(Semaphore::new(threads)), deadline }
     }
@@ -107,8 +107,8 @@ impl FileThreads {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::TimedOut`] if the work takes longer than the deadline, in which case it continues and its
-    /// result is discarded, or if all threads are blocked for that long. Fails with another error if a thread cannot be
+    /// Fails with [`ErrorKind::TimedOut`] if all threads are blocked for the deadline, or if the work takes longer than
+    /// the deadline; then it continues, and its result is discarded. Fails with another error if a thread cannot be
     /// created, or if the work panics.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let stalled = |what: &str| {

@@ -1,6 +1,7 @@
-//! Filters of system calls (seccomp), of which those of this program and of its child processes are made.
+//! Filters of system calls (seccomp): building blocks for the filters of this program and of its child
+//! processes.
 //!
-//! Several filters are installed one upon the other; of their results the most severe counts.
+//! Several filters are stacked; the most severe of their results applies.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,11 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-/// System calls, each with the arguments that the rule is about: any of the rules, or any arguments if there is no rule.
+/// System calls with rules about their arguments. A call matches if any of its rules does, or, without rules,
+/// with any arguments.
 pub type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Namespaces that `clone` can make.
+/// The namespaces that `clone` can create.
 const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -22,11 +24,11 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWUTS,
 ];
-/// `TIOCSTI` and `TIOCLINUX`: insertion of input into a terminal, which would make a shell execute it.
+/// `TIOCSTI` and `TIOCLINUX` insert input into a terminal, which would make a shell execute it.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541c];
 
-/// What no grant needs, and neither does the host. Each fails with `EPERM` in `mcp-host` and in a server that it starts, and
-/// kills the compiler.
+/// System calls that neither grants nor the host need. Each fails with `EPERM` in `mcp-host` and in a server
+/// that it starts, and kills the compiler.
 pub const HOSTILE: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -102,7 +104,7 @@ pub const HOSTILE: &[i64] = &[
     libc::SYS_adjtimex,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
-    // Devices, files by their number, other processes' file accesses.
+    // Devices, files by handle, other processes' file accesses.
     libc::SYS_mknodat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mknod,
@@ -111,7 +113,7 @@ pub const HOSTILE: &[i64] = &[
     libc::SYS_fanotify_mark,
 ];
 
-/// [`HOSTILE`], `clone` of namespaces, and insertion of input into a terminal.
+/// Returns rules for [`HOSTILE`], `clone` of namespaces, and insertion of input into a terminal.
 ///
 /// # Errors
 ///
@@ -125,8 +127,8 @@ pub fn hostile() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Refuses `clone3`, which has its flags in memory, where a filter cannot read them. It fails as if the kernel did not have it,
-/// and the C library uses `clone` instead.
+/// Returns a filter that refuses `clone3`, whose flags are in memory, where a filter cannot read them. The
+/// call fails as if the kernel lacked it, and the C library uses `clone` instead.
 ///
 /// # Errors
 ///
@@ -135,23 +137,25 @@ pub fn unreadable() -> Result<BpfProgram, BackendError> {
     filter(every(&[libc::SYS_clone3]), SeccompAction::Allow, errno(libc::ENOSYS))
 }
 
-/// Installs the filters in that order, for all threads of this process: the last may refuse `seccomp` itself.
+/// Installs the filters in this order, for all threads of this process: the last one may refuse `seccomp`
+/// itself.
 ///
 /// # Errors
 ///
-/// The kernel does not take one.
+/// The kernel rejects a filter.
 pub fn install(filters: &[BpfProgram]) -> Result<(), seccompiler::Error> {
     #[cfg(target_arch = "x86_64")]
     apply_filter_all_threads(&without_x32())?;
     filters.iter().try_for_each(|filter| apply_filter_all_threads(filter))
 }
 
-/// Refuses the x32 ABI of x86-64, which has numbers of its own for all system calls, as if the kernel did not have it.
+/// Returns a filter that refuses the x32 ABI of x86-64, which has separate numbers for all system calls, as
+/// if the kernel lacked it.
 #[cfg(target_arch = "x86_64")]
 fn without_x32() -> BpfProgram {
     use seccompiler::sock_filter;
 
-    /// Set in the numbers of that ABI.
+    /// Set in the system call numbers of this ABI.
     const X32: u32 = 0x4000_0000;
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
@@ -166,21 +170,22 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// A filter for this processor. System calls of another architecture, such as 32-bit programs make, kill the process.
+/// Creates a filter for this processor. System calls of another architecture, such as a 32-bit program's,
+/// kill the process.
 ///
 /// # Errors
 ///
-/// There is no filter for this processor, or it would be too long.
+/// There is no filter for this processor, or the filter would be too long.
 pub fn filter(rules: Rules, others: SeccompAction, matching: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, others, matching, TargetArch::try_from(std::env::consts::ARCH)?)?.try_into()
 }
 
-/// Those system calls, with any arguments.
+/// Returns rules for these system calls, with any arguments.
 pub fn every(calls: &[i64]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// All of these conditions.
+/// Returns a rule that requires all of these conditions.
 ///
 /// # Errors
 ///
@@ -189,7 +194,7 @@ pub fn rule<const N: usize>(conditions: [SeccompCondition; N]) -> Result<Seccomp
     SeccompRule::new(conditions.into())
 }
 
-/// The argument of that number has that flag.
+/// Returns the condition that the argument with this number has this flag.
 ///
 /// # Errors
 ///
@@ -198,7 +203,7 @@ pub fn flag_is_set(argument: u8, flag: libc::c_int) -> Result<SeccompCondition, 
     condition(argument, SeccompCmpOp::MaskedEq(bits(flag)), bits(flag))
 }
 
-/// The lower half of the argument of that number, which the kernel uses only, compared with the value.
+/// Returns a condition on the lower half of the argument with this number. The kernel only uses this half.
 ///
 /// # Errors
 ///
@@ -207,12 +212,12 @@ pub fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Sec
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
-/// The bits of a number as a condition compares them.
+/// Returns the bits of a number, as conditions compare them.
 pub fn bits(value: libc::c_int) -> u64 {
     value.cast_unsigned().into()
 }
 
-/// A system call fails with that error.
+/// Returns the action that a system call fails with this error.
 pub fn errno(number: libc::c_int) -> SeccompAction {
     SeccompAction::Errno(number.cast_unsigned())
 }

@@ -1,5 +1,5 @@
-//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes. What exceeds a limit is refused at
-//! once. A client without usage has no entry.
+//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes. A request
+//! beyond a limit is refused immediately. A client without usage has no entry.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -46,7 +46,7 @@ pub struct ShareLimits {
     pub overall: usize,
 }
 
-/// The limit that is reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
     /// The share of the client.
@@ -56,19 +56,19 @@ pub enum LimitReached {
 }
 
 impl<K: Clone + Eq + Hash> ShareLimiter<K> {
-    /// Acquires one permit for that client, within the limits.
+    /// Acquires one permit for this client, within the limits.
     pub fn acquire(&self, client: &K, max: ShareLimits) -> Result<SharePermit<K>, LimitReached> {
         self.acquire_amount(client, 1, max)
     }
 
-    /// Acquires an amount for that client, within the limits.
+    /// Acquires an amount for this client, within the limits.
     pub fn acquire_amount(&self, client: &K, amount: usize, max: ShareLimits) -> Result<SharePermit<K>, LimitReached> {
         let mut permit = self.empty_permit(client.clone());
         permit.resize(amount, max)?;
         Ok(permit)
     }
 
-    /// Returns a permit of that client for nothing, to be resized.
+    /// Returns a permit of this client with the amount 0, which can be resized.
     pub fn empty_permit(&self, client: K) -> SharePermit<K> {
         SharePermit { all: self.clone(), client, amount: 0 }
     }
@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
         self.lock().overall
     }
 
-    /// Returns the number of clients that have an entry.
+    /// Returns the number of clients with an entry.
     #[cfg(any(test, feature = "testing"))]
     pub fn clients(&self) -> usize {
         self.lock().clients.len()
@@ -91,7 +91,7 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
 }
 
 impl<K: Clone + Eq + Hash> SharePermit<K> {
-    /// Changes the amount, within the limits. A smaller amount always is. An error changes nothing.
+    /// Changes the amount, within the limits. A decrease always succeeds. An error changes nothing.
     pub fn resize(&mut self, amount: usize, max: ShareLimits) -> Result<(), LimitReached> {
         let with = |used: usize| used.saturating_sub(self.amount).saturating_add(amount);
         let mut all = self.all.lock();
@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash> SharePermit<K> {
 
 impl<K: Clone + Eq + Hash> Drop for SharePermit<K> {
     fn drop(&mut self) {
-        // A smaller amount is within any limits.
+        // A decrease is within any limits.
         if self.amount > 0 {
             let _ = self.resize(0, ShareLimits { client: 0, overall: 0 });
         }

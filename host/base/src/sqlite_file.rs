@@ -1,8 +1,8 @@
 //! SQLite databases of this host, in a [`PrivateDir`]: creation and opening. Several processes may open one at the same time.
 //!
-//! A database is created under a temporary name, and renamed when it is complete: a file with its name is never one whose creation
-//! was interrupted. It has a write-ahead log from then on, since a switch to one needs the whole database for a moment, for which
-//! SQLite does not always wait.
+//! A database is created under a temporary name, and renamed when it is complete, so a file with its name never comes from an
+//! interrupted creation. It has a write-ahead log from then on, because switching to one briefly needs the whole database, and
+//! SQLite does not always wait for that.
 
 use std::io;
 use std::path::Path;
@@ -13,15 +13,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::private_dir::{PrivateDir, PrivateError};
 
-/// The files that SQLite creates next to a database: what it adds to the name.
+/// The suffixes of the files that SQLite creates next to a database.
 pub const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-/// The number of prepared statements that are cached: more than any database of this host has.
+/// The maximum number of cached prepared statements: more than any database of this host uses.
 const STATEMENT_CACHE_SIZE: usize = 32;
-/// The delay between retries of an operation for which SQLite does not wait itself.
+/// The delay between retries of an operation for which SQLite itself does not wait.
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// What a new database has.
+/// The format of a new database.
 #[derive(Debug)]
 pub struct Format {
     /// SQLite's application id, which marks the file as this host's.
@@ -32,13 +32,13 @@ pub struct Format {
     pub schema: &'static [&'static str],
 }
 
-/// Fails unless the auxiliary files of a database, as far as they exist, belong to this user only.
+/// Fails unless the existing auxiliary files of a database belong to this user only.
 pub fn check_auxiliary(dir: &PrivateDir, name: &str) -> Result<(), PrivateError> {
     AUXILIARY.iter().try_for_each(|suffix| dir.has_file(&format!("{name}{suffix}")).map(drop))
 }
 
 /// Creates a database with its tables, accessible to this user only. SQLite gives the auxiliary files the same mode. If another
-/// process creates it first, that one is kept.
+/// process creates the database first, that one is kept.
 pub fn create<E: From<rusqlite::Error> + From<PrivateError>>(
     dir: &PrivateDir,
     name: &str,
@@ -46,7 +46,7 @@ pub fn create<E: From<rusqlite::Error> + From<PrivateError>>(
 ) -> Result<(), E> {
     let new = dir.new_file().map_err(PrivateError::from)?;
     let connection = Connection::open_with_flags(new.path(), OPEN_FLAGS)?;
-    // No journal: the file is synchronized as a whole, and is not visible under its name before that.
+    // No journal is needed: the file is synchronized as a whole before it is visible under its name.
     connection.pragma_update(None, "journal_mode", "OFF")?;
     for statements in format.schema {
         connection.execute_batch(statements)?;
@@ -62,7 +62,7 @@ pub fn create<E: From<rusqlite::Error> + From<PrivateError>>(
     }
 }
 
-/// Opens a database, which exists. An operation waits at most so long for another process that has locked it.
+/// Opens an existing database. An operation waits at most `busy_timeout` for another process that has locked it.
 pub fn open(file: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(file, OPEN_FLAGS)?;
     connection.busy_timeout(busy_timeout)?;
@@ -73,8 +73,8 @@ pub fn open(file: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection>
     Ok(connection)
 }
 
-/// Switches a database to a write-ahead log, unless it has one. It has, unless it is a copy that another program made, such as
-/// one that was recovered. Waits at most so long for other processes that use the database.
+/// Switches a database to a write-ahead log, unless it has one. Only a copy that another program made, such as a recovered one,
+/// has none. Waits at most `timeout` for other processes that use the database.
 pub fn enable_wal(connection: &Connection, timeout: Duration) -> rusqlite::Result<()> {
     let began = Instant::now();
     enable_wal_with(connection, || {
@@ -86,7 +86,7 @@ pub fn enable_wal(connection: &Connection, timeout: Duration) -> rusqlite::Resul
     })
 }
 
-/// Retries for as long as `wait` returns true.
+/// Retries while `wait` returns true.
 fn enable_wal_with(connection: &Connection, mut wait: impl FnMut() -> bool) -> rusqlite::Result<()> {
     loop {
         let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
@@ -96,7 +96,7 @@ fn enable_wal_with(connection: &Connection, mut wait: impl FnMut() -> bool) -> r
                 let reason = format!("the file system does not support a write-ahead log (journal mode `{mode}`)");
                 return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(reason)));
             }
-            // SQLite does not wait for another process that writes, or switches as well.
+            // SQLite does not wait for another process that writes or also switches.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait() => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Support for tests: what they read of the log.
+//! Support for tests that read the log.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
 impl CapturedLog {
-    /// Captures the events of this thread at that level until the result is dropped.
+    /// Captures the events of this thread at this level until the result is dropped.
     pub fn capture(&self, level: LevelFilter) -> DefaultGuard {
         let writer = self.clone();
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_target(false);

@@ -1,14 +1,14 @@
-//! Truncated and wrapped texts for messages and for what the host stores.
+//! Truncated and wrapped texts, for messages and for the host's storage.
 
 use std::fmt;
 
 use textwrap::core::{Fragment as _, Word};
 use textwrap::wrap_algorithms::wrap_first_fit;
 
-/// Bytes of a text that [`Excerpt`] shows.
+/// The maximum length of the text in an [`Excerpt`], in bytes.
 const EXCERPT_LEN: usize = 80;
 
-/// The beginning of an untrusted text for a message: at most 80 bytes of it, escaped, and an ellipsis if there is more.
+/// The beginning of an untrusted text for a message: at most 80 bytes, escaped, and an ellipsis if there is more.
 pub struct Excerpt<'a>(pub &'a str);
 
 impl fmt::Display for Excerpt<'_> {
@@ -42,9 +42,9 @@ pub fn estimate_tokens(text: &str) -> usize {
     ascii.div_ceil(4).saturating_add(others)
 }
 
-/// Breaks a line into lines of at most `columns` columns, each but the first after `indent` blanks; `used` columns of the first are
-/// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
-/// a whole. The indentation is at most half of the columns.
+/// Breaks a line into lines of at most `columns` columns. Each line except the first is indented by `indent` blanks; `used` columns
+/// of the first are taken. Breaks are at blanks. Text between backticks is broken only if it is longer than a line, because users
+/// copy a command or a value as a whole. The indentation is at most half of the columns.
 pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
     let indent = indent.min(columns.div_euclid(2));
     let room = |taken: usize| u32::try_from(columns.saturating_sub(taken)).map_or(f64::MAX, f64::from);
@@ -73,7 +73,7 @@ pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
     wrapped
 }
 
-/// The number of characters of a value that a message repeats.
+/// The maximum number of characters of a quoted value in a message.
 const MAX_QUOTED_CHARS: usize = 60;
 
 /// Returns text for a message: in backticks, on one line, and truncated.

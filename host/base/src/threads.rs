@@ -1,8 +1,9 @@
-//! Worker threads, apart from the caller's, and their scheduling by the operating system: time slices and priorities.
+//! Worker threads, separate from the caller's, and their scheduling by the operating system: time slices and
+//! priorities.
 //!
-//! Scheduling is only supported on Linux. Since 6.6 its scheduler (EEVDF) lets a running thread, whatever its priority, finish its
-//! time slice of a millisecond or more before a thread that has just been woken; since 6.12 a thread can request
-//! shorter time slices. Earlier kernels ignore the request.
+//! Scheduling is only supported on Linux. Since 6.6, its scheduler (EEVDF) lets a running thread, whatever its
+//! priority, finish its time slice of a millisecond or more before a thread that has just been woken. Since 6.12, a
+//! thread can request shorter time slices; earlier kernels ignore the request.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -11,8 +12,8 @@ use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Requests short time slices for the current thread: threads that are woken to answer a request wait less for it, and
-/// it waits less for computing threads when it is woken itself.
+/// Requests short time slices for the current thread: threads that are woken wait less for it, and it waits less for
+/// computing threads when it is woken itself.
 pub fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(0) {
@@ -20,8 +21,8 @@ pub fn set_short_time_slice() {
     }
 }
 
-/// Requests short time slices, and lowers the priority of the current thread: in competition with one thread of normal
-/// priority it gets a tenth of a processor with `nice_delta` 10, and two fifths with 2.
+/// Requests short time slices, and lowers the priority of the current thread. In competition with one thread of normal
+/// priority, it gets a tenth of a processor with `nice_delta` 10, and two fifths with 2.
 pub fn lower_priority(nice_delta: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(nice_delta) {
@@ -29,14 +30,14 @@ pub fn lower_priority(nice_delta: i32) {
     }
 }
 
-/// Worker threads. When it is dropped, they end in the background.
+/// Worker threads. When the pool is dropped, they end in the background.
 pub struct WorkerPool {
     handle: Handle,
     runtime: Option<Runtime>,
 }
 
 impl WorkerPool {
-    /// Starts the threads that the builder describes.
+    /// Starts the threads that the builder configures.
     pub fn start(builder: &mut Builder) -> io::Result<Self> {
         let runtime = builder.enable_all().build()?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
@@ -51,7 +52,7 @@ impl WorkerPool {
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
+            // Waiting for the threads would block, which is not allowed in a task, where a host is usually dropped.
             runtime.shutdown_background();
         }
     }

@@ -19,17 +19,17 @@ struct ThrottleState {
 }
 
 impl Throttle {
-    /// One line per period.
+    /// Allows one line per period.
     pub fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
-    /// Records one more occurrence. If it is to be logged, returns the number suppressed since the last line.
+    /// Records one more occurrence. If it must be logged, returns the number suppressed since the last line.
     pub fn record(&self) -> Option<u64> {
         self.record_at(Instant::now())
     }
 
-    /// Returns the number of suppressed occurrences if a line about them is due, though nothing more occurred.
+    /// Returns the number of suppressed occurrences if a line about them is due, even without a further occurrence.
     pub fn overdue(&self) -> Option<u64> {
         self.overdue_at(Instant::now())
     }
@@ -55,8 +55,8 @@ impl Throttle {
     }
 }
 
-/// A throttle for each reason of a warning, so that a frequent reason does not hide the others. Reasons are constants: their number
-/// is bounded.
+/// A throttle for each reason of a warning, so that a frequent reason does not hide the others. Reasons are constants, so their
+/// number is bounded.
 #[derive(Debug)]
 pub struct ThrottlePerReason {
     period: Duration,
@@ -64,12 +64,12 @@ pub struct ThrottlePerReason {
 }
 
 impl ThrottlePerReason {
-    /// One line per period and reason.
+    /// Allows one line per period and reason.
     pub fn new(period: Duration) -> Self {
         Self { period, by_reason: Mutex::default() }
     }
 
-    /// Records one more occurrence. If it is to be logged, returns the number suppressed since the last line with that reason.
+    /// Records one more occurrence. If it must be logged, returns the number suppressed since the last line with this reason.
     pub fn record(&self, reason: &'static str) -> Option<u64> {
         self.by_reason.lock().entry(reason).or_insert_with(|| Throttle::new(self.period)).record()
     }

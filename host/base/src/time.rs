@@ -1,4 +1,4 @@
-//! Times and durations as the numbers that logs, protocols and the search index have; the processor time of a thread.
+//! Times and durations as numbers for logs, protocols and the search index; the processor time of a thread.
 
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,14 +15,14 @@ pub fn thread_cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// The processor time of a child process that has not been waited for yet, in user mode and in system calls; none if the system
-/// does not tell.
+/// Returns the processor time of a child process that has not been waited for yet, in user mode and in system calls; none if
+/// the system does not report it.
 #[cfg(target_os = "linux")]
 pub fn process_cpu_time(process: u32) -> Option<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let process = libc::pid_t::try_from(process).ok()?;
-    // SAFETY: both functions write to the place that they are given, and nothing else.
+    // SAFETY: both functions write only to the place that they are given.
     #[allow(unsafe_code, reason = "see above; the library has the clocks of this process only")]
     let is_read = unsafe {
         libc::clock_getcpuclockid(process, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0

@@ -1,13 +1,13 @@
-//! Traces: the spans that the host exports, and the context of a trace that others send (W3C Trace Context, SEP-414).
+//! Traces: the spans that the host exports, and the trace contexts that clients send (W3C Trace Context, SEP-414).
 //!
-//! A request that is sampled has a span with the target [`TARGET`], and what it waits for has spans below it. Without a layer that
-//! takes spans of that target ([`is_span`]) none is made, which costs one comparison each. They are not a part of the log. The layer,
-//! which exports them, takes a span that is no request only below another one, so a request that is not sampled has none at all.
+//! A sampled request has a span with the target [`TARGET`], and child spans for the operations that it waits for. Without a layer
+//! that takes spans of this target ([`is_span`]), no span is created, at the cost of one comparison each. These spans are not part
+//! of the log. The exporting layer takes a span that is not a request only below another one, so a request that is not sampled has
+//! no spans at all.
 //!
-//! The id of the trace is a field of a span with the target [`log_target::REQUEST`](super::log_target::REQUEST), which is a part of
-//! the log.
+//! The trace id is a field of a span with the target [`log_target::REQUEST`](super::log_target::REQUEST), which is part of the log.
 //!
-//! Code that continues on another thread runs in the spans that it began in: [`CurrentSpans`].
+//! Code that continues on another thread runs in the spans in which it began: [`CurrentSpans`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,29 +17,29 @@ use serde::{Serialize, Serializer};
 use tracing::instrument::Instrumented;
 use tracing::{Instrument as _, Metadata, Span};
 
-/// The target of spans that are exported.
+/// The target of exported spans.
 pub const TARGET: &str = "mcp_host::trace";
-/// The name of the span of a request, whose parent is none of this process.
+/// The name of a request's span, whose parent is not in this process.
 pub const REQUEST: &str = "request";
 /// The maximum length of text from outside in an attribute, in bytes.
 pub const MAX_ATTRIBUTE: usize = 1024;
 
-/// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as attributes are.
+/// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as in attributes.
 pub fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
 }
 
-/// Decides whether a request that begins has a span. Of the process, as the subscriber that takes spans is.
+/// Decides whether a new request has a span. Global to the process, like the subscriber that takes spans.
 static ADMISSION: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
 
-/// Sets what decides whether a request that begins has a span. The first call counts.
+/// Sets the function that decides whether a new request has a span. Only the first call has an effect.
 pub fn set_admission(admits_request: impl Fn() -> bool + Send + Sync + 'static) {
     let _ = ADMISSION.set(Box::new(admits_request));
 }
 
-/// Returns whether a request that begins has a span, if it is sampled.
+/// Returns whether a new request has a span, if it is sampled.
 ///
-/// A filter of a layer cannot decide it as cheaply: `tracing_subscriber::Registry` makes a span even where the filters of all layers
+/// A layer's filter cannot decide this as cheaply: `tracing_subscriber::Registry` creates a span even if the filters of all layers
 /// reject it, and enters it at each poll of the request.
 pub fn admits_request() -> bool {
     ADMISSION.get().is_none_or(|admits_request| admits_request())
@@ -56,16 +56,16 @@ pub struct TraceParent {
     span_id: [u8; 8],
 }
 
-/// A text is not a `traceparent` with a valid trace id.
+/// A text that is not a `traceparent` with a valid trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTraceParent;
 
 /// The contexts that a client sent with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientContext {
-    /// That of the message: `_meta.traceparent`.
+    /// The context of the message: `_meta.traceparent`.
     pub message: Option<TraceParent>,
-    /// That of the HTTP request: the header `traceparent`.
+    /// The context of the HTTP request: the header `traceparent`.
     pub http: Option<TraceParent>,
 }
 
@@ -77,33 +77,35 @@ impl TraceParent {
 }
 
 impl ClientContext {
-    /// Returns the parent of the request: the context of the message, or without one the context of the HTTP request.
+    /// Returns the parent of the request: the context of the message, or else the context of the HTTP request.
     pub fn parent(&self) -> Option<TraceParent> {
         self.message.or(self.http)
     }
 
-    /// Makes a span continue the trace of the client. If there are both contexts, the span links to the context of the HTTP request.
+    /// Makes a span continue the trace of the client. If there are both contexts, the span also links to the context of the HTTP
+    /// request.
     pub fn apply_to(&self, span: &Span) {
         export::apply(self, span);
     }
 }
 
-/// Returns a span below the current one. Without a current one, as in a request that is not sampled, none is made, and no layer is asked.
+/// Returns a span below the current one. Without a current one, as in a request that is not sampled, no span is created, and no
+/// layer is called.
 pub fn child(make: impl FnOnce() -> Span) -> Span {
     if Span::current().is_none() { Span::none() } else { make() }
 }
 
-/// Returns the id of the trace that a span belongs to, if it is exported.
+/// Returns the trace id of a span, if the span is exported.
 pub fn trace_id(span: &Span) -> Option<TraceId> {
     export::trace_id(span)
 }
 
-/// Returns the `traceparent` of the current span, if it is exported: for requests to other servers.
+/// Returns the `traceparent` of the current span, if the span is exported: for requests to other servers.
 pub fn traceparent() -> Option<String> {
     export::traceparent()
 }
 
-/// The spans that code continues in on another thread.
+/// The spans in which code continues on another thread.
 #[derive(Clone, Debug)]
 pub struct CurrentSpans {
     outer: Span,
@@ -111,24 +113,23 @@ pub struct CurrentSpans {
 }
 
 impl CurrentSpans {
-    /// The current span, and one that is exported below it.
+    /// The current span, and an exported one below it.
     pub fn with(exported: Span) -> Self {
         Self { outer: Span::current(), exported }
     }
 
-    /// Returns a span below the one that is exported. Without that one nothing is made: this costs one comparison.
+    /// Returns a span below the exported one. Without an exported span, nothing is created, at the cost of one comparison.
     pub fn child(&self, make: impl FnOnce() -> Span) -> Span {
         if self.exported.is_disabled() { Span::none() } else { make() }
     }
 
-    /// Runs a future in them.
+    /// Runs a future in these spans.
     pub fn instrument<F: Future>(self, future: F) -> Instrumented<Instrumented<F>> {
         future.instrument(self.exported).instrument(self.outer)
     }
 }
 
-/// Parses a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, in lower-case hexadecimal digits. Versions after 00 may have
-/// more fields.
+/// Parses a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, in lower-case hexadecimal digits. Versions after 00 may have more fields.
 impl FromStr for TraceParent {
     type Err = InvalidTraceParent;
 
@@ -169,7 +170,7 @@ impl Serialize for TraceId {
     }
 }
 
-/// What a build with the feature `otlp` knows of exported spans.
+/// Exported spans, in a build with the feature `otlp`.
 #[cfg(feature = "otlp")]
 mod export {
     use opentelemetry::Context;
@@ -184,7 +185,7 @@ mod export {
             return;
         }
         if let Some(parent) = client.parent() {
-            // It fails for a span that no layer exports.
+            // This fails for a span that no layer exports.
             let _ = span.set_parent(Context::new().with_remote_span_context(span_context(parent)));
         }
         if let (Some(_), Some(http)) = (client.message, client.http) {

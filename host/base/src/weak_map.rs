@@ -1,6 +1,6 @@
-//! A map that keeps no value alive: an entry exists while someone else holds its value. For what several users of one key share, such
-//! as the semaphore of a client. Bounded: an insertion removes the entries whose values are gone, so there are at most as many
-//! entries as values that were in use at a time.
+//! A map of weak references: an entry exists while another owner holds its value. For values that several users of one key share,
+//! such as the semaphore of a client. Bounded: an insertion removes entries whose values are gone, so there are at most as many
+//! entries as values that were in use concurrently.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,7 +19,7 @@ impl<K, V> Default for WeakMap<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> WeakMap<K, V> {
-    /// Returns the value of a key, which is made if there is none.
+    /// Returns the value of a key, and creates it if there is none.
     pub fn get_or_insert_with(&self, key: &K, make: impl FnOnce() -> Arc<V>) -> Arc<V> {
         let mut values = self.0.lock();
         if let Some(value) = values.get(key).and_then(Weak::upgrade) {

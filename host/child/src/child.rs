@@ -1,4 +1,4 @@
-//! A program that runs.
+//! A running program.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,24 +16,24 @@ use crate::kernel::Lack;
 use crate::message::{Answer, EndReason, Measured, Outcome, frame, length, receive_with};
 use crate::proxy::Proxy;
 
-/// The maximum length of a line of standard error. Of a longer one the rest is skipped.
+/// The maximum length of a line of standard error. The rest of a longer line is skipped.
 const MAX_LINE: usize = 4096;
 
-/// A program that runs, with its streams. When this is dropped, all of its processes are killed.
+/// A running program, with its streams. When this is dropped, all of its processes are killed.
 #[derive(Debug)]
 pub struct Child {
-    /// Its standard input. Dropping it is how a server over stdio is asked to end.
+    /// Its standard input. Dropping it asks a server over stdio to end.
     pub stdin: Option<pipe::Sender>,
     /// Its standard output.
     pub stdout: Option<pipe::Receiver>,
-    /// Its standard error. It must be read, or the program waits once the pipe is full.
+    /// Its standard error. It must be read, because the program blocks once the pipe is full.
     pub stderr: Option<StderrLines>,
     connection: Connection,
     lacks: Vec<Lack>,
     outcome: Option<Outcome>,
-    /// The number of its process.
+    /// The id of its process.
     process: i32,
-    /// What its processes used when they were measured last.
+    /// The last measurement of its processes.
     measured: Measured,
     /// Ends with the child.
     proxy: Option<Proxy>,
@@ -65,17 +65,17 @@ impl Child {
         })
     }
 
-    /// What it has to do without.
+    /// Returns the parts of the sandbox that are missing.
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
     }
 
-    /// Connections that its proxy refused, each with the reason, since this was called last: at most 16.
+    /// Returns the connections that its proxy refused since the last call, each with the reason: at most 16.
     pub fn take_refused_connections(&self) -> Vec<String> {
         self.proxy.as_ref().map(Proxy::take_refused).unwrap_or_default()
     }
 
-    /// Waits until all of its processes have ended. Can be dropped and called again.
+    /// Waits until all of its processes have ended. Cancel-safe.
     pub async fn wait(&mut self) -> Outcome {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
@@ -90,12 +90,14 @@ impl Child {
         self.outcome.insert(outcome).clone()
     }
 
-    /// What all of its processes use, as it was measured last: once a second, while [`wait`](Self::wait) is awaited. Nothing before.
+    /// Returns the last measurement of all of its processes: one per second while [`wait`](Self::wait) is awaited.
+    /// Zero before the first.
     pub fn measured(&self) -> Measured {
         self.measured
     }
 
-    /// The number of its process as the host sees it; in a sandbox with namespaces that of the init of its processes.
+    /// Returns the id of its process as the host sees it. In a sandbox with namespaces, this is the id of the init of
+    /// its processes.
     pub fn process(&self) -> i32 {
         self.process
     }
@@ -116,13 +118,13 @@ pub struct StderrLines {
 }
 
 impl StderrLines {
-    /// The pipe itself, for a reader of its own. What has been read of the next line is lost.
+    /// Returns the pipe, for another reader. The part of the next line that has been read is lost.
     pub fn into_pipe(self) -> pipe::Receiver {
         self.pipe
     }
 
-    /// The next line without its end; invalid UTF-8 is replaced, and of a line longer than 4 KiB the rest is left out, which its
-    /// last character `…` shows. None at the end. Can be dropped and called again.
+    /// Returns the next line without its end. Invalid UTF-8 is replaced. A line longer than 4 KiB is truncated, with
+    /// `…` as its last character. None at the end. Cancel-safe.
     pub async fn next_line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -154,11 +156,11 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
 }
 
-/// The connection to the supervisor of a program. The supervisor kills the program when it is closed.
+/// The connection to the supervisor of a program. The supervisor kills the program when the connection is closed.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
-    /// What has been received of the next message, so that a future that is dropped loses nothing.
+    /// The received part of the next message, so that dropping a future loses nothing.
     received: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 }
@@ -173,7 +175,7 @@ impl Connection {
         self.stream.write_all(&frame(message)?).await
     }
 
-    /// Receives a message, and the descriptors that come along. None at the end.
+    /// Receives a message, with its descriptors. None at the end.
     pub(crate) async fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         loop {
             let mut wanted = size_of::<u32>();
@@ -186,7 +188,7 @@ impl Connection {
                 }
             }
             if self.received.is_empty() {
-                // Descriptors come with the first byte.
+                // Descriptors arrive with the first byte.
                 let mut byte = 0;
                 self.stream.readable().await?;
                 let received = self
@@ -210,9 +212,9 @@ impl Connection {
         }
     }
 
-    /// Closes the sending direction, which the supervisor takes as the wish to kill the program.
+    /// Closes the sending direction, which requests the supervisor to kill the program.
     fn shut_down(&self) {
-        // One that has ended needs no telling.
+        // A supervisor that has ended needs no request.
         let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
     }
 }

@@ -5,24 +5,25 @@ use mcp_host_config::limits;
 
 use crate::spec::{Directory, Spec};
 
-/// A grant that a program cannot be given.
+/// A grant that programs do not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be granted to a program: {help}")]
 pub struct GrantError {
     /// The grant.
     what: String,
-    /// Why, and what to do instead.
+    /// The reason, and the alternative.
     help: &'static str,
 }
 
 impl Spec {
-    /// Grants a program what the config does: directories, variables, origins.
+    /// Grants a program the config's grants: directories, variables, origins.
     ///
-    /// A quota bounds a file that the program writes, not the directory.
+    /// A quota bounds each file that the program writes, not the directory.
     ///
     /// # Errors
     ///
-    /// A grant is one that the host would have to act on: headers and tokens that it adds to requests, buckets, databases.
+    /// A grant requires an action of the host: headers and tokens that it adds to requests, buckets,
+    /// databases.
     pub fn grant(mut self, grants: &Grants) -> Result<Self, GrantError> {
         let refuse = |what: String, help| Err(GrantError { what, help });
         for (guest, dir) in &grants.dirs {
@@ -59,7 +60,7 @@ impl Spec {
         Ok(self)
     }
 
-    /// Limits a program as the config does a plugin, as far as that applies: `memory`.
+    /// Sets the memory limit of the program from the plugin's limits.
     #[must_use]
     pub fn limit(mut self, limits: &limits::Limits) -> Self {
         self.limits.memory = limits.memory.bytes();

@@ -1,45 +1,47 @@
-//! What the kernel has for the confinement of programs, and what it lacks.
+//! The confinement features of the kernel, and the missing ones.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel, or what this user may do of it, lacks.
+/// A confinement feature that the kernel lacks or does not permit to this user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Lack {
-    /// No Landlock: a program without it is not started.
+    /// No Landlock: programs are not started.
     Landlock,
-    /// Landlock that does not restrict signals and abstract Unix sockets (before ABI 6). With namespaces this changes nothing.
+    /// Landlock does not restrict signals and abstract Unix sockets (before ABI 6). With namespaces this has no
+    /// effect.
     Scopes(u32),
-    /// No seccomp: a program without it is not started.
+    /// No seccomp: programs are not started.
     Seccomp,
-    /// No namespaces, and why: then a program has no network, sees directories at their own paths, and has no `/tmp`.
+    /// No namespaces, with the reason: a program has no network, sees directories at their own paths, and has no
+    /// `/tmp`.
     Namespaces(String),
-    /// A container that hides parts of `/proc`, where none can be mounted: a program has none.
+    /// A container hides parts of `/proc`, and no other `/proc` can be mounted: a program has none.
     Proc(String),
-    /// The program has no user namespace of its own beside the other ones: a host that is root did without.
+    /// The program has no user namespace in addition to the other namespaces: the host is root and works without one.
     UserNamespace(String),
-    /// Another system than Linux.
+    /// The system is not Linux.
     Linux,
 }
 
-/// What the kernel has, as a trial in a child process showed it.
+/// The features of the kernel, as found by a trial in a child process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Kernel {
     /// The version of Landlock.
     pub landlock_abi: Option<u32>,
-    /// It filters system calls.
+    /// Whether it filters system calls.
     pub seccomp: bool,
-    /// This user can have namespaces for a program: user, mount, pid, network, IPC and host name.
+    /// Whether this user can create namespaces for a program: user, mount, pid, network, IPC and host name.
     pub namespaces: bool,
-    /// What is lacking.
+    /// The missing features.
     pub lacks: Vec<Lack>,
 }
 
 impl Kernel {
-    /// Whether programs can be confined at all.
+    /// Returns whether programs can be confined at all.
     pub(crate) fn confines(&self) -> bool {
         self.seccomp && self.landlock_abi.is_some()
     }

@@ -1,4 +1,4 @@
-//! The launcher as the host sees it.
+//! The host's side of the launcher.
 
 use std::io;
 use std::net::Shutdown;
@@ -20,9 +20,9 @@ use crate::process::{ARGUMENT, ENV_VAR};
 use crate::proxy::Proxy;
 use crate::spec::{Job, Sandbox, Spec, SpecError};
 
-/// How long the launcher has to start.
+/// The maximum time for the launcher to start.
 const START_TIME: Duration = Duration::from_secs(10);
-/// How long a program has to be started.
+/// The maximum time to start a program.
 const LAUNCH_TIME: Duration = Duration::from_secs(20);
 
 /// The program that becomes the launcher.
@@ -43,29 +43,29 @@ pub enum LaunchError {
     /// The launcher cannot be started.
     #[error("cannot start the process that starts programs, {}: {source}", program.display())]
     Launcher {
-        /// The program that was to become the launcher.
+        /// The program that should have become the launcher.
         program: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The program that was started as the launcher is none.
+    /// The program that was started as the launcher is not a launcher.
     #[error("{} was started to start programs, and its `main` does not begin with `mcp_host_child::run_launcher()`", .0.display())]
     NoLauncher(PathBuf),
-    /// This process was started as a launcher, and is none.
+    /// This process was started as a launcher, but is not one.
     #[error("this process was started to start programs: call `mcp_host_child::run_launcher()` first thing in `main`")]
     Recursive,
     /// The launcher has ended.
     #[error("the process that starts programs has ended; restart the host")]
     Ended,
-    /// The launcher does not take a request.
+    /// The launcher does not accept a request.
     #[error("cannot ask for a program to be started: {0}")]
     Request(io::Error),
-    /// The program cannot be started: what is granted to it is not there, or the kernel refuses it.
+    /// The program cannot be started: a grant does not exist, or the kernel refuses it.
     #[error("cannot start {program}: {reason}")]
     Program {
         /// The program.
         program: String,
-        /// What failed.
+        /// The failure.
         reason: String,
     },
     /// The program took too long to start.
@@ -73,8 +73,9 @@ pub enum LaunchError {
     Timeout(String),
 }
 
-/// A process that starts programs: the current executable once more, unconfined, without threads, and with nothing of the
-/// host in its memory. It, and all that it has started, ends with the host, however that ends.
+/// A process that starts programs: a second instance of the current executable, unconfined, without threads,
+/// and without the host's memory. The launcher and everything that it has started end with the host, however
+/// the host ends.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     shared: Arc<Shared>,
@@ -89,13 +90,13 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The launcher ends with this, and leaves nothing of itself in the table of processes.
+        // The launcher ends with this, and leaves no entry in the table of processes.
         let _ = self.control.shutdown(Shutdown::Both);
         let _ = self.process.get_mut().unwrap_or_else(PoisonError::into_inner).wait();
     }
 }
 
-/// A program that has been checked: what it is granted can be given to it on this machine.
+/// A checked program: this machine supports its grants.
 #[derive(Clone, Debug)]
 pub struct Program {
     launcher: Launcher,
@@ -104,21 +105,21 @@ pub struct Program {
 }
 
 impl Launcher {
-    /// Starts the launcher. A process that confines itself calls this before, since the launcher would be confined like it.
-    /// With `only`, the launcher starts none but these programs: then somebody who has taken the host over cannot start
-    /// others through it.
+    /// Starts the launcher. A process that confines itself must call this first, because the launcher would
+    /// inherit the confinement. With `only`, the launcher starts only these programs: an attacker who takes
+    /// over the host cannot start others through it.
     ///
-    /// Blocks for some milliseconds, in which the launcher tries what the kernel has.
+    /// Blocks for some milliseconds, in which the launcher tries the features of the kernel.
     ///
     /// # Errors
     ///
-    /// The program cannot be started, or is no launcher.
+    /// The program cannot be started, or is not a launcher.
     pub fn start(program: &LauncherProgram, only: Option<&[Spec]>) -> Result<Self, LaunchError> {
         if std::env::var_os(ENV_VAR).is_some() {
             return Err(LaunchError::Recursive);
         }
         let path = match program {
-            // The same executable, even if its file was replaced since.
+            // The same executable, even if its file has been replaced.
             LauncherProgram::CurrentExe => PathBuf::from("/proc/self/exe"),
             LauncherProgram::Program(path) => path.clone(),
         };
@@ -131,19 +132,21 @@ impl Launcher {
             .env(ENV_VAR, "1")
             .current_dir("/")
             .stdin(OwnedFd::from(theirs))
-            // Not read: they are empty, and a confined host cannot open `/dev/null`.
+            // Never read: they are empty, and a confined host cannot open `/dev/null`.
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // No signal to the host's group, as of a terminal, ends programs that the host still uses.
+            // In a separate group, so that no signal to the host's group, for example from a terminal, ends
+            // programs that the host still uses.
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        // The other end of the control socket is closed here with the command, so the launcher's end is seen.
+        // Dropping the command closes the other end of the control socket here, so that the end of the
+        // launcher is detected.
         drop(command);
         let only = only.map(|specs| specs.iter().map(Job::from).collect::<Vec<_>>());
         control.set_read_timeout(Some(START_TIME)).map_err(failed)?;
         let answered = send(&control, &only, &[]).and_then(|()| receive::<Kernel>(&control));
-        // Ended, and waited for, if it is no launcher.
+        // If it is not a launcher, it is ended and waited for.
         let mut shared = Shared { control, kernel: Kernel::default(), process: Mutex::new(process) };
         match answered {
             Ok(Some((kernel, _))) => shared.kernel = kernel,
@@ -155,16 +158,16 @@ impl Launcher {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What the kernel has, and lacks.
+    /// Returns the features of the kernel, and the missing ones.
     pub fn kernel(&self) -> &Kernel {
         &self.shared.kernel
     }
 
-    /// Checks whether a program can be given what it is granted.
+    /// Checks whether a program's grants are supported.
     ///
     /// # Errors
     ///
-    /// Some of it is invalid, or needs what the kernel lacks.
+    /// Some grant is invalid, or needs a feature that the kernel lacks.
     pub fn program(&self, spec: Spec) -> Result<Program, SpecError> {
         spec.validate()?;
         let kernel = self.kernel();
@@ -185,21 +188,21 @@ impl Launcher {
 }
 
 impl Program {
-    /// What is started, and what it may use.
+    /// Returns the command, and what it may use.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// What it has to do without, for the log at the start and for `check`.
+    /// Returns the parts of the sandbox that are missing, for the log at the start and for `check`.
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
     }
 
-    /// Starts it. Dropping the future, or the child, ends all of its processes.
+    /// Starts the program. Dropping the future, or the child, ends all of its processes.
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The program cannot be started.
     pub async fn launch(&self) -> Result<Child, LaunchError> {
         let name = || self.spec.command.first().cloned().unwrap_or_default();
         let (ours, theirs) = UnixStream::pair().map_err(LaunchError::Request)?;
@@ -210,7 +213,7 @@ impl Program {
             stderr.map_err(LaunchError::Request)?,
         );
         let descriptors = [theirs.as_fd(), stdin.0.as_fd(), stdout.1.as_fd(), stderr.1.as_fd()];
-        // One byte is sent whole or not at all, so requests from several threads do not mix.
+        // One byte is sent as a whole or not at all, so concurrent requests do not mix.
         let sent = send_with(&self.launcher.shared.control, b"L", &descriptors, SendFlags::DONTWAIT);
         sent.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LaunchError::Ended,

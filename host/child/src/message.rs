@@ -1,7 +1,8 @@
-//! The messages between the host, the launcher and the supervisors of programs: JSON behind its length, with descriptors.
+//! The messages between the host, the launcher and the supervisors of programs: JSON after its length, with
+//! descriptors.
 //!
-//! All of these processes are parts of one program of one version. A stream socket is used because a confined host may make
-//! no other pair of sockets.
+//! All of these processes are parts of one program in one version. They use a stream socket, because a confined
+//! host may not make other pairs of sockets.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -18,42 +19,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::Lack;
 
-/// The maximum length of a message.
+/// The maximum length of a message in bytes.
 const MAX_LENGTH: u32 = 8 << 20;
-/// The maximum number of descriptors that come with a message.
+/// The maximum number of descriptors with a message.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
 
-/// What a supervisor says.
+/// A message of a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// The program runs. A descriptor comes along if the program has a proxy: a socket that listens in its network.
+    /// The program is running. If it has a proxy, a descriptor comes with the message: a listening socket in
+    /// its network.
     Started {
-        /// What it has to do without.
+        /// The parts of the sandbox that are missing.
         lacks: Vec<Lack>,
-        /// The number of its process, or of the init of its processes.
+        /// The id of its process, or of the init of its processes.
         process: i32,
     },
-    /// The program does not run, and why.
+    /// The program is not running, with the reason.
     Failed(String),
-    /// It runs, and its processes were measured. Left out where the host does not read.
+    /// The processes of the running program were measured. Not sent while the host does not read.
     Measured(Measured),
     /// All of its processes have ended.
     Ended(Outcome),
 }
 
-/// What the processes of a program use now.
+/// The current resource use of a program's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Bytes of memory that are resident and not a file's.
+    /// Resident memory that is not backed by a file, in bytes.
     pub memory: u64,
-    /// Processor time since the start, of those that have ended, too.
+    /// Processor time since the start, including ended processes.
     pub cpu: Duration,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub tasks: u64,
 }
 
-/// How a program ended, and what it had used.
+/// The end of a program, and its resource use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -61,7 +63,7 @@ pub struct Outcome {
     pub reason: EndReason,
     /// The processor time of all of its processes.
     pub cpu: Duration,
-    /// The most bytes that were resident at a time.
+    /// The peak of resident memory in bytes.
     pub memory: u64,
 }
 
@@ -69,17 +71,17 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// It exited with that code.
+    /// It exited with this code.
     Exit(i32),
-    /// That signal ended it.
+    /// This signal ended it.
     Signal(i32),
-    /// It was killed above its memory.
+    /// It was killed because it exceeded its memory limit.
     Memory,
-    /// It was killed above its processor time.
+    /// It was killed because it exceeded its limit of processor time.
     Cpu,
-    /// It was killed because the host asked for it.
+    /// It was killed because the host requested it.
     Killed,
-    /// Its supervisor has ended without a word: it was killed, and all processes of the program with it.
+    /// Its supervisor ended without a message: it was killed, and all processes of the program with it.
     Lost,
 }
 
@@ -96,7 +98,7 @@ impl std::fmt::Display for EndReason {
     }
 }
 
-/// Returns a message behind its length.
+/// Encodes a message, after its length.
 pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len()).ok().filter(|length| *length <= MAX_LENGTH);
@@ -106,7 +108,7 @@ pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The length of the message behind these four bytes.
+/// Returns the length of the message after these four bytes.
 pub(crate) fn length(prefix: [u8; 4]) -> io::Result<usize> {
     let length = Some(u32::from_le_bytes(prefix)).filter(|length| *length <= MAX_LENGTH);
     length.and_then(|length| usize::try_from(length).ok()).ok_or_else(|| io::Error::other("the message is too long"))
@@ -120,12 +122,12 @@ pub(crate) fn send(stream: &UnixStream, message: &impl Serialize, descriptors: &
     (&mut &*stream).write_all(rest)
 }
 
-/// Sends a short message if the other end has room for it. The kernel takes all of its bytes at once, or none.
+/// Sends a short message if the other end has room for it. The kernel accepts all of its bytes or none.
 pub(crate) fn offer(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     send_with(stream, &frame(message)?, &[], SendFlags::DONTWAIT)
 }
 
-/// Receives a message, with the descriptors that come along. None at the end of the stream.
+/// Receives a message, with its descriptors. None at the end of the stream.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut prefix = [0; 4];
     let [first, rest @ ..] = &mut prefix;
@@ -136,7 +138,7 @@ pub(crate) fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<Op
     Ok(Some((serde_json::from_slice(&json)?, descriptors)))
 }
 
-/// Sends bytes, of which at least the first arrives with the descriptors. One byte is sent whole or not at all.
+/// Sends bytes. The first arrives with the descriptors. A single byte is sent as a whole or not at all.
 pub(crate) fn send_with(
     socket: impl AsFd,
     bytes: &[u8],
@@ -158,7 +160,7 @@ pub(crate) fn send_with(
     }
 }
 
-/// Receives one byte, and the descriptors that come along. None at the end of the stream.
+/// Receives one byte, with its descriptors. None at the end of the stream.
 pub(crate) fn receive_with(socket: impl AsFd, byte: &mut u8, flags: RecvFlags) -> io::Result<Option<Vec<OwnedFd>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! The processes between the host and a program. None of them has a second thread, so each may do after `fork` what it likes.
+//! The processes between the host and a program. None of them has a second thread, so there are no restrictions after `fork`.
 //!
 //! ```text
 //! host ── launcher ─┬─ supervisor ── init (process 1 of the namespaces) ── program ── what it starts
@@ -7,12 +7,12 @@
 //!
 //! | process | what it does | ends when |
 //! |---|---|---|
-//! | launcher | tries what the kernel has; forks a supervisor for each request | the host closes its socket, or ends |
-//! | [`supervisor`] | reads what is asked for, starts it, measures its processes once a second, kills them above their limits | its program has ended, or the host closes the connection, or ends |
-//! | [`init`] | makes the file system and the network of the program, gives up its privileges, starts the program, reaps its orphans | the program has ended, or the supervisor has: then the kernel kills all in its process namespace |
+//! | launcher | tries the features of the kernel; forks a supervisor for each request | the host closes its socket, or ends |
+//! | [`supervisor`] | reads the request, starts the program, measures its processes once a second, kills them above their limits | its program has ended, or the host closes the connection, or ends |
+//! | [`init`] | makes the file system and the network of the program, drops its privileges, starts the program, reaps its orphans | the program has ended, or the supervisor has: then the kernel kills all in its process namespace |
 //!
-//! Without namespaces there is no init, and the supervisor is what orphans of the program are given to
-//! (`PR_SET_CHILD_SUBREAPER`): it kills them one by one.
+//! Without namespaces there is no init. The supervisor adopts the orphans of the program (`PR_SET_CHILD_SUBREAPER`), and
+//! kills them one by one.
 
 mod cgroup;
 mod environment;
@@ -49,10 +49,11 @@ pub(crate) const ARGUMENT: &str = "__launcher";
 /// Set in a launcher, so that a program that does not call [`run_launcher`] does not start launchers recursively.
 pub(crate) const ENV_VAR: &str = "MCP_HOST_LAUNCHER";
 
-/// Becomes the launcher, and exits when the host does, if a host started this process for that; returns at once otherwise.
+/// If a host started this process for that purpose, becomes the launcher, and exits when the host does. If not, returns
+/// immediately.
 ///
 /// Must be among the first calls in the `main` of a program that starts a [`Launcher`](crate::Launcher) with
-/// [`LauncherProgram::CurrentExe`](crate::LauncherProgram::CurrentExe): before there is another thread.
+/// [`LauncherProgram::CurrentExe`](crate::LauncherProgram::CurrentExe): before there are other threads.
 pub fn run_launcher() {
     let is_launcher = std::env::args_os().nth(1).is_some_and(|argument| argument == ARGUMENT);
     if is_launcher && std::env::var_os(ENV_VAR).is_some() {
@@ -71,9 +72,9 @@ fn run() -> io::Result<()> {
     send(&control, &kernel, &[])?;
     let mut request = 0;
     while let Some(descriptors) = receive_with(&control, &mut request, RecvFlags::empty())? {
-        // Supervisors that have ended.
+        // Reap ended supervisors.
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
-        // The host sees that the connection is closed if this fails.
+        // If this fails, the host sees that the connection is closed.
         let _ = fork_supervisor(
             &control,
             descriptors,
@@ -84,7 +85,7 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// The standard streams would keep the control socket open in every process below this one.
+/// Replaces the standard streams, which would keep the control socket open in every process below this one.
 fn replace_standard_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

@@ -1,20 +1,21 @@
 //! The proxy of a program: the only way out of its network namespace.
 //!
-//! It accepts at a socket that was made in the program's network, and connects from the host's. So the program needs no relay
-//! and no route, and cannot reach anything else.
+//! It accepts connections at a socket that was created in the program's network, and connects from the host's. So the program
+//! needs no relay and no route, and cannot reach anything else.
 //!
 //! | request | is granted by | what follows |
 //! |---|---|---|
-//! | `CONNECT HOST:PORT` | an origin with that host and port, `https` or `http` | a tunnel: what it transports is between the program and the server |
-//! | `GET http://HOST:PORT/…`, and other methods | an origin `http` with that host and port | one request, forwarded with a connection of its own |
+//! | `CONNECT HOST:PORT` | an origin with that host and port, `https` or `http` | a tunnel: its bytes are opaque to the proxy |
+//! | `GET http://HOST:PORT/…`, and other methods | an origin `http` with that host and port | one request, forwarded on a separate connection |
 //! | others | | 400 |
 //!
-//! What is not granted is answered with 403, without a look at names. Names are resolved here, once per connection, and only
-//! to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin; an origin that names an address is not subject to that.
+//! Requests without a grant get 403, before any name is resolved. The proxy resolves names itself, once per connection, and
+//! only to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin. An origin that
+//! names an address is exempt from this check.
 //!
-//! Bounds: [`MAX_CONNECTIONS`] at once, of which each has [`HEAD_TIME`] for its request, [`CONNECT_TIME`] for the server, ends
-//! after [`IDLE_TIME`] without a byte and in any case after [`MAX_TIME`], and the sizes of hyper for what it buffers. All
-//! of it ends with the program.
+//! Bounds: at most [`MAX_CONNECTIONS`] concurrent connections. Each has [`HEAD_TIME`] for its request and [`CONNECT_TIME`] to
+//! connect to the server, and ends after [`IDLE_TIME`] without a byte, or after [`MAX_TIME`]. Buffers have hyper's sizes. All
+//! connections end with the program.
 
 mod connect;
 mod tunnel;
@@ -45,30 +46,30 @@ use tokio::time::{sleep, timeout};
 use self::connect::ConnectError;
 use self::tunnel::tunnel;
 
-/// Connections of a program at once. More wait until one ends.
+/// The maximum number of concurrent connections of a program. Further ones wait until one ends.
 pub(crate) const MAX_CONNECTIONS: usize = 32;
-/// How long a request may take to arrive.
+/// The maximum time for a request to arrive.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a name may take to be resolved and a connection to be made.
+/// The maximum time to resolve a name and connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How long a connection may transport nothing.
+/// The maximum time without a byte on a connection.
 const IDLE_TIME: Duration = Duration::from_secs(300);
-/// How long a connection may last.
+/// The maximum duration of a connection.
 const MAX_TIME: Duration = Duration::from_secs(3600);
-/// Refused connections that are remembered.
+/// The maximum number of remembered refused connections.
 const MAX_REFUSED: usize = 16;
-/// The largest head of a request or response, and what is buffered of a body.
+/// The maximum size of the head of a request or response, and of the buffer for a body.
 const MAX_BUFFER: usize = 64 << 10;
 /// Headers that concern one connection only (RFC 9110, section 7.6.1), or the proxy.
 const HOP_BY_HOP: [&str; 6] =
     ["keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer"];
 
-/// One of [`MAX_CONNECTIONS`]. Held until the connection has ended, and its name is resolved.
+/// A permit of [`MAX_CONNECTIONS`]. Held until the connection has ended and its name is resolved.
 type Permit = Arc<OwnedSemaphorePermit>;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
-/// The proxy of a program. Ends, with all of its connections, when it is dropped.
+/// The proxy of a program. When it is dropped, it ends with all of its connections.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     task: JoinHandle<()>,
@@ -88,7 +89,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Serves a socket that listens.
+    /// Serves a listening socket.
     pub(crate) fn start(listener: OwnedFd, origins: &[OriginPattern]) -> io::Result<Self> {
         let listener = StdTcpListener::from(listener);
         listener.set_nonblocking(true)?;
@@ -98,13 +99,13 @@ impl Proxy {
         Ok(Self { task, state })
     }
 
-    /// Connections that were refused, each with the reason, since this was called last.
+    /// Returns the connections that were refused since the last call, each with the reason.
     pub(crate) fn take_refused(&self) -> Vec<String> {
         self.state.refused.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 }
 
-/// Accepts connections. They end with the future.
+/// Accepts connections, which end with the future.
 async fn serve(listener: TcpListener, state: Arc<State>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
@@ -126,7 +127,7 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// Serves one connection, until its tunnel has ended if it becomes one.
+/// Serves one connection. If it becomes a tunnel, serves it until the tunnel ends.
 async fn serve_connection(stream: TcpStream, state: Arc<State>, permit: Permit) {
     let _ = stream.set_nodelay(true);
     let tunnels = Arc::new(Mutex::new(None));
@@ -149,7 +150,7 @@ async fn serve_connection(stream: TcpStream, state: Arc<State>, permit: Permit) 
     }
 }
 
-/// A tunnel that begins when the answer to its request has been sent.
+/// A tunnel that begins after the response to its request.
 type PendingTunnel = Mutex<Option<(hyper::upgrade::OnUpgrade, TcpStream)>>;
 
 impl State {
@@ -209,23 +210,23 @@ impl State {
 
     fn remember(&self, refused: String) {
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first are kept: they say what the program needs.
+        // The first ones are kept, because they show what the program needs.
         if all.len() < MAX_REFUSED && !all.contains(&refused) {
             all.push_back(refused);
         }
     }
 }
 
-/// The origin that a request names. `None` if the text is not an origin.
+/// Returns the origin of a request. `None` if the text is not an origin.
 fn origin(scheme: Scheme, authority: &Authority, port: Option<u16>) -> Option<Origin> {
-    // Otherwise the name and the password would count as a part of the host.
+    // Without this check, the user name and the password would count as part of the host.
     if authority.as_str().contains('@') {
         return None;
     }
     format!("{}://{}:{}", scheme.as_str(), authority.host(), port?).parse().ok()
 }
 
-/// Forwards a request to its server, by a connection that ends with the answer.
+/// Forwards a request to its server, on a connection that ends with the response.
 async fn forward(mut request: Request<Incoming>, origin: &Origin, server: TcpStream) -> Response<Body> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let (Ok(path), Ok(host)) = (path.parse::<Uri>(), HeaderValue::from_str(&origin.authority())) else {
@@ -238,7 +239,7 @@ async fn forward(mut request: Request<Incoming>, origin: &Origin, server: TcpStr
         let mut builder = client::conn::http1::Builder::new();
         builder.max_buf_size(MAX_BUFFER);
         let (mut sender, connection) = builder.handshake(TokioIo::new(server)).await?;
-        // Ends with its streams: the answer's body, which the program's connection holds.
+        // Ends with its streams: the program's connection holds the body of the response.
         tokio::spawn(async move { timeout(MAX_TIME, connection).await });
         sender.send_request(request).await
     };
@@ -252,7 +253,7 @@ async fn forward(mut request: Request<Incoming>, origin: &Origin, server: TcpStr
     }
 }
 
-/// Removes the headers that concern one connection, and those that `Connection` names.
+/// Removes the headers of a single connection, and the headers that `Connection` names.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =

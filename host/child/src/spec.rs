@@ -1,4 +1,4 @@
-//! What is started, and what it may use.
+//! The specification of a program: its command, its grants and its limits.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,78 +11,79 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::Lack;
 
-/// The maximum size of command, environment and directories together.
+/// The maximum total size of command, environment and directories, in bytes.
 const MAX_SIZE: usize = 256 << 10;
 /// The maximum number of directories.
 const MAX_DIRECTORIES: usize = 64;
-/// Where nothing of the host is put in place of the sandbox's own.
+/// Paths of the sandbox's own files, which no path of the host may replace.
 const RESERVED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// A program, and what it may use. Nothing but itself unless a field says so.
+/// A program, with its grants and limits. It may use nothing except itself unless a field grants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spec {
-    /// The program and its arguments. A name without a slash is looked up in `PATH` of [`environment`](Self::environment), or in
-    /// the system's directories of programs.
+    /// The program and its arguments. A name without a slash is looked up in `PATH` of
+    /// [`environment`](Self::environment), or in the system's program directories.
     pub command: Vec<String>,
-    /// Variables. Beside them the program has only `PATH`, `HOME`, `TMPDIR`, `LANG` and those that name the proxy, and each of
-    /// them can be replaced here.
+    /// Variables. In addition, the program has only `PATH`, `HOME`, `TMPDIR`, `LANG` and the variables that
+    /// name the proxy, and each of them can be replaced here.
     pub environment: BTreeMap<String, String>,
     /// Directories of the host.
     pub directories: Vec<Directory>,
     /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
     pub origins: Vec<OriginPattern>,
-    /// What it may use up.
+    /// Its resource limits.
     pub limits: Limits,
-    /// The user that it has if the host runs as root: a name, or a number. `nobody` if there is none. A host that is not root
-    /// has its own user only.
+    /// Its user if the host runs as root: a name or an id. Default: `nobody`. A host that is not root can
+    /// only use its own user.
     pub user: Option<String>,
-    /// What it is confined by.
+    /// Its confinement.
     pub sandbox: Sandbox,
 }
 
 /// A directory of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Directory {
-    /// Where it is.
+    /// The path on the host.
     pub host: PathBuf,
-    /// Where the program sees it, if not at the same path. Needs namespaces.
+    /// The path that the program sees, if it differs. Needs namespaces.
     pub guest: Option<PathBuf>,
-    /// Whether it may be written to.
+    /// Whether the program may write to it.
     pub writable: bool,
 }
 
-/// What a program, and all that it starts, may use up.
+/// The resource limits of a program, and of everything that it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of memory: what is resident of all processes, read once a second; above it they are killed. Each process can
-    /// map at most [`Limits::UNUSED`] more.
+    /// Memory in bytes: the resident memory of all processes, measured once a second. Above it they are
+    /// killed. Each process can map at most [`Limits::UNUSED`] more.
     pub memory: u64,
-    /// Processor time of all processes from the start on; above it they are killed.
+    /// Processor time of all processes since the start. Above it they are killed.
     pub cpu: Option<Duration>,
-    /// Processes and threads.
+    /// The maximum number of processes and threads.
     pub processes: u32,
-    /// Open files of a process.
+    /// The maximum number of open files of a process.
     pub files: u32,
-    /// Bytes of the private `/tmp`, which are memory.
+    /// The size of the private `/tmp` in bytes, which counts as memory.
     pub temp: u64,
-    /// Bytes of a file that a process writes.
+    /// The maximum size of a file that a process writes, in bytes.
     pub file_size: u64,
 }
 
-/// What a program is confined by.
+/// The confinement of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
-    /// Namespaces as far as the kernel permits them, Landlock and seccomp.
+    /// Namespaces, as far as the kernel permits them, Landlock and seccomp.
     #[default]
     Full,
-    /// Limits and an environment of its own only: for a program that is trusted like the host.
+    /// Only limits and a separate environment: for a program that is trusted like the host.
     None,
 }
 
 impl Limits {
-    /// What a process can map beyond [`memory`](Self::memory): stacks of threads, and arenas, most of which is never used.
+    /// The bytes that a process can map beyond [`memory`](Self::memory): stacks of threads, and arenas, which
+    /// are mostly unused.
     pub const UNUSED: u64 = 512 << 20;
 }
 
@@ -93,45 +94,45 @@ impl Default for Limits {
 }
 
 impl Directory {
-    /// A directory that may be read, at the same path.
+    /// Creates a read-only directory, at the same path.
     pub fn read_only(host: impl Into<PathBuf>) -> Self {
         Self { host: host.into(), guest: None, writable: false }
     }
 
-    /// A directory that may be read and written to, at the same path.
+    /// Creates a writable directory, at the same path.
     pub fn writable(host: impl Into<PathBuf>) -> Self {
         Self { writable: true, ..Self::read_only(host) }
     }
 
-    /// Where the program sees it.
+    /// Returns the path that the program sees.
     pub fn path(&self) -> &Path {
         self.guest.as_deref().unwrap_or(&self.host)
     }
 }
 
-/// Why a program cannot be started with what it is granted.
+/// Why a program cannot be started with its grants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// There is no program.
+    /// There is no command.
     #[error("`command` is empty: name an installed program")]
     NoCommand,
-    /// The program would be fetched when it starts.
+    /// The program would be downloaded when it starts.
     #[error("{0}: {help}", help = .0.help())]
     Fetcher(FetchedProgram),
-    /// A text has a zero byte, or a variable no name.
+    /// A text contains a zero byte, or a variable has no name.
     #[error("{} cannot be given to a program", quote(.0))]
     Text(String),
-    /// A path is not absolute, or has `.` or `..` in it.
+    /// A path is not absolute, or contains `.` or `..`.
     #[error("{} is no absolute path without `.` and `..`", .0.display())]
     Path(PathBuf),
-    /// Something of the host would take the place of the sandbox's own files.
+    /// A path of the host would replace the sandbox's own files.
     #[error("{} is the sandbox's own: choose another path", .0.display())]
     Reserved(PathBuf),
-    /// Two directories at one path.
+    /// Two directories have the same path.
     #[error("two directories are seen at {}", .0.display())]
     Duplicate(PathBuf),
-    /// All of it is too long.
+    /// The specification is too long.
     #[error(
         "command, environment and directories are longer than {} bytes, or there are more than {MAX_DIRECTORIES} directories",
         MAX_SIZE
@@ -140,15 +141,15 @@ pub enum SpecError {
     /// The kernel cannot confine a program.
     #[error("this kernel cannot confine a program: {}; use one that can, or write `sandbox = \"none\"` if the program is trusted like the host", join(.0))]
     NotConfined(Vec<Lack>),
-    /// The kernel has no namespaces for this user, and the program is granted what needs them.
+    /// The kernel has no namespaces for this user, and a grant of the program needs them.
     #[error("{what} needs namespaces: {}", join(.lacks))]
     NeedsNamespaces {
-        /// What is granted.
+        /// The grant.
         what: String,
-        /// What the kernel lacks.
+        /// The features that the kernel lacks.
         lacks: Vec<Lack>,
     },
-    /// A program that is not confined is granted what only confinement can give.
+    /// An unconfined program has a grant that only confinement can provide.
     #[error("{0} has no effect with `sandbox = \"none\"`: the program has the host's files and network")]
     NoEffect(String),
 }
@@ -158,7 +159,7 @@ fn join(lacks: &[Lack]) -> String {
 }
 
 impl Spec {
-    /// A program that is granted nothing.
+    /// Creates a program without grants.
     pub fn new<T: Into<String>>(command: impl IntoIterator<Item = T>) -> Self {
         Self {
             command: command.into_iter().map(Into::into).collect(),
@@ -171,11 +172,11 @@ impl Spec {
         }
     }
 
-    /// Checks all that does not depend on the machine.
+    /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
     ///
-    /// Some of it is invalid.
+    /// A part is invalid.
     pub fn validate(&self) -> Result<(), SpecError> {
         if self.command.first().is_none_or(String::is_empty) {
             return Err(SpecError::NoCommand);
@@ -221,7 +222,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What of it needs namespaces.
+    /// Returns the first part that needs namespaces.
     pub(crate) fn needs_namespaces(&self) -> Option<String> {
         if let Some(origin) = self.origins.first() {
             return Some(format!("a connection to {origin}"));
@@ -229,7 +230,7 @@ impl Spec {
         if let Some(moved) = self.directories.iter().find(|one| one.path() != one.host) {
             return Some(format!("the guest path {}", moved.path().display()));
         }
-        // Landlock permits in a directory what it permits in those around it.
+        // Landlock permits in a directory whatever it permits in an enclosing one.
         let writable = || self.directories.iter().filter(|one| one.writable);
         let within = self
             .directories
@@ -239,14 +240,14 @@ impl Spec {
     }
 }
 
-/// Whether a path is absolute, and none of its components is relative.
+/// Returns whether a path is absolute, and has no relative components.
 fn is_plain(path: &Path) -> bool {
     let is_normal = |component| matches!(component, Component::RootDir | Component::Normal(_));
     let bytes = path.as_os_str().as_encoded_bytes();
     path.is_absolute() && path.components().all(is_normal) && !bytes.contains(&0)
 }
 
-/// A program as the launcher is asked for it: what of a [`Spec`] it needs.
+/// A request to the launcher to start a program: the part of a [`Spec`] that it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) command: Vec<String>,

@@ -1,31 +1,32 @@
-//! JSON of bounded size: what comes from the engine is input, and what is sent to it must be readable by others.
+//! JSON of bounded size: data from the engine is untrusted input, and data for it must be readable by other
+//! replicas.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes are not the JSON that was expected.
+/// Bytes that are not the expected JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// There are too many.
+    /// The input is too long.
     #[error("{length} bytes; at most {max} are allowed")]
     TooLong {
-        /// Their number.
+        /// The length in bytes.
         length: usize,
         /// The maximum.
         max: usize,
     },
-    /// They are no JSON, or that of something else.
+    /// The input is not JSON, or not JSON of this type.
     #[error("other JSON than expected: {0}")]
     Invalid(#[from] serde_json::Error),
 }
 
-/// Reads a value of at most that many bytes.
+/// Decodes a value of at most `max` bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], max: usize) -> Result<T, JsonError> {
     check(bytes, max)?;
     Ok(serde_json::from_slice(bytes)?)
 }
 
-/// Writes a value, in at most that many bytes.
+/// Encodes a value in at most `max` bytes.
 pub(crate) fn encode(value: &impl Serialize, max: usize) -> Result<Vec<u8>, JsonError> {
     let bytes = serde_json::to_vec(value)?;
     check(&bytes, max)?;

@@ -1,21 +1,21 @@
-//! Replicas of one host that share their polls of providers over NATS, and know of each other.
+//! Replicas of one host that share their polls of providers over NATS, and detect each other.
 //!
-//! Each replica can poll every provider for itself, and is right without the others. This crate saves polls: of all replicas that
-//! watch resources of a plugin, one polls the provider for all, and tells the others what has changed. What it knows of others may
-//! be late, incomplete or wrong; then a replica polls for itself, and tells everything once. So no failure of the engine decides whether a
-//! change is told, only how soon, and who asks the provider. Messages are not signed: whoever else can publish can also make replicas tell changes
-//! that are none, and not tell others (docs/cluster.md, "Who can publish").
+//! Each replica can poll every provider for itself, and is correct without the others. This crate saves polls: among all replicas that
+//! watch resources of a plugin, one polls the provider for all, and publishes the changes to the others. A replica's knowledge of others
+//! may be late, incomplete or wrong; then it polls for itself, and notifies all its subscribers once. So a failure of the engine never
+//! suppresses a notification; it only affects how soon it comes, and which replica polls. Messages are not signed: anyone else who can
+//! publish can make replicas notify nonexistent changes, or suppress others (docs/cluster.md, "Who can publish").
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | `replica` | the identity of a replica |
-//! | [`message`], [`record`], `bounded_json` | what replicas tell each other, and what they keep in the bucket |
-//! | [`share`] | a member with a task that does what it says: what the watch of plugins calls |
-//! | [`roster`] | the state machine of who is alive, and of which cached responses are stale |
-//! | [`presence`] | a roster with a task that does what it says: one for each host |
-//! | [`session`] | what replicas keep of a session that each of them continues |
-//! | [`engine`] | what is needed of an engine; a model of one, for tests and simulations; NATS |
+//! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
+//! | [`share`] | a member with a task that performs its outputs: the interface for the watch of plugins |
+//! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
+//! | [`presence`] | a roster with a task that performs its outputs: one for each host |
+//! | [`session`] | the records of sessions that any replica can continue |
+//! | [`engine`] | the interface to an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
     test,

@@ -1,16 +1,17 @@
-//! What replicas tell each other about one shard of a plugin, as JSON.
+//! Messages between replicas about one shard of a plugin, as JSON.
 //!
-//! | message | from | says |
+//! | message | from | meaning |
 //! |---|---|---|
-//! | [`Want`](Message::Want) | a replica | the paths that it wants to be polled, whole or as a difference |
+//! | [`Want`](Message::Want) | a replica | the paths that it wants polled, as a whole or as a difference |
 //! | [`Leave`](Message::Leave) | a replica | it wants nothing any more |
-//! | [`Ask`](Message::Ask) | the holder | what do you want? |
-//! | [`Changes`](Message::Changes) | the holder | what a round of polls found, before the token is moved |
-//! | [`Counted`](Message::Counted) | the holder | the token was moved, or the lease confirmed: who is covered |
-//! | [`Resigned`](Message::Resigned) | the holder | somebody else may take the lease |
+//! | [`Ask`](Message::Ask) | the holder | requests the wants of replicas |
+//! | [`Changes`](Message::Changes) | the holder | the changes that a round of polls found, before the token is moved |
+//! | [`Counted`](Message::Counted) | the holder | the token was moved, or the lease confirmed: the covered replicas |
+//! | [`Resigned`](Message::Resigned) | the holder | another replica may take the lease |
 //!
-//! A message is input from outside: one that is too large, or is none, is dropped, and nothing that it says is a permission. A
-//! path in it is only ever compared with paths that are watched here, or passed to the provider of the same plugin.
+//! A message is untrusted input: one that is too large or invalid is dropped, and no message grants access.
+//! Its paths are only compared with paths that are watched here, or passed to the provider of the same
+//! plugin.
 
 use std::sync::Arc;
 
@@ -22,34 +23,35 @@ use crate::replica::ReplicaId;
 
 /// The maximum size of a message in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 512 * 1024;
-/// The size of the paths of one message in bytes, above which another message is begun.
+/// The size of the paths in one message, in bytes, above which another message is begun.
 pub const PART_BYTES: usize = 128 * 1024;
-/// The maximum number of paths of one message.
+/// The maximum number of paths in one message.
 const MAX_MESSAGE_PATHS: usize = 8192;
 /// The maximum length of a path in bytes. No URI is longer.
 pub const MAX_PATH_BYTES: usize = 8 * 1024;
-/// The greatest number in a message that is valid: far less than what a `u64` holds, so that nothing that is added to it overflows.
+/// The maximum valid number in a message: far below the maximum of a `u64`, so that no addition to it
+/// overflows.
 pub const MAX_NUMBER: u64 = 1 << 53;
 
 /// A message about one shard of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Message {
-    /// The paths that a replica wants to be polled.
+    /// The paths that a replica wants polled.
     Want(Want),
     /// A replica wants nothing any more.
     Leave {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
     },
-    /// The holder does not know what replicas want.
+    /// The holder does not know the wants of replicas.
     Ask {
         /// The epoch of the holder.
         epoch: u64,
-        /// The one replica that is asked; none: all.
+        /// The replica that must respond; none for all.
         replica: Option<ReplicaId>,
     },
-    /// What a round of polls found.
+    /// The findings of a round of polls.
     Changes {
         /// The history of the record.
         history: u64,
@@ -72,9 +74,9 @@ pub enum Message {
         epoch: u64,
         /// The revision of the record.
         revision: u64,
-        /// The last round whose changes were told.
+        /// The last round whose changes were published.
         round: Round,
-        /// Whom it covered.
+        /// The covered replicas.
         covers: Covers,
     },
     /// The holder has given the lease back.
@@ -84,16 +86,16 @@ pub enum Message {
     },
 }
 
-/// The paths that a replica wants to be polled, as the difference to an earlier version of them.
+/// The paths that a replica wants polled, as the difference from an earlier version of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
-    /// Which replica.
+    /// The replica.
     pub replica: ReplicaId,
-    /// The version that it is a difference to; none: to no paths.
+    /// The version that this is a difference from; none for no paths.
     pub base: Option<u64>,
     /// The number of this version.
     pub version: u64,
-    /// Whether somebody waits for a poll that covers it.
+    /// Whether subscribers wait for a poll that covers this version.
     pub waits: bool,
     /// The number of this part, from 0.
     pub part: u32,
@@ -105,10 +107,10 @@ pub struct Want {
     pub remove: Vec<Arc<str>>,
 }
 
-/// Bytes are no message.
+/// Bytes that are not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// They are too many, or no JSON of a message.
+    /// They are too long, or not JSON of a message.
     #[error("not a message: {0}")]
     Json(#[from] JsonError),
     /// It names too many paths or replicas.
@@ -117,17 +119,17 @@ pub enum MessageError {
     /// One of its paths is longer than any URI.
     #[error("a message with a path of {0} bytes; at most {MAX_PATH_BYTES} are allowed")]
     LongPath(usize),
-    /// One of its numbers is greater than any host counts.
+    /// One of its numbers is greater than any host can count.
     #[error("a message with the number {0}; at most {MAX_NUMBER} is allowed")]
     TooGreat(u64),
 }
 
 impl Message {
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The bytes are not a message.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let message: Self = bounded_json::decode(bytes, MAX_MESSAGE_BYTES)?;
         let (count, max) = match &message {
@@ -157,7 +159,8 @@ impl Message {
         some.iter().chain(more)
     }
 
-    /// The greatest of the numbers that count something. A history is random, and a part is another type.
+    /// Returns the maximum of the numbers that count something. A history is random, and a part has another
+    /// type.
     fn greatest_number(&self) -> u64 {
         match self {
             Self::Want(want) => want.version.max(want.base.unwrap_or(0)),
@@ -171,17 +174,18 @@ impl Message {
         }
     }
 
-    /// Writes the message.
+    /// Encodes the message.
     ///
     /// # Errors
     ///
-    /// It is too long: what a replica tells is divided into parts, so only paths far beyond the longest URI are.
+    /// It is too long. Messages are divided into parts, so this happens only with paths far beyond the
+    /// maximum length of a URI.
     pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
         Ok(bounded_json::encode(self, MAX_MESSAGE_BYTES)?)
     }
 }
 
-/// Divides paths into what one message may have. There is no empty part.
+/// Divides paths into parts that each fit into one message. No part is empty.
 pub(crate) fn parts(paths: Vec<Arc<str>>) -> Vec<Vec<Arc<str>>> {
     let mut parts: Vec<Vec<Arc<str>>> = Vec::new();
     let mut room = 0_usize;

@@ -1,8 +1,9 @@
-//! The presence of one replica in its cluster: a [`Roster`] with a task that does what it says.
+//! The presence of one replica in its cluster: a [`Roster`] with a task that performs its outputs.
 //!
-//! A host has one. What has to be done about others is done by an [`Observer`], which the task calls and which must not block. What
-//! comes from the engine and is no notice is counted, and otherwise ignored. Who can publish can invent replicas: rates are divided by a number
-//! that the config bounds, and the log has a line about others in [`LOG_INTERVAL`] at most.
+//! A host has one. An [`Observer`], which the task calls and which must not block, applies the results. Invalid
+//! notices from the engine are counted and ignored. Anyone who can publish can invent replicas: rates are
+//! divided by a number that the config bounds, and the log has at most one line about other replicas per
+//! [`LOG_INTERVAL`].
 
 mod log;
 
@@ -25,22 +26,22 @@ use crate::share::ShardName;
 
 use self::log::{DifferenceLog, log_configs, log_cursor_keys};
 
-/// The pause after the engine has refused a subscription.
+/// The pause after the engine has rejected a subscription.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest time in which a replica says that it leaves.
+/// The maximum time in which a replica announces that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The shortest time between two warnings of one kind about other replicas.
+/// The minimum time between two warnings of one kind about other replicas.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a host does about what other replicas say.
+/// The host's handler for notices of other replicas.
 pub trait Observer: Send + Sync + 'static {
-    /// Returns what this replica says about itself. Called once each period.
+    /// Returns what this replica publishes about itself. Called once per period.
     fn describe(&self) -> About;
 
-    /// What is known must not be used any more. Never called with [`Dropped::Nothing`].
+    /// Invalidates known data. Never called with [`Dropped::Nothing`].
     fn drop_cached(&self, dropped: &Dropped);
 
-    /// The number of live replicas by which rates are divided, this one included. Called once each period.
+    /// Sets the number of live replicas by which rates are divided, including this one. Called once per period.
     fn set_replicas(&self, replicas: NonZeroU32);
 }
 
@@ -58,28 +59,29 @@ impl Observer for Box<dyn Observer> {
     }
 }
 
-/// A cluster as one replica knows it, at one moment.
+/// One replica's view of its cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     /// The name of the cluster.
     pub name: String,
-    /// Whether this replica hears what is said to all.
+    /// Whether this replica receives broadcasts.
     pub hears: bool,
-    /// The number of live replicas, this one included: 1 while nothing is heard.
+    /// The number of live replicas, including this one: 1 while nothing is received.
     pub live: NonZeroU32,
-    /// The number by which rates are divided: the live replicas, at most the maximum of the config; while nothing is heard, as before.
+    /// The number by which rates are divided: the live replicas, at most the maximum of the config; unchanged
+    /// while nothing is received.
     pub divisor: NonZeroU32,
-    /// The number of live replicas that have another config.
+    /// The number of live replicas with another config.
     pub differing: usize,
-    /// The number of live replicas with whom cursors are not shared.
+    /// The number of live replicas that do not share cursors with this one.
     pub differing_cursor_keys: usize,
-    /// All replicas that are known, in order.
+    /// All known replicas, in order.
     pub replicas: Vec<ReplicaView>,
-    /// What is counted of notices and of dropped responses.
+    /// The counters of notices and of dropped responses.
     pub stats: RosterStats,
-    /// What came and was no notice.
+    /// The number of invalid notices.
     pub invalid: u64,
-    /// Requests to the engine that failed.
+    /// The number of failed requests to the engine.
     pub failed: u64,
 }
 
@@ -95,7 +97,7 @@ struct State {
     cluster: String,
     max_replicas: NonZeroU32,
     roster: Mutex<Roster>,
-    /// What the others have to be told of.
+    /// The changes that the others must be notified of.
     changed: Mutex<Changed>,
     has_changed: Notify,
     closing: Notify,
@@ -103,12 +105,12 @@ struct State {
     failed: AtomicU64,
 }
 
-/// What has changed here, and the others have to be told.
+/// Local changes that the others must be notified of.
 #[derive(Debug, Default)]
 struct Changed {
     /// The plugins whose responses are stale.
     plugins: BTreeSet<String>,
-    /// The sessions whose records are others.
+    /// The sessions whose records have changed.
     sessions: BTreeSet<SessionKey>,
 }
 
@@ -127,8 +129,8 @@ impl State {
 }
 
 impl Presence {
-    /// Joins the cluster of that name, in which rates are divided by at most `max_replicas`. The task runs on the current runtime until this
-    /// is dropped.
+    /// Joins the cluster with this name, in which rates are divided by at most `max_replicas`. The task runs on
+    /// the current runtime until this value is dropped.
     pub fn start<E: Engine>(
         engine: E,
         me: ReplicaId,
@@ -163,24 +165,24 @@ impl Presence {
         Self { state }
     }
 
-    /// Tells the others that cached responses of a plugin are stale. It does not wait.
+    /// Notifies the others that cached responses of a plugin are stale. Does not wait.
     pub fn invalidate(&self, plugin: &ShardName) {
         self.state.changed().plugins.insert(plugin.key().to_owned());
         self.state.has_changed.notify_one();
     }
 
-    /// Tells the others that the record of a session is another one now. It does not wait.
+    /// Notifies the others that the record of a session has changed. Does not wait.
     pub fn session_changed(&self, session: SessionKey) {
         self.state.changed().sessions.insert(session);
         self.state.has_changed.notify_one();
     }
 
-    /// Whether this replica hears what is said to all.
+    /// Returns whether this replica receives broadcasts.
     pub fn hears(&self) -> bool {
         self.state.roster().hears(self.state.now())
     }
 
-    /// The cluster as this replica knows it.
+    /// Returns this replica's view of the cluster.
     pub fn view(&self) -> ClusterView {
         let State { cluster, invalid, failed, max_replicas, .. } = &*self.state;
         let roster = self.state.roster();
@@ -216,7 +218,7 @@ struct Task<E, O> {
     excess_log: Throttle,
 }
 
-/// Why a subscription is not listened to any more.
+/// Why a subscription ended.
 enum Ended {
     Subscription,
     Closing,
@@ -226,7 +228,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
     async fn run(mut self) {
         let mut next_tick = Instant::now();
         loop {
-            // Each period is kept while a subscription is waited for, too: then nothing is heard.
+            // Periods continue while this waits for a subscription. Nothing is received then.
             let engine = self.engine.clone();
             let subject = self.subject.clone();
             let subscribing = engine.subscribe(&subject);
@@ -271,7 +273,8 @@ impl<E: Engine, O: Observer> Task<E, O> {
         let state = self.state.clone();
         loop {
             tokio::select! {
-                // What has arrived is heard before a period is over: after a pause of the process both are due.
+                // Arrived messages are handled before the end of a period: after a pause of the process both
+                // are due.
                 biased;
                 () = state.closing.notified() => return Ended::Closing,
                 message = messages.recv() => match message {
@@ -315,7 +318,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
         }
     }
 
-    /// Does what is due each period. Returns when the next one is over.
+    /// Performs the due work of a period. Returns when the next one ends.
     async fn tick(&mut self) -> Instant {
         let about = self.observer.describe();
         let (Tick { alive, dropped }, divisor, period) = {
@@ -351,7 +354,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
         tracing::debug!(target: "mcp_host", subject = self.subject, "a request to the cluster has failed: {error}");
     }
 
-    /// A notice that cannot be sent is lost, which those who miss it notice.
+    /// Publishes a notice. A notice that cannot be sent is lost, and other replicas detect the gap.
     async fn publish(&self, notice: &Notice) {
         match notice.encode() {
             Ok(bytes) => {
@@ -373,7 +376,7 @@ mod tests {
 
     const MAX: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-    /// What an observer was told.
+    /// The calls that an observer received.
     #[derive(Debug)]
     struct Told {
         config: &'static str,
@@ -400,7 +403,7 @@ mod tests {
         (presence, drops)
     }
 
-    /// Joins, and returns the number by which rates are divided, too.
+    /// Joins, and also returns the number by which rates are divided.
     fn join_counting(
         engine: &Model,
         number: u128,
@@ -438,7 +441,8 @@ mod tests {
         one.invalidate(&shard);
         assert_eq!(drops.recv().await, Some(Dropped::Plugin(shard.key().to_owned())));
         drop(one);
-        // It has said that it leaves: one that is not heard any more is shown for longer than this test takes.
+        // It has announced that it leaves: a replica that is only silent stays visible for longer than this
+        // test takes.
         let view = until(&other, |view| view.replicas.len() == 1).await;
         assert_eq!((view.live.get(), view.invalid, view.failed), (1, 0, 0));
     }
@@ -447,7 +451,7 @@ mod tests {
     async fn what_is_no_notice_is_counted_and_ignored() {
         let engine = Model::default();
         let (one, _drops) = join(&engine, 1, "c");
-        // Until it has subscribed, nobody hears it.
+        // Until it has subscribed, no replica receives the message.
         while one.view().invalid == 0 {
             engine.publish("mcp-host.1.test.replicas", b"{}".to_vec()).await.unwrap();
             sleep(Duration::from_millis(10)).await;
@@ -471,7 +475,7 @@ mod tests {
         };
         let look = async {
             until(&one, |view| view.live.get() == 101).await;
-            // The next period tells it.
+            // The next period reports the number.
             while divisor.load(Ordering::Relaxed) < 2 {
                 sleep(Duration::from_millis(10)).await;
             }

@@ -1,7 +1,9 @@
-//! The record of one shard of a plugin in the key-value bucket: who polls, and up to which state changes were told.
+//! The record of one shard of a plugin in the key-value bucket: which replica polls, and up to which state
+//! changes were published.
 //!
-//! There is one record, and it is both the lease and the token: each write is a compare-and-swap on its revision, so a replica
-//! that has lost the lease cannot move the token. The sequence number only grows within one history.
+//! There is one record, which is both the lease and the token: each write is a compare-and-swap on its
+//! revision, so a replica that has lost the lease cannot move the token. The sequence number only increases
+//! within one history.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +14,22 @@ use crate::replica::ReplicaId;
 
 /// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
 pub const MAX_RECORD_BYTES: usize = 512 * 1024;
-/// The maximum number of replicas of which a record, or a message, speaks.
+/// The maximum number of replicas in a record or a message.
 pub const MAX_REPLICAS: usize = 1024;
 /// The maximum number of tokens of a record.
 pub const MAX_TOKENS: usize = 64;
-/// The greatest number in a record that is valid. Replicas add 1 to numbers of a record: that many times until a
-/// [message](crate::message::MAX_NUMBER) cannot say them any more. No host counts as far.
+/// The maximum valid number in a record. Replicas add 1 to numbers of a record; it takes as many additions to
+/// exceed the maximum of a [message](crate::message::MAX_NUMBER), more than any host makes.
 pub const MAX_NUMBER: u64 = 1 << 52;
 
-/// For each replica whose paths were polled, the version of them.
+/// The replicas whose paths were polled, each with the version of its paths.
 pub type Covers = BTreeMap<ReplicaId, u64>;
 
-/// Who polls one shard of a plugin, and up to which state changes were told.
+/// Which replica polls one shard of a plugin, and up to which state changes were published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// A random number, made with the record: a bucket that was lost and created anew has another history.
+    /// A random number, created with the record: a bucket that was lost and created again has another
+    /// history.
     pub history: u64,
     /// The number of times that the lease was taken.
     pub epoch: u64,
@@ -34,9 +37,9 @@ pub struct Record {
     pub holder: Option<ReplicaId>,
     /// The number of writes that only confirmed the lease.
     pub renewals: u64,
-    /// The number of the last round of polls whose changes were told.
+    /// The last round of polls whose changes were published.
     pub round: Round,
-    /// Whose paths that round covered.
+    /// The replicas that this round covered.
     pub covers: Covers,
     /// The provider's tokens after that round, one for each group of paths.
     pub tokens: Vec<Option<String>>,
@@ -47,16 +50,16 @@ pub struct Record {
 pub struct Round {
     /// The epoch in which it was made.
     pub epoch: u64,
-    /// Its number: each is one more than that before.
+    /// Its number, one more than the previous round's.
     pub seq: u64,
     /// The number of messages with its changes.
     pub parts: u32,
 }
 
-/// What was read from the bucket is not a record.
+/// A value in the bucket that is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// They are too many, or no JSON of a record.
+    /// It is too long, or not JSON of a record.
     #[error("not a record: {0}")]
     Json(#[from] JsonError),
     /// It has more tokens, or names more replicas, than any host writes.
@@ -67,17 +70,17 @@ pub enum RecordError {
         /// The number of tokens.
         tokens: usize,
     },
-    /// One of its numbers is greater than any host counts.
+    /// One of its numbers is greater than any host can count.
     #[error("a record with the number {0}; at most {MAX_NUMBER} is allowed")]
     TooGreat(u64),
 }
 
 impl Record {
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The bytes are not a record.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         let record: Self = bounded_json::decode(bytes, MAX_RECORD_BYTES)?;
         let (replicas, tokens) = (record.covers.len(), record.tokens.len());
@@ -92,11 +95,11 @@ impl Record {
         }
     }
 
-    /// Writes the record.
+    /// Encodes the record.
     ///
     /// # Errors
     ///
-    /// It is too long: a provider gives long tokens.
+    /// It is too long: a provider returns long tokens.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         Ok(bounded_json::encode(self, MAX_RECORD_BYTES)?)
     }

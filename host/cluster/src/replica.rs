@@ -1,5 +1,4 @@
-//! The identity of a replica: a random number that each process makes for itself, so that a process that was started again is
-//! another replica.
+//! The identity of a replica: a random number that each process generates, so a restarted process is another replica.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,18 +10,18 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct ReplicaId(u128);
 
-/// A text is not the identity of a replica.
+/// A text that is not the identity of a replica.
 #[derive(Debug, thiserror::Error)]
 #[error("a replica is named by 32 hexadecimal digits")]
 pub struct ReplicaIdError;
 
 impl ReplicaId {
-    /// The replica with that number.
+    /// The replica with this number.
     pub const fn new(number: u128) -> Self {
         Self(number)
     }
 
-    /// Another replica than all others.
+    /// Returns a new, random identity.
     pub fn random() -> Self {
         Self(fastrand::u128(..))
     }

@@ -1,39 +1,42 @@
-//! The replicas that one replica knows of, as a state machine: who is alive, and which cached responses may not be served any more.
+//! One replica's knowledge of the others, as a state machine: which replicas are alive, and which cached responses must not be
+//! served any more.
 //!
-//! It does no input and output, and has no clock, as [`member`](crate::member).
+//! It does no input and output, and has no clock, like [`member`](crate::member).
 //!
-//! # Who is alive
+//! # Liveness
 //!
-//! Each replica says every [`period`](Roster::period) that it runs, and hears itself as it hears the others. One that has been silent for half of the
-//! lease is *missing*, and forgotten after [`MISSING_TIME`]. The number of replicas, by which rates are divided, is corrected each period
-//! while this replica hears itself, and stays as it is while it does not: without the engine a replica keeps its share. One that says that it
-//! leaves is not counted after two periods of silence. Who is heard again has not left: anybody can say that another one leaves.
+//! Heartbeat: each replica publishes every [`period`](Roster::period) that it is alive, and also receives its own messages. A
+//! replica that has been silent for half of the lease is *missing*, and is removed after [`MISSING_TIME`]. The number of replicas,
+//! by which rates are divided, is updated each period while this replica receives its own messages, and otherwise kept: without the
+//! engine, a replica keeps its share. A replica that announces that it leaves is not counted after two periods of silence. If it is
+//! heard again, it has not left, because anyone can publish that another replica leaves.
 //!
-//! [`Roster::view`] is the only source of what is shown of the cluster, and all of it is of one moment. A replica that does not hear itself
-//! knows of no other one that is alive.
+//! [`Roster::view`] is the only source for displays of the cluster, and all of it is from one moment. A replica that does not
+//! receive its own messages considers no other replica alive.
 //!
 //! # Cached responses
 //!
-//! A replica whose poll has found a change says so to all ([`Notice::Stale`]), with a number, which it repeats each period. The others
-//! drop what they have cached of the plugin, at once. All cached responses are dropped
+//! A replica whose poll has found a change publishes it ([`Notice::Stale`]) with a number, which it repeats each period. The others
+//! immediately drop their cached responses of the plugin. All cached responses are dropped
 //!
 //! - when a number is missing: a notice was lost;
-//! - when a replica appears, or is heard again: what it has said before was not heard;
-//! - when a replica becomes missing, and then each half of the lease until it is heard or forgotten: it may run, and find changes;
-//! - each period while this replica has not heard itself for half of the lease.
+//! - when a replica appears, or is heard again: its earlier notices were not received;
+//! - when a replica becomes missing, and then each half of the lease until it is heard or removed: it may be running, and find
+//!   changes;
+//! - each period while this replica has not received its own messages for half of the lease.
 //!
-//! Between two times at which all are dropped is a sixth of the lease at least, however many reasons there are: who can publish can make
-//! as many as it likes. A reason within that time counts when it is over.
+//! Rate limit: at least a sixth of the lease passes between two drops of all responses, however many reasons there are, because
+//! anyone who can publish can cause any number of them. A reason within that time takes effect when the time is over.
 //!
 //! # Sessions
 //!
-//! A replica that has written the record of a session that replicas share says so to all ([`Notice::Session`]), with a number of the same
-//! sequence. So whenever all cached responses are dropped, what is known of the records of sessions may be old, too.
+//! A replica that has written the record of a shared session publishes it ([`Notice::Session`]), with a number in the same
+//! sequence. So whenever all cached responses are dropped, known session records may be outdated, too.
 //!
-//! # How long
+//! # Bounds in time
 //!
-//! So a response whose invalidation cannot be heard is served for the lease at most, and for a period if only single messages are lost. A
-//! replica that neither runs on nor says that it leaves is believed to be gone after [`MISSING_TIME`].
+//! So a response whose invalidation cannot be received is served for at most the lease, and for at most a period if only single
+//! messages are lost. A replica that neither continues nor announces that it leaves is considered gone after [`MISSING_TIME`].
 
 mod notice;
 
@@ -48,94 +51,94 @@ use crate::session::SessionKey;
 
 pub use self::notice::{About, MAX_NAMED_LEASES, MAX_NOTICE_BYTES, Notice, NoticeError};
 
-/// The time after which a replica is forgotten that is not heard of.
+/// The time of silence after which a replica is removed.
 pub const MISSING_TIME: Duration = Duration::from_mins(10);
-/// The longest time between two signs of life.
+/// The maximum time between two heartbeats.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 
-/// What is known and must not be used any more.
+/// Known data that must not be used any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Nothing.
     Nothing,
-    /// The cached responses of the plugin with that shard.
+    /// The cached responses of the plugin with this shard.
     Plugin(String),
-    /// What is known of that session's record.
+    /// The known record of this session.
     Session(SessionKey),
-    /// All cached responses, and what is known of the records of sessions.
+    /// All cached responses, and all known session records.
     All,
 }
 
-/// What is to be done each period.
+/// The work of a period.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// What to say to all.
+    /// The notice to publish.
     pub alive: Notice,
-    /// What is not to be served any more.
+    /// The data that must not be served any more.
     pub dropped: Dropped,
 }
 
-/// What is counted.
+/// The counters of a roster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RosterStats {
-    /// Notices that responses are stale, of this replica.
+    /// Notices of this replica that responses are stale.
     pub stale_sent: u64,
-    /// The same of others.
+    /// Notices of other replicas that responses are stale.
     pub stale_heard: u64,
     /// How often all cached responses were dropped.
     pub dropped_all: u64,
 }
 
-/// A replica as another one knows it.
+/// A replica, as another one knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaView {
-    /// Which.
+    /// The replica.
     pub replica: ReplicaId,
-    /// Whether it is the one that is asked.
+    /// Whether it is this replica.
     pub is_me: bool,
-    /// The time since it was heard last.
+    /// The time since its last message.
     pub silent: Duration,
-    /// Whether it counts as alive: it was heard within half of the lease, and so was the replica that is asked.
+    /// Whether it counts as alive: within half of the lease, this replica has received a message of it, and one of its own.
     pub is_alive: bool,
-    /// Whether it has another config than the replica that is asked.
+    /// Whether its config differs from this replica's.
     pub has_other_config: bool,
-    /// Whether cursors of one of the two are not valid at the other.
+    /// Whether cursors of one of the two replicas are invalid at the other.
     pub has_other_cursor_key: bool,
-    /// What it says about itself.
+    /// Its description of itself.
     pub about: About,
 }
 
-/// What a replica knows of its cluster at one moment.
+/// A replica's knowledge of its cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterView {
-    /// Whether this replica hears what is said to all.
+    /// Whether this replica receives broadcasts.
     pub hears: bool,
-    /// The number of replicas that are alive, this one included: 1 while nothing is heard.
+    /// The number of live replicas, including this one: 1 while nothing is received.
     pub live: NonZeroU32,
-    /// The number of live replicas that have another config.
+    /// The number of live replicas with another config.
     pub differing: usize,
-    /// The number of live replicas with whom cursors are not shared.
+    /// The number of live replicas that do not share cursors with this one.
     pub differing_cursor_keys: usize,
-    /// All replicas that are known, in order.
+    /// All known replicas, in order.
     pub replicas: Vec<ReplicaView>,
 }
 
-/// The replicas that one replica knows of.
+/// One replica's knowledge of the others.
 #[derive(Debug)]
 pub struct Roster {
     me: ReplicaId,
     lease: Duration,
     about: About,
     others: BTreeMap<ReplicaId, Other>,
-    /// When it heard itself last; at first, when it began.
+    /// When it last received its own message; initially its start.
     heard_self: Time,
-    /// When all cached responses were dropped last.
+    /// When all cached responses were last dropped.
     dropped: Option<Time>,
-    /// Whether all have to be dropped as soon as that may be again.
+    /// Whether all must be dropped as soon as this is allowed again.
     owes_drop: bool,
     /// The number by which rates are divided.
     divisor: NonZeroU32,
-    /// The number of notices of changes that it has sent.
+    /// The number of change notices that it has sent.
     sent: u64,
     stats: RosterStats,
 }
@@ -145,13 +148,13 @@ struct Other {
     heard: Time,
     sent: u64,
     is_missing: bool,
-    /// Whether it was said last that it leaves.
+    /// Whether the last notice about it announced that it leaves.
     has_left: bool,
     about: About,
 }
 
 impl Roster {
-    /// The roster of a replica that begins.
+    /// Creates the roster of a starting replica.
     pub fn new(now: Time, me: ReplicaId, lease: Duration, about: About) -> Self {
         Self {
             me,
@@ -172,22 +175,23 @@ impl Roster {
         part(self.lease, 6).min(MAX_PERIOD)
     }
 
-    /// The number by which rates are divided: the live replicas, or those that there were when this one heard itself last.
+    /// The number by which rates are divided: the live replicas, as of the last time at which this replica received its own
+    /// message.
     pub fn divisor(&self) -> NonZeroU32 {
         self.divisor
     }
 
-    /// Whether this replica hears what is said to all.
+    /// Returns whether this replica receives broadcasts.
     pub fn hears(&self, now: Time) -> bool {
         !self.is_silent(now, self.heard_self)
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn stats(&self) -> RosterStats {
         self.stats
     }
 
-    /// What is known of the cluster now.
+    /// Returns the current knowledge of the cluster.
     pub fn view(&self, now: Time) -> RosterView {
         let hears = self.hears(now);
         let view = |replica: ReplicaId, heard: Time, about: &About| {
@@ -217,13 +221,13 @@ impl Roster {
         }
     }
 
-    /// Says that cached responses of a plugin are stale. Returns what to say to all.
+    /// Returns the notice that cached responses of a plugin are stale.
     pub fn invalidate(&mut self, plugin: String) -> Notice {
         self.stats.stale_sent = self.stats.stale_sent.saturating_add(1);
         Notice::Stale { replica: self.me, number: self.next_number(), plugin }
     }
 
-    /// Says that the record of a session is another one. Returns what to say to all.
+    /// Returns the notice that the record of a session has changed.
     pub fn change_session(&mut self, session: SessionKey) -> Notice {
         Notice::Session { replica: self.me, number: self.next_number(), session }
     }
@@ -233,15 +237,15 @@ impl Roster {
         self.sent
     }
 
-    /// The last thing to say to all.
+    /// Returns the last notice.
     pub fn leave(&self) -> Notice {
         Notice::Left { replica: self.me, sent: self.sent }
     }
 
-    /// A notice was heard.
+    /// Handles a received notice.
     pub fn receive(&mut self, now: Time, notice: Notice) -> Dropped {
         let mut one = Dropped::Nothing;
-        // Whether something that was said may not have been heard.
+        // Whether a notice may have been missed.
         let is_gap = match notice {
             Notice::Alive { replica, .. } | Notice::Stale { replica, .. } | Notice::Session { replica, .. }
                 if replica == self.me =>
@@ -265,7 +269,7 @@ impl Roster {
                 other.sent != sent || other.is_missing
             }),
         };
-        // What is named is dropped at once, even if all others have to wait.
+        // The named data is dropped immediately, even if the drop of all must wait.
         match self.drop_all(now, is_gap) {
             Dropped::Nothing => one,
             dropped => dropped,
@@ -275,7 +279,7 @@ impl Roster {
     fn hear_alive(&mut self, now: Time, replica: ReplicaId, sent: u64, about: About) -> bool {
         let is_known = self.others.contains_key(&replica);
         if !is_known && self.others.len() >= MAX_REPLICAS {
-            // More than there can be: nothing that it says can be kept.
+            // There are more replicas than possible, so no state of this one can be kept.
             return true;
         }
         let before = self.others.insert(replica, Other { heard: now, sent, is_missing: false, has_left: false, about });
@@ -290,7 +294,7 @@ impl Roster {
         is_gap
     }
 
-    /// A [`period`](Self::period) is over. `about` is what this replica says about itself now.
+    /// Ends a [`period`](Self::period). `about` is this replica's current description of itself.
     pub fn tick(&mut self, now: Time, about: About) -> Tick {
         self.about = about.bounded();
         let mut drops = !self.hears(now);
@@ -305,7 +309,7 @@ impl Roster {
         }
         let is_long_ago = self.dropped.is_none_or(|dropped| now.saturating_sub(dropped) >= silence);
         drops |= self.others.values().any(|other| other.is_missing) && is_long_ago;
-        // Whoever does not hear itself does not know who is alive.
+        // A replica that does not receive its own messages does not know which replicas are alive.
         if now.saturating_sub(self.heard_self) <= self.period().saturating_mul(2) {
             let others = self.others.values().filter(|other| !other.is_missing).count();
             let divisor = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
@@ -320,7 +324,7 @@ impl Roster {
         now.saturating_sub(heard) > part(self.lease, 2)
     }
 
-    /// Drops all cached responses if there is a reason, now or since they were dropped last, and that is long enough ago.
+    /// Drops all cached responses if there is a reason, now or since the last drop, and the last drop is long enough ago.
     fn drop_all(&mut self, now: Time, is_due: bool) -> Dropped {
         self.owes_drop |= is_due;
         let pause = part(self.lease, 6);

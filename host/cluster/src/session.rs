@@ -1,13 +1,13 @@
-//! What replicas keep of a session that each of them continues: a record in a bucket of its own, by a hash of the session's id.
+//! Records of sessions that any replica can continue, in a separate bucket, by a hash of the session's id.
 //!
-//! A record is input from outside, and no permission: it does not authenticate, and it gives nothing that whoever it names could not have by
-//! opening a session and subscribing. The caller compares the principal of each request with that of the record, and asks its rules
-//! about each subscription. A record is bounded ([`MAX_SESSION_BYTES`], [`MAX_SUBSCRIPTIONS`]), and the engine drops one that nobody writes for
-//! the time that its writer names.
+//! A record is untrusted input, and grants no access: it does not authenticate, and it gives its principal nothing that the
+//! principal could not get by opening a session and subscribing. The caller compares the principal of each request with the
+//! record's, and applies its rules to each subscription. A record is bounded ([`MAX_SESSION_BYTES`], [`MAX_SUBSCRIPTIONS`]), and
+//! expires if it is not written for the time that its last writer set.
 //!
-//! Writes are compare-and-swaps, so of two replicas that change a session at once none undoes the other's change. Deletion leaves an empty
-//! value behind for a while: a replica that has not heard of it cannot write the record again, and one that finds nothing at all knows that the
-//! engine has lost it.
+//! Writes are compare-and-swaps, so if two replicas change a session concurrently, neither undoes the other's change. A deletion
+//! leaves a tombstone, an empty value, for a while: a replica that has missed the deletion cannot write the record again, and a
+//! replica that finds no value at all knows that the engine has lost it.
 
 mod store;
 
@@ -33,24 +33,24 @@ const MAX_PRINCIPAL: usize = 4096;
 /// The maximum size of the name of a revision and of a log level, in bytes.
 const MAX_NAME: usize = 32;
 
-/// What a session is known by to replicas: a hash of its id, from which the id cannot be found.
+/// The identity of a session among replicas: a hash of its id, which does not reveal the id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionKey(String);
 
-/// A text is not the key of a session.
+/// A text that is not the key of a session.
 #[derive(Debug, thiserror::Error)]
 #[error("a session is known by 32 hexadecimal digits")]
 pub struct SessionKeyError;
 
 impl SessionKey {
-    /// The key of the session with that id.
+    /// Returns the key of the session with this id.
     pub fn of(id: &str) -> Self {
         let digest = Sha256::new().chain_update(b"mcp-host session ").chain_update(id).finalize();
         Self(digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// As text: the key of the record.
+    /// Returns the key of the record, as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -82,38 +82,38 @@ impl From<SessionKey> for String {
 pub struct SessionRecord {
     /// The name of the principal that opened it.
     pub principal: String,
-    /// Whether that is a built-in principal: no name makes another one equal to it.
+    /// Whether this is a built-in principal, which other principals never equal, whatever their name.
     pub is_built_in: bool,
-    /// The revision of the protocol that was agreed on.
+    /// The negotiated protocol revision.
     pub revision: String,
     /// Whether subscriptions were offered.
     pub may_subscribe: bool,
-    /// Whether the client has said that it is initialized.
+    /// Whether the client has sent `initialized`.
     pub is_initialized: bool,
-    /// The least severe level of log messages that the client wants, if it has said so.
+    /// The minimum level of log messages, if the client has set one.
     pub log_level: Option<String>,
     /// The newest event stream, if there was one.
     pub stream: Option<StreamPlace>,
-    /// The URIs that it is subscribed to, as the client has spelled them.
+    /// The subscribed URIs, in the client's spelling.
     pub subscriptions: BTreeSet<String>,
 }
 
-/// Where the newest event stream of a session was opened.
+/// The place of a session's newest event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPlace {
-    /// At which replica.
+    /// The replica that serves it.
     pub replica: ReplicaId,
-    /// Its number there.
+    /// Its number at this replica.
     pub number: u64,
 }
 
-/// What was read is no record of a session.
+/// A value that is not the record of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionRecordError {
-    /// It is too long, or no JSON of a record.
+    /// It is too long, or not JSON of a record.
     #[error("not the record of a session: {0}")]
     Json(#[from] JsonError),
-    /// It has more than any host writes.
+    /// It exceeds a bound of the records that hosts write.
     #[error(
         "the record of a session with a name of more than {MAX_PRINCIPAL} bytes, or with more than {MAX_SUBSCRIPTIONS} URIs or {MAX_URI_BYTES} bytes of them"
     )]
@@ -121,17 +121,17 @@ pub enum SessionRecordError {
 }
 
 impl SessionRecord {
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The bytes are not a record.
     pub fn decode(bytes: &[u8]) -> Result<Self, SessionRecordError> {
         let record: Self = bounded_json::decode(bytes, MAX_SESSION_BYTES)?;
         if record.is_bounded() { Ok(record) } else { Err(SessionRecordError::TooMuch) }
     }
 
-    /// Writes the record.
+    /// Encodes the record.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl SessionRecord {
         }
     }
 
-    /// Whether both are of the same principal.
+    /// Returns whether both records belong to the same principal.
     pub fn is_of_same_principal(&self, other: &Self) -> bool {
         (&self.principal, self.is_built_in) == (&other.principal, other.is_built_in)
     }
@@ -159,12 +159,12 @@ impl SessionRecord {
     }
 }
 
-/// What has changed of the records of sessions, as other replicas say.
+/// A change of session records, reported by other replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
-    /// That one.
+    /// The record of this session has changed.
     One(SessionKey),
-    /// Any of them: something that was said may not have been heard.
+    /// Any record may have changed: a notice may have been missed.
     Any,
 }
 

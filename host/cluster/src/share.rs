@@ -1,12 +1,12 @@
-//! The polls of one shard of a plugin, shared over an engine: a [`Member`] with a task that does what it says.
+//! The polls of one plugin shard, shared over an engine: a [`Member`] with a task that performs its outputs.
 //!
-//! Whoever polls the provider calls [`SharedPolls`] between polls, and is never kept waiting by the engine. What has happened meanwhile
-//! is collected as [`News`], in which equal paths are one: so however fast other replicas tell changes, the memory is bounded by
-//! [`MAX_PATHS`]; beyond that everything counts as changed.
+//! The poller of the provider calls [`SharedPolls`] between polls, and never waits for the engine. Events in the
+//! meantime are collected as [`News`], in which equal paths are one entry. So [`MAX_PATHS`] bounds the memory,
+//! however fast other replicas publish changes; beyond it, everything counts as changed.
 //!
-//! What comes from the engine and is no message, or no record, is counted, and otherwise ignored. What is kept of it is bounded by
-//! [`MAX_PATHS`] and [`MAX_NEWS_BYTES`]. A value in the bucket that is no record is replaced in time (see [`member`](crate::member)),
-//! with a warning that names its key.
+//! Invalid messages and records from the engine are counted and ignored. [`MAX_PATHS`] and [`MAX_NEWS_BYTES`]
+//! bound the state that is kept from messages. An invalid record in the bucket is replaced in time (see
+//! [`member`](crate::member)), with a warning that names its key.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,24 +25,24 @@ use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
 
-/// The maximum size of the paths that wait to be told, in bytes.
+/// The maximum size of paths that wait for notification, in bytes.
 pub const MAX_NEWS_BYTES: usize = 16 * 1024 * 1024;
-/// The pause after the engine has refused a subscription.
+/// The pause after the engine has rejected a subscription.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest time in which a replica says that it leaves.
+/// The maximum time in which a replica announces that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What identifies a shard of a plugin: all replicas with the same share their polls.
+/// The identity of a plugin shard: all replicas with the same identity share their polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardName(String);
 
 impl ShardName {
-    /// The shard of a plugin in the cluster of that name. `parts` is everything that decides what its provider answers: the digest of the
-    /// component, its config, its mount.
+    /// The shard of a plugin in the cluster with this name. `parts` is everything that determines the answers of
+    /// the provider: the digest of the component, its config, its mount.
     pub fn new<'a>(cluster: &str, parts: impl IntoIterator<Item = &'a [u8]>, shard: u32) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
-            // With lengths, so that no two lists of parts are one text.
+            // With lengths, so that different lists of parts have different hashes.
             hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             hasher.update(part);
         }
@@ -62,18 +62,18 @@ impl ShardName {
     }
 }
 
-/// What has happened since the last look.
+/// The events since the last check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Paths that have changed, of this replica or of others.
+    /// Paths that have changed, wanted by this replica or by others.
     pub changed: BTreeSet<Arc<str>>,
-    /// Their size.
+    /// The size of these paths.
     bytes: usize,
     /// Whether everything counts as changed.
     pub all_changed: bool,
     /// Whether the listing may have changed.
     pub listing: bool,
-    /// All requests up to that number were served.
+    /// The number up to which all requests were served.
     pub completed: Option<u64>,
     /// Whether there may be something to poll.
     pub wake: bool,
@@ -99,14 +99,14 @@ impl News {
     }
 }
 
-/// What is counted of one shard.
+/// The counters of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareStats {
-    /// What the state machine counts.
+    /// The counters of the state machine.
     pub member: MemberStats,
-    /// What came and was no message or record.
+    /// The number of invalid messages and records.
     pub invalid: u64,
-    /// Requests to the engine that failed.
+    /// The number of failed requests to the engine.
     pub failed: u64,
 }
 
@@ -143,7 +143,7 @@ impl State {
         self.start.elapsed()
     }
 
-    /// Calls the member, and lets the task do what it says.
+    /// Calls the member, and makes the task perform its outputs.
     fn with_member<T>(&self, call: impl FnOnce(&mut Member, Time) -> T) -> T {
         let result = call(&mut self.member(), self.now());
         self.has_outputs.notify_one();
@@ -160,7 +160,7 @@ impl State {
 }
 
 impl SharedPolls {
-    /// Starts to share. The task runs on the current runtime until this is dropped.
+    /// Starts sharing. The task runs on the current runtime until this value is dropped.
     pub fn start<E: Engine>(engine: E, me: ReplicaId, shard: ShardName, lease: Duration) -> Self {
         let state = Arc::new(State {
             start: Instant::now(),
@@ -177,12 +177,12 @@ impl SharedPolls {
         Self { state }
     }
 
-    /// Sets the paths that are watched here, and the number of requests for polls so far.
+    /// Sets the paths that are watched here, and the number of requested polls so far.
     pub fn watch(&self, paths: BTreeSet<Arc<str>>, requested: u64) {
         self.state.with_member(|member, now| member.watch(now, paths, requested));
     }
 
-    /// Nothing is watched here any more.
+    /// Ends watching here.
     pub fn leave(&self) {
         self.state.with_member(Member::leave);
         *self.state.news() = News::default();
@@ -193,17 +193,17 @@ impl SharedPolls {
         self.state.with_member(Member::begin_poll)
     }
 
-    /// The poll of this replica's own paths has ended.
+    /// Handles the end of a poll of this replica's own paths.
     pub fn own_polled(&self, is_ok: bool) {
         self.state.with_member(|member, now| member.own_polled(now, is_ok));
     }
 
-    /// The poll for all replicas has ended: see [`Member::shared_polled`].
+    /// Handles the end of a poll for all replicas: see [`Member::shared_polled`].
     pub fn shared_polled(&self, found: Found, is_complete: bool) {
         self.state.with_member(|member, now| member.shared_polled(now, found, is_complete));
     }
 
-    /// Waits until there are news. It may be cancelled.
+    /// Waits until there are news. Cancel-safe.
     pub async fn wait_for_news(&self) {
         while self.state.news().is_empty() {
             self.state.has_news.notified().await;
@@ -220,7 +220,7 @@ impl SharedPolls {
         self.state.member().role()
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn stats(&self) -> ShareStats {
         let [invalid, failed] = [&self.state.invalid, &self.state.failed].map(|count| count.load(Ordering::Relaxed));
         ShareStats { member: self.state.member().stats(), invalid, failed }
@@ -233,7 +233,7 @@ impl Drop for SharedPolls {
     }
 }
 
-/// What came of a request to the bucket.
+/// The result of a request to the bucket.
 enum Answer {
     Read(Result<Stored, ()>),
     Written(Result<Revision, WriteFailure>),
@@ -244,7 +244,7 @@ struct Task<E> {
     shard: ShardName,
     lease: Duration,
     state: Arc<State>,
-    /// The request under way: the member makes one at a time.
+    /// The request under way. The member makes one at a time.
     request: Option<tokio::task::JoinHandle<Answer>>,
 }
 
@@ -275,7 +275,7 @@ impl<E: Engine> Task<E> {
         }
     }
 
-    /// Says that it leaves, and gives the lease back.
+    /// Announces that it leaves, and gives the lease back.
     async fn say_farewell(&mut self) {
         loop {
             self.do_outputs().await;
@@ -331,7 +331,7 @@ impl<E: Engine> Task<E> {
         match answer {
             Ok(Answer::Read(result)) => member.read(now, result),
             Ok(Answer::Written(result)) => member.written(now, result),
-            // The task of the request was ended with the runtime.
+            // The task of the request ended with the runtime.
             Err(_) => {
                 if was_write {
                     member.written(now, Err(WriteFailure::Unknown));
@@ -374,7 +374,7 @@ impl<E: Engine> Task<E> {
         }
     }
 
-    /// A message that cannot be sent is lost, which those who miss it notice.
+    /// Publishes a message. A message that cannot be sent is lost, and other replicas detect the gap.
     async fn publish(&self, message: &Message) {
         match message.encode() {
             Ok(bytes) => {
@@ -390,7 +390,7 @@ impl<E: Engine> Task<E> {
     }
 }
 
-/// Why a subscription is not listened to any more.
+/// Why a subscription ended.
 enum Ended {
     Subscription,
     Closing,
@@ -457,7 +457,7 @@ mod tests {
         ShardName::new("test", [b"digest".as_slice(), b"config"], 0)
     }
 
-    /// Polls a provider that has nothing to say, once if there is something to poll, and waits a moment for news.
+    /// Polls a provider without changes once, if there is something to poll, and briefly waits for news.
     async fn serve(polls: &SharedPolls) {
         match polls.begin_poll() {
             Plan::Own { .. } => polls.own_polled(true),
@@ -468,7 +468,7 @@ mod tests {
         polls.take_news();
     }
 
-    /// What polls a provider that has nothing to say, until it has the role.
+    /// Polls a provider without changes until this replica has the role.
     async fn poll_until(polls: &SharedPolls, role: RoleName) {
         while polls.role() != role {
             match polls.begin_poll() {
@@ -545,7 +545,7 @@ mod tests {
         other.wait_for_news().await;
         let news = other.take_news();
         assert_eq!((news.changed, news.listing), (paths(&["b"]), true));
-        // Who is dropped gives the lease back, and the next one takes it.
+        // A dropped replica gives the lease back, and the other one takes it.
         drop(one);
         poll_until(&other, RoleName::Holding).await;
         assert_eq!(other.stats().member.gaps, 0);
@@ -617,7 +617,7 @@ mod tests {
         let mut record = Record::decode(&stored.value).unwrap();
         (record.round.seq, record.holder) = (u64::MAX, None);
         let bytes = record.encode().unwrap();
-        // The holder may write meanwhile: then it has another revision.
+        // The holder may write meanwhile, which changes the revision.
         while let Err(EngineError::Conflict) = {
             let revision = engine.get(shard().key()).await.unwrap().unwrap().revision;
             engine.write(shard().key(), bytes.clone(), Some(revision)).await

@@ -1,5 +1,4 @@
-//! Access control: which principal may perform which operation on which resource. This is the only place that decides
-//! it.
+//! Access control: which principal may perform which operation on which resource. No other module makes access decisions.
 //!
 //! A [`Policy`] decides about every operation and for every item of a listing, and again when a notification is
 //! delivered. What it denies does not exist for the principal: the response is the same as for a resource that does not exist.
@@ -8,10 +7,10 @@
 //!
 //! A rule applies to a request if it names the principal, one of its groups or `*`, and the operation. Among the rules that apply:
 //!
-//! 1. one with a `deny` glob that matches the URI: denied, regardless of all others;
-//! 2. one with an `allow` glob that matches: allowed;
-//! 3. otherwise: denied, except for `local`, the principal that started the host: unless a rule allows `local` something
-//!    by name, everything is allowed that is not denied.
+//! 1. a `deny` glob matches the URI: denied, regardless of all other rules;
+//! 2. an `allow` glob matches: allowed;
+//! 3. no glob matches: denied. Exception: `local`, the principal that started the host, may do everything that no rule
+//!    denies, unless a rule for `local` by name has an `allow` glob.
 //!
 //! Globs are matched against the URI in normal form without its query, so that no spelling of a URI (`%2eenv`, `?x`)
 //! evades a rule. Aliases are unknown here, so `deny` errs on the safe side: a glob also denies URIs that match without their port,
@@ -20,10 +19,11 @@
 //!
 //! # What is known in part
 //!
-//! Some decisions are needed before a URI is known: whether a plugin may have anything to list for a principal, or whether a completion
-//! may be offered while other variables have no value. These are made for a pattern of URIs (`uri::UriPattern`):
-//! `Policy::may_allow` is true if the operation may be allowed on one of them, and `Policy::allows_all` only if it is
-//! allowed on all. A principal that may see nothing below a mount causes no call of its plugin (`catalog`, `watch`).
+//! Some decisions are needed before a URI is known: whether a plugin can list anything for a principal, or whether a
+//! completion may be offered while other variables have no value. Such decisions are made for a pattern of URIs
+//! (`uri::UriPattern`): `Policy::may_allow` is true if the operation may be allowed on one of the URIs, and
+//! `Policy::allows_all` only if it is allowed on all of them. A plugin is not called for a principal that may see nothing
+//! below its mount (`catalog`, `watch`).
 
 mod globs;
 mod policy;
@@ -45,8 +45,8 @@ pub use self::policy::{Decision, Policy};
 pub use self::scopes::CredentialScopes;
 pub use mcp_host_model::principal::Principal;
 
-/// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
-/// Eviction prefers rarely used ones.
+/// The capacity of the cache of policies, and of the cache that maps principals to policies. Principals with the same rules
+/// share a policy. Eviction prefers rarely used entries.
 const MAX_POLICIES: usize = 1024;
 
 /// The rules of a config.
@@ -64,12 +64,12 @@ pub struct Access {
     groups_of_principal: HashMap<Box<str>, Vec<Box<str>>>,
     /// The groups of the config that have the members of another group, by its name.
     groups_of_group: HashMap<Box<str>, Vec<Box<str>>>,
-    /// Whether a plugin answers each principal for itself.
+    /// Whether any plugin has views: responses that depend on the principal.
     has_views: bool,
     /// For each operation, whether every principal gets the same response.
     public: [bool; Operation::ALL.len()],
     policies: Cache<PolicyKey, Arc<Policy>>,
-    /// The policies of principals: collecting the rules of one that is in many groups takes long.
+    /// The policies of principals: collecting the rules of a principal with many groups takes long.
     by_identity: Cache<Principal, Arc<Policy>>,
 }
 
@@ -126,7 +126,7 @@ impl Access {
         policy
     }
 
-    /// Returns the policy of all principals with the rules of that one.
+    /// Returns the policy that all principals with the same rules share.
     fn policy_of_rules(&self, principal: &Principal) -> Arc<Policy> {
         let mut own: Vec<usize> = Vec::new();
         if let Some(name) = self.rule_name(principal) {
@@ -146,7 +146,7 @@ impl Access {
         }
     }
 
-    /// Returns the groups of a principal: the ones it was created with, and those of the config.
+    /// Returns the groups of a principal: the groups it was created with, and the groups of the config.
     pub fn groups<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a str> {
         let of_name = self.rule_name(principal).and_then(|name| self.groups_of_principal.get(name));
         let of_groups = principal.groups().filter_map(|group| self.groups_of_group.get(group));
@@ -154,7 +154,7 @@ impl Access {
         principal.groups().chain(configured)
     }
 
-    /// For whom providers are called on behalf of that principal, if one of them answers each for itself.
+    /// Returns the caller that providers are called for on behalf of this principal, if any plugin has views.
     pub(crate) fn caller(&self, principal: &Principal) -> Option<Caller> {
         self.has_views.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
     }
@@ -169,13 +169,13 @@ impl Access {
         self.policy(principal).allows_template(operation, template)
     }
 
-    /// Returns whether the rules give every principal the same response to the operation, so that it may be cached for
-    /// all.
+    /// Returns whether the rules give every principal the same response to the operation, so that one cached response
+    /// serves all principals.
     pub fn is_public(&self, operation: Operation) -> bool {
         self.public.get(operation as usize).copied().unwrap_or_default()
     }
 
-    /// Returns whether no rule for some principals adds to those for all of them.
+    /// Returns whether rules for single principals and groups add nothing to the rules for all principals.
     fn has_same_globs_for_all(&self, operation: Operation) -> bool {
         let is_for_all = |rule: &&Rule| rule.principals.contains(&PrincipalSelector::Any);
         let applicable = || self.rules.iter().filter(|rule| rule.operations.contains(&operation));
@@ -201,13 +201,14 @@ impl Access {
         Arc::new(Policy::new(self.rules.clone(), self.globs.clone(), indices.into(), default_allow))
     }
 
-    /// Whether a rule allows `local` something by name.
+    /// Returns whether a rule for `local` by name has an `allow` glob.
     fn is_local_restricted(&self) -> bool {
         let named = self.by_principal.get(LOCAL).into_iter().flatten();
         named.filter_map(|index| self.rules.get(*index)).any(|rule| !rule.allow.is_empty())
     }
 
-    /// The name by which rules and groups can name the principal. An authenticated principal has no name of a built-in one.
+    /// Returns the name by which rules and groups can name the principal. None for an authenticated principal with the name
+    /// of a built-in one.
     fn rule_name<'a>(&self, principal: &'a Principal) -> Option<&'a str> {
         let name = principal.name();
         (principal.is_built_in() || !is_built_in_name(name)).then_some(name)
@@ -315,7 +316,7 @@ mod tests {
         let access = access(rules).unwrap();
         let decide = |principal: &Principal, operation, path| access.policy(principal).decide(operation, &uri(path));
         let glob = |rule: usize, glob: &str| {
-            // The plugin has four lines, and so has the first rule.
+            // The plugin takes four lines, and so does the first rule.
             let location = Some(format!("mcp-host.toml:{}", 5 + 4 * rule).into());
             MatchedGlob { rule, glob: glob.into(), location }
         };
@@ -388,7 +389,7 @@ mod tests {
         const DECOMPOSED: &str = "A%CC%88/f";
         for (of_rule, other) in [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)] {
             let rule = |key: &str, glob: &str| format!("[[rule]]\nprincipals = ['*']\n{key} = ['{glob}']\n");
-            // A glob is looked up in one of these ways.
+            // Each form of a glob has its own kind of lookup.
             for (of_rule, end) in [(of_rule, ""), (of_rule.trim_end_matches("/f"), "/**"), (of_rule, "*")] {
                 let allow = access(&rule("allow", &format!("a://x/{of_rule}{end}"))).unwrap();
                 let may_read = |path: &str| allow.allows(&ANONYMOUS, Operation::Read, &uri(path));

@@ -1,6 +1,6 @@
 //! The audit log: one JSON line per request of the façade, in a file with rotation or on standard error.
 //!
-//! A dedicated thread writes; requests append to a bounded queue and never wait for it.
+//! A dedicated thread writes the lines; requests append to a bounded queue and never wait for the thread.
 //!
 //! | member | meaning |
 //! |---|---|
@@ -16,11 +16,11 @@
 //! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
 //! | `outcome` | one of [`OUTCOMES`] |
 //! | `bytes` | the size of the contents that were returned |
-//! | `returned` | the URIs that a search or a selection of context returned, and those of contents with another URI than the request; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
+//! | `returned` | the URIs that a search or a selection of context returned, and the URIs of contents that differ from the requested URI; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
 //! | `returned_total` | their number, if the line does not have all |
 //! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
 //! | `duration_ms` | the duration, in milliseconds |
-//! | `request_id`, `trace_id` | the id of the JSON-RPC request, and of the trace that it belongs to: that of the client (W3C Trace Context), or one that the host began |
+//! | `request_id`, `trace_id` | the ids of the JSON-RPC request and of its trace: the client's trace (W3C Trace Context), or one that the host started |
 //! | `administrator` | the administrator who made the request as its principal |
 //!
 //! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a
@@ -38,9 +38,9 @@
 //!
 //! # Bounds
 //!
-//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times [`MAX_URI`], plus its other members. A line is written
-//! within [`BATCH_INTERVAL`](writer::BATCH_INTERVAL) of the end of its request; a process that is killed loses the lines
-//! of that time. Files are not synchronized with the disk (`fsync`).
+//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times [`MAX_URI`], plus its other
+//! members. A line is written within [`BATCH_INTERVAL`](writer::BATCH_INTERVAL) of the end of its request, so a host
+//! that is killed loses at most the lines of this interval. Files are not synchronized with the disk (`fsync`).
 //!
 //! | module | subject |
 //! |---|---|
@@ -80,8 +80,8 @@ pub use self::context::SessionHash;
 pub(crate) use self::line::{Facts, Line, Subject};
 pub use mcp_host_base::followers::{Followed, Follower};
 
-/// The outcomes of a line: of a request the kind of its error (`Error::kind`) if it failed; `refused` are credentials that were not
-/// accepted, and `failed` is an action of an administrator.
+/// The outcomes of a line. A request that failed has the kind of its error (`Error::kind`); `refused` means that
+/// credentials were not accepted, `failed` that an action of an administrator failed.
 pub const OUTCOMES: [&str; 10] = [
     "ok",
     "not found",
@@ -95,7 +95,7 @@ pub const OUTCOMES: [&str; 10] = [
     "failed",
 ];
 
-/// The operations of a line: those of the access rules, and others.
+/// The operations of a line: the operations of the access rules, and others.
 pub const OPERATIONS: [&str; 21] = [
     "list",
     "templates",
@@ -153,39 +153,40 @@ pub enum AuditError {
     Thread(#[source] io::Error),
 }
 
-/// That the audit log cannot be written.
+/// The audit log cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditFailure {
-    /// Since when.
+    /// The time since which writes fail.
     pub since: SystemTime,
-    /// Why, as of the last attempt.
+    /// The error of the last attempt.
     pub reason: String,
 }
 
-/// How the audit log is, for administrators.
+/// The state of the audit log, for administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditState {
-    /// Where it is written: the file of `audit.file`; none for standard error.
+    /// The file of `audit.file`; none for standard error.
     pub file: Option<PathBuf>,
-    /// That it cannot be written; none if the last write succeeded.
+    /// Why the log cannot be written; none if the last write succeeded.
     pub failure: Option<AuditFailure>,
-    /// Whether requests are refused meanwhile (`on-full = "refuse"`); otherwise lines are dropped once the queue is full.
+    /// Whether requests are refused while writes fail (`on-full = "refuse"`). If not, lines are dropped once the queue
+    /// is full.
     pub refuses: bool,
-    /// The lines that were lost since the start.
+    /// The number of lines lost since the start.
     pub dropped_lines: u64,
-    /// The requests that were refused since the start, as they would have had no line.
+    /// The number of requests refused since the start because they could not be recorded.
     pub refused_requests: u64,
 }
 
 /// The use of the audit log at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuditUsage {
-    /// The bytes in the queue, with what is reserved.
+    /// The bytes in the queue, including reserved space.
     pub(crate) queued: usize,
     /// The size of the queue.
     pub(crate) limit: usize,
-    /// That it cannot be written; none if the last write succeeded.
+    /// Why the log cannot be written; none if the last write succeeded.
     pub(crate) failure: Option<AuditFailure>,
     /// The lines that were dropped.
     pub(crate) dropped_lines: u64,
@@ -193,18 +194,18 @@ pub(crate) struct AuditUsage {
     pub(crate) refused_requests: u64,
 }
 
-/// There is no space for the line of a request, which must not be dispatched.
+/// The queue has no space for the line of a request, so the request must not be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
-/// The audit log of a host, on or off. Dropping it ends the thread once everything that can be written is written.
+/// The audit log of a host, on or off. When it is dropped, the thread writes what it can, and ends.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     queue: Arc<Queue>,
     failed_logins: FailedLogins,
 }
 
-/// The members of the line about the start of a host, or about its end.
+/// The members of the line about the start or the end of a host.
 #[derive(Serialize)]
 struct Lifecycle {
     operation: &'static str,
@@ -220,7 +221,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl AuditLog {
-    /// Starts an audit log with that config; without one it is off.
+    /// Starts an audit log with this config. Without a config the log is off.
     ///
     /// # Errors
     ///
@@ -238,14 +239,14 @@ impl AuditLog {
         self.push(&line::encode(&Lifecycle { operation, version: env!("CARGO_PKG_VERSION"), pid: std::process::id() }));
     }
 
-    /// Queues a line that is about no request, if there is space.
+    /// Queues a line that belongs to no request, if there is space.
     fn push(&self, members: &[u8]) {
         if let Ok(Some(reservation)) = self.queue.reserve(members.len()) {
             reservation.push(members);
         }
     }
 
-    /// Records that credentials of a client are not accepted, for that kind of reason.
+    /// Records that credentials of a client were not accepted, for this kind of reason.
     pub(crate) fn record_failed_login(self: &Arc<Self>, client: &str, reason: &'static str) {
         if !self.queue.is_on() {
             return;
@@ -267,7 +268,7 @@ impl AuditLog {
         self.failed_logins.end_window().iter().for_each(|members| self.push(members));
     }
 
-    /// Queues the last lines, once.
+    /// Queues the last lines. Further calls do nothing.
     fn push_last_lines(&self) {
         if self.queue.begin_close() {
             self.end_window();
@@ -275,7 +276,7 @@ impl AuditLog {
         }
     }
 
-    /// How much of the queue is used, and what was lost so far.
+    /// Returns the use of the queue, and the losses so far.
     pub(crate) fn usage(&self) -> AuditUsage {
         self.queue.usage()
     }
@@ -285,8 +286,8 @@ impl AuditLog {
         self.queue.is_on().then(|| self.queue.followers.add())
     }
 
-    /// Applies another config, in the background: a file that cannot be opened is logged and opened later, and until
-    /// then lines are written to the previous destination.
+    /// Applies another config, in the background. If the new file cannot be opened, this is logged and retried, and
+    /// lines are written to the previous destination until then.
     pub(crate) fn reconfigure(&self, config: Option<&Audit>) {
         self.queue.reconfigure(config.cloned());
     }
@@ -295,7 +296,8 @@ impl AuditLog {
     ///
     /// # Errors
     ///
-    /// Requests are refused, as there is no space for a line with that number of bytes of text, and with the URIs that are returned.
+    /// The log refuses requests, because it has no space for a line with `text_len` bytes of text and with the returned
+    /// URIs.
     pub(crate) fn begin(&self, text_len: usize, returns_uris: bool) -> Result<Option<Entry<'_>>, QueueFull> {
         let context_len = RequestContext::with_current(|context| context.map_or(0, RequestContext::text_len));
         let returned = if returns_uris { line::MAX_RETURNED } else { 0 };
@@ -304,11 +306,11 @@ impl AuditLog {
         Ok(reservation.map(|reservation| Entry { reservation, began: Instant::now() }))
     }
 
-    /// Writes what is queued, for at most `timeout`, and ends the thread. Later requests have no lines.
+    /// Writes the queued lines, for at most `timeout`, and ends the thread. Later requests have no lines.
     pub(crate) async fn close(&self, timeout: Duration) {
         self.push_last_lines();
         let queue = self.queue.clone();
-        // It fails only if it panics, or if the runtime shuts down.
+        // This fails only if the thread panics or the runtime shuts down.
         let _ = tokio::task::spawn_blocking(move || queue.close(timeout)).await;
     }
 }

@@ -1,27 +1,26 @@
 //! The catalog: the merged listing of all plugins, as one principal sees it.
 //!
-//! Plugins are ordered by name, and the items of each in its own order, so the listing is the same on every host and
-//! after every restart. Pagination is stateless: a page is filled by walking the plugins from the cursor's position, and the
-//! next cursor holds the new position. The host stores nothing between pages, and the last page costs the same as the first.
+//! Plugins are ordered by name, and each plugin's items in its own order, so the listing is the same on every host and after every
+//! restart. Pagination is stateless: the host fills a page by walking the plugins from the cursor's position, and puts the new
+//! position into the next cursor. The host stores nothing between pages, and the last page costs the same as the first.
 //!
 //! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing.
 //!
-//! # What the principal may not see
+//! # Hidden items
 //!
-//! A plugin of which the principal may see nothing is no part of its listing: it is not called, and neither a page nor a cursor
-//! depends on it. Of the others, items that the principal may not see are filtered as part of the call to the plugin. Pages are as full
-//! as without them, and there is a cursor only if there is more to list: where items may be hidden, the next one that is not is
-//! looked for before the cursor is made, which takes one call more. To keep a listing with many hidden items cheap, a page
-//! makes at most [`MAX_CALLS`] calls, each with at least [`FILTERED_PAGE`] items if the provider has as many; it may then be short, or
-//! empty, with a cursor to continue. So a principal can notice hidden items only where more than about [`MAX_CALLS`] pages in a
-//! row are hidden.
+//! A plugin of which the principal may see nothing is not part of its listing: the plugin is not called, and no page and no cursor
+//! depends on it. Other plugins' hidden items are filtered during the call. Filtering does not shorten pages, and a page has a cursor
+//! only if there is more to list: where items may be hidden, the host looks for the next visible item before it makes the cursor,
+//! which costs one more call. To keep a listing with many hidden items cheap, a page makes at most [`MAX_CALLS`] calls, each for at
+//! least [`FILTERED_PAGE`] items. Such a page may be short or empty, with a cursor to continue. So a principal can notice hidden items
+//! only where more than about [`MAX_CALLS`] pages in a row are hidden.
 //!
 //! # Bounds
 //!
-//! Every walk ends. The cursor counts the listed items of a plugin, so a provider with an endless sequence of cursors
-//! does not make the plugins after it unreachable: after `limits.listing-items` items that the principal may see, [`MAX_HIDDEN`] times
-//! as many that it may not, or [`MAX_EMPTY_PAGES`] consecutive empty pages, the rest of the plugin is skipped, and the page reports it
-//! as missing. A listing below these bounds is returned completely, however small its pages are.
+//! Every walk ends. The cursor counts a plugin's listed items, so a provider with an endless sequence of cursors cannot make the
+//! plugins after it unreachable. The rest of a plugin is skipped, and reported as missing, after `limits.listing-items` visible items,
+//! [`MAX_HIDDEN`] times as many hidden items, or [`MAX_EMPTY_PAGES`] consecutive empty pages. A listing below these bounds is returned
+//! completely, however small its pages are.
 
 mod cursor;
 mod fingerprint;
@@ -58,9 +57,9 @@ pub use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// The minimum number of items that a page is requested with if the principal may not see all of them.
+/// The minimum page size in requests to a provider if some of its items may be hidden.
 const FILTERED_PAGE: usize = 1000;
-/// The number of items that a principal may not see after which a listing ends, ÷ `limits.listing-items`.
+/// The number of hidden items after which a plugin's listing ends, ÷ `limits.listing-items`.
 const MAX_HIDDEN: usize = 16;
 
 /// The parameters of a requested page.
@@ -76,8 +75,8 @@ pub(crate) struct PageRequest<'a> {
     pub(crate) max_bytes: usize,
 }
 
-/// A position in a listing: the plugin, the page of the plugin, and the number of items to skip from there on. Only those count that the
-/// principal may see, so that a change of others shows it no item twice and keeps none from it.
+/// A position in a listing: the plugin, the plugin's page, and the number of items to skip from there on. Only visible items count, so
+/// that changes of hidden items make the principal see no item twice and miss none.
 #[derive(Default)]
 struct PagePosition {
     plugin: usize,
@@ -97,7 +96,7 @@ impl Catalog {
         Self { cipher: CursorCipher::new(key.bytes()).opening(key.earlier()) }
     }
 
-    /// Returns the cursor of the list of skills after a directory of a plugin, or before all of its skills.
+    /// Returns a cursor for the list of skills: after a directory of a plugin, or before all of the plugin's skills.
     pub(crate) fn seal_skill(&self, principal: &Principal, plugin: &str, after: Option<&str>) -> Result<String, Error> {
         let cursor = after.map(str::to_owned);
         let (skip, progress) = Default::default();
@@ -105,13 +104,13 @@ impl Catalog {
         self.cipher.seal(&payload, Binding { kind: ListingKind::Skills, scope: "", principal })
     }
 
-    /// Returns the plugin and the directory of a cursor that [`seal_skill`](Self::seal_skill) made for the principal.
+    /// Returns the plugin and the directory of a cursor that [`seal_skill`](Self::seal_skill) made for this principal.
     pub(crate) fn open_skill(&self, principal: &Principal, cursor: &str) -> Result<(String, Option<String>), Error> {
         let binding = Binding { kind: ListingKind::Skills, scope: "", principal };
         self.cipher.open(cursor, binding).map(|payload| (payload.plugin, payload.cursor))
     }
 
-    /// Returns one page of `source`'s items, of the plugins in `slots`, which are ordered by name.
+    /// Returns one page of `source`'s items from the plugins in `slots`, which are ordered by name.
     pub(crate) async fn page<S: PageSource>(
         &self,
         source: &S,
@@ -136,15 +135,15 @@ impl Catalog {
             if remaining == 0 && !may_hide {
                 break;
             }
-            // Where items may be hidden, the page of the provider does not depend on the client's: otherwise a client that requests
-            // small ones would count hidden items by its short pages.
+            // Where items may be hidden, the provider's page size does not depend on the client's: a client with small pages could
+            // count hidden items by short pages.
             let limit = if may_hide { request.size.max(FILTERED_PAGE) } else { remaining.max(1) };
             let page = prefetcher.page(&position, limit).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
             position = match page {
                 Ok(page) => {
-                    // Each with the number of visible items before it.
+                    // Each item is numbered with the visible items before it.
                     let mut visible: usize = 0;
                     let numbered = page.items.into_iter().map(|item| {
                         let before = visible;
@@ -194,16 +193,16 @@ impl Catalog {
                         listing.missing.push(missing_plugin(slot, Some(fault)));
                         next_plugin
                     } else {
-                        // Hidden items that were added meanwhile have moved visible ones to the next page.
+                        // If hidden items were added meanwhile, visible items have moved to the next page.
                         let skip = if may_hide { position.skip.saturating_sub(visible) } else { 0 };
                         PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip, progress }
                     }
                 }
-                // Whether there is more is not known yet, and the next page says what is missing.
+                // It is not known whether there is more. The next page reports this plugin as missing.
                 Err(_) if remaining == 0 => break,
                 // The provider rejects its own cursor, so the client's cursor is invalid as well.
                 Err(Some(Fault::InvalidRequest(_))) if was_client_cursor => return Err(Error::InvalidCursor),
-                // A listing below one resource has only one plugin, whose fault is the result.
+                // A listing below one resource has only one plugin, so the result is this plugin's fault.
                 Err(fault) if !request.scope.is_empty() => return Err(client_error(slot, fault, request.scope)),
                 Err(fault) => {
                     listing.missing.push(missing_plugin(slot, fault));
@@ -220,7 +219,7 @@ impl Catalog {
     }
 }
 
-/// Returns the position that a cursor holds. If its plugin has been removed, the position is the next plugin.
+/// Returns the position in a cursor. If its plugin has been removed, the position is the next plugin.
 fn resume_at(payload: CursorPayload, slots: &[&PluginSlot]) -> PagePosition {
     let plugin = slots.partition_point(|slot| slot.name < payload.plugin);
     if slots.get(plugin).is_some_and(|slot| slot.name == payload.plugin) {
@@ -246,7 +245,7 @@ fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fau
     Some(fault)
 }
 
-/// Returns the error that a client receives for a plugin that failed or is not loaded.
+/// Returns the error for a client if a plugin failed or is not loaded.
 fn client_error(slot: &PluginSlot, fault: Option<Fault>, uri: &str) -> Error {
     fault.map_or_else(|| slot.unavailable_error(), |fault| fault.into_client_error(&slot.name, uri))
 }

@@ -1,4 +1,4 @@
-//! What a host counts for metrics only.
+//! Counters of a host that only metrics use.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use mcp_host_base::metrics::{Counter, LastTime};
 use parking_lot::Mutex;
 
-/// Why a config, or a part of it, is not served.
+/// A config, or a part of it, that could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReloadFailure {
-    /// When the reload failed. For a reload that is tried again: when it failed last.
+    /// When the reload failed. For a reload that is retried: when it last failed.
     pub at: SystemTime,
-    /// Why, and what is served instead.
+    /// Why it failed, and what is served instead.
     pub reason: String,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct HostCounters {
     pub(crate) reloads: Counter,
     pub(crate) failed_reloads: Counter,
     pub(crate) last_reload: LastTime,
-    /// Why the last reload failed; none if it did not.
+    /// Why the last reload failed; none if it succeeded.
     pub(crate) reload_failure: Mutex<Option<ReloadFailure>>,
-    /// By reason: a few dozen, which the servers name.
+    /// The number of failed logins by reason: a few dozen, which the servers name.
     pub(crate) failed_logins: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl HostCounters {
-    /// The counters of a host that starts.
+    /// The counters of a starting host.
     pub(crate) fn new() -> Self {
         let counters = Self::default();
         counters.last_reload.set_now();
@@ -46,13 +46,13 @@ impl HostCounters {
         }
     }
 
-    /// Records how the last reload ended.
+    /// Records the outcome of the last reload.
     pub(crate) fn record_reload_outcome<T>(&self, outcome: &Result<T, String>) {
         let failure = |reason: &String| ReloadFailure { at: SystemTime::now(), reason: reason.clone() };
         *self.reload_failure.lock() = outcome.as_ref().err().map(failure);
     }
 
-    /// Returns why the last reload failed; none if it did not.
+    /// Returns why the last reload failed; none if it succeeded.
     pub(crate) fn reload_failure(&self) -> Option<ReloadFailure> {
         self.reload_failure.lock().clone()
     }

@@ -1,12 +1,12 @@
 //! The façade: every operation of the host, each for one principal, independent of any protocol.
 //!
-//! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
-//! straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in its sandbox)
-//! and straight back. No request waits here for a lock or in a queue, but for a plugin that is still being loaded (module
-//! `loading`).
+//! The MCP server and the command line are two of its users; an application that embeds the host is another. A request
+//! passes straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in
+//! its sandbox) and straight back. No request waits here for a lock or in a queue, except for a plugin that is still being
+//! loaded (module `loading`).
 //!
 //! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each request
-//! works with the *generation* of its start.
+//! works with the *generation* that was current when it started.
 //!
 //! | module | subject |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | `skills` | lists of skills |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
-//! | `replica` | what the host says to other replicas of a cluster, and does about what they say |
+//! | `replica` | messages to and from other replicas of a cluster |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `administration`, `sessions` | what administrators do, and the sessions that they see |
@@ -128,15 +128,15 @@ pub struct Host {
     catalog: Catalog,
     hub: Arc<Hub>,
     plugin_runtime: Arc<PluginRuntime>,
-    /// The one place that replaces the generation.
+    /// The only place that replaces the generation.
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
-    /// The providers that the host brings itself.
+    /// The built-in providers of the host.
     built_ins: BuiltIns,
     /// Bounds requests that wait for a plugin to be loaded.
     load_waits: LoadWaits,
-    /// The number of reloads that have begun: only the last of them may replace plugins.
+    /// The number of reloads that have begun. Only the latest reload may replace plugins.
     latest_reload: watch::Sender<u64>,
     /// The requests in flight.
     requests: RequestTracker,
@@ -146,9 +146,9 @@ pub struct Host {
     rates: Arc<RequestRates>,
     /// The sessions of transports.
     sessions: Arc<SessionRegistry>,
-    /// What is counted for metrics.
+    /// Counters for metrics.
     counters: HostCounters,
-    /// What the servers of protocols keep.
+    /// State that the protocol servers keep.
     transport_state: TransportState,
 }
 
@@ -188,18 +188,18 @@ impl Host {
         self.generation.load().config.clone()
     }
 
-    /// The providers that the host brings itself.
+    /// The built-in providers of the host.
     pub(crate) fn built_ins(&self) -> &BuiltIns {
         &self.built_ins
     }
 
-    /// Returns the number of the generation that is served now: 1 at first, and one more with each reload that changes
-    /// something.
+    /// Returns the number of the current generation: 1 at first, and one more after each reload that changes something.
     pub fn generation(&self) -> u64 {
         self.generation.load().number
     }
 
-    /// Waits until no plugin is being loaded: each is loaded or has failed, as by a [`shutdown`](Self::shutdown).
+    /// Waits until no plugin is being loaded: each is loaded, or has failed, which a [`shutdown`](Self::shutdown) also
+    /// causes.
     pub async fn wait_until_loaded(&self) {
         self.generation_store.wait_until_loaded().await;
     }
@@ -212,13 +212,14 @@ impl Host {
 
     /// Lists one page of the catalog, or of the direct children of a resource.
     ///
-    /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
-    /// resource that is not listable is an invalid request, unless it is a mount, below which its plugin's default listing is.
+    /// A merged listing leaves out a plugin that fails, and names it; a listing of children fails with its plugin. A
+    /// resource that is not listable is an invalid request, except a mount, below which the plugin's default listing is
+    /// returned.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
         self.list_within(principal, request, None).await
     }
 
-    /// Lists one page, within bounds beside those of the config.
+    /// Lists one page, within additional bounds.
     async fn list_within(
         &self,
         principal: &Principal,
@@ -259,8 +260,8 @@ impl Host {
         .await
     }
 
-    /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
-    /// below it.
+    /// Reads a resource. Returns at least one content; contents whose URI differs from the requested URI belong to
+    /// resources below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Read, uri, &facts, async {
@@ -303,18 +304,18 @@ impl Host {
         self.hub.subscriber(principal)
     }
 
-    /// Returns how much is watched now, over all subscribers.
+    /// Returns statistics of what is watched now, over all subscribers.
     pub fn watch_stats(&self) -> WatchStats {
         self.hub.watch_stats()
     }
 
-    /// Returns the resources with subscriptions, in order, and their subscribers: at most `limit`, those after `after`.
+    /// Returns the resources with subscriptions, in order, and their subscribers: the first `limit` after `after`.
     pub fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         self.hub.watched_resources(after, limit)
     }
 
-    /// Returns whether a plugin supports change detection of which the principal may read something and subscribe to it. One that is
-    /// still being loaded counts, as it may.
+    /// Returns whether any plugin supports change detection, and the principal may read and subscribe to something of it. A
+    /// plugin that is still being loaded counts, because it may support change detection.
     pub fn supports_subscriptions(&self, principal: &Principal) -> bool {
         let now = self.generation.load();
         let policy = now.access.policy(principal);
@@ -336,8 +337,8 @@ impl Host {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
-    /// whether the resource exists.
+    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. Whether the resource
+    /// exists is not checked.
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
@@ -359,7 +360,7 @@ impl Host {
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }
-            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left. The
+            // If the plugin is gone, so is the normal form, and only the spelling in the subscription identifies it. The
             // existence of a mount is not public.
             Err(RouteError::NoMount | RouteError::Path { .. }) => {
                 subscriber.unsubscribe_by_spelling(uri);
@@ -373,7 +374,7 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
+    /// Stops polling, and ends the streams of updates, because subscribers may outlive the host.
     fn drop(&mut self) {
         self.hub.shutdown();
         self.generation.load_full().shut_down_built_ins();

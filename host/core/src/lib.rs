@@ -1,9 +1,9 @@
 //! A native host for resources of the Model Context Protocol (MCP) that sandboxed WebAssembly components provide.
 //!
-//! A *provider* is a component that implements the interface `resource-provider` (the WIT files in the repository's `wit/`).
-//! A [`Host`] runs providers as *plugins*: each in its sandbox, with nothing of the outside world but what it was granted,
-//! under limits of its own, at a URI prefix that it owns. It merges what they offer into one catalog and answers for each
-//! [`Principal`](access::Principal) what that one may see.
+//! A *provider* is a component that implements the interface `resource-provider` (the WIT files in the repository's
+//! `wit/`). A [`Host`] runs providers as *plugins*. Each has a sandbox in which only its grants exist, its own limits, and
+//! a URI prefix that it owns. The host merges the plugins' resources into one catalog, and answers each
+//! [`Principal`](access::Principal) with what this principal may see.
 //!
 //! # Embedding a host
 //!
@@ -67,7 +67,7 @@
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //! | `upstream` | existing MCP servers as mounts: `[[upstream]]` |
 //!
-//! None is on by default. A config that needs a feature which is not enabled is an error that names the feature.
+//! No feature is on by default. If a config needs a feature that is not enabled, the error names the feature.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 

@@ -1,10 +1,10 @@
 //! Metrics of a host for Prometheus: [`HostCollector`].
 //!
-//! Nothing is collected for them: a scrape reads what the host counts and knows anyway. What a protocol server counts beside that,
-//! it collects itself.
+//! Metrics need no collection of their own: a scrape reads the counters and the state that the host has anyway. A protocol
+//! server collects its additional metrics itself.
 //!
-//! Series of a plugin exist while it is loaded. What is counted of its calls goes on when a reload replaces it; the counters of
-//! its faults, of its log, of its grants and of its response cache begin again at 0.
+//! Series of a plugin exist while it is loaded. A reload that replaces the plugin keeps the counters of its calls; the counters
+//! of its faults, its log, its grants and its response cache restart at 0.
 
 mod cluster_families;
 mod load_families;
@@ -91,7 +91,7 @@ fn to_u64(number: usize) -> u64 {
 pub struct HostCollector(Arc<Host>);
 
 impl HostCollector {
-    /// The metrics of that host.
+    /// The metrics of this host.
     pub fn new(host: Arc<Host>) -> Self {
         Self(host)
     }

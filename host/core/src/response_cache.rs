@@ -1,28 +1,28 @@
-//! The response cache of a plugin: encoded responses for as long as their provider says that they hold.
+//! The response cache of a plugin: encoded responses, for the time to live that their provider sets.
 //!
-//! A [`CachedPlugin`] is a plugin with its cache in front of it. The JSON is made by the transport, and opaque here.
+//! A [`CachedPlugin`] is a plugin behind its cache. The transport makes the JSON, which is opaque here.
 //!
-//! A response is served from the cache if everything in it that the principal may see has a time to live (`ttl-ms`), for the smallest
-//! of them and at most [`MAX_TTL`]. What is hidden does not count, so that the principal does not learn of it. What is cached is
-//! unfiltered, except contents of which a principal may not see all: access is decided for each request, before and after
-//! the lookup, by the caller. Concurrent misses for one key
-//! make one call (single flight). A request waits for the call of another at most once: if that gives nothing that it can use, because it
-//! failed, was cancelled, or is not cacheable, the request makes a call of its own, under the limits of the plugin. A response that
-//! turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
+//! A response is served from the cache if everything in it that the principal may see has a time to live (`ttl-ms`): for the
+//! smallest of these, and at most [`MAX_TTL`]. Hidden items do not count, so that the principal does not learn of them. Entries are
+//! unfiltered, except contents of which a principal may not see all: the caller decides access for each request, before and after
+//! the lookup. Concurrent misses for one key make one call (single flight). A request waits for another request's call at most
+//! once: if that call fails, is cancelled, or is not cacheable, the request makes its own call, under the limits of the plugin. A
+//! response that turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for
+//! each other.
 //!
-//! # What is dropped
+//! # Invalidation
 //!
-//! After a change notification no older response to what was notified is served, and whoever subscribes and then reads gets
-//! nothing older than the state from which changes are reported. So before a resource is notified, and when it is polled for the first
-//! time, the responses to its path with any query are [dropped](epochs), and those to the listing with a change of the listing. Nothing else
-//! is: one client's subscriptions and changes of one resource leave the others theirs, for their time to live.
+//! After a change notification, no older response for the changed resource is served. A client that subscribes and then reads gets
+//! nothing older than the state from which changes are reported. So before a resource is notified, and when it is first polled, the
+//! responses to its path with any query are [dropped](epochs); a change of the listing drops the pages of the listing. Nothing else
+//! is dropped: other entries keep their time to live, whatever one client subscribes to or one resource changes.
 //!
-//! What is cached for a view that shows a part of the plugin only is dropped if what it shows has changed, and not because of what it
-//! does not show: otherwise times to live would tell of hidden changes. So pages of a listing are cached for each such view. What is
-//! fetched at that moment is not cached either. A plugin that is replaced takes its cache with it.
+//! An entry for a view that shows only a part of the plugin is dropped if the visible part has changed, and not because of hidden
+//! changes: times to live would reveal them. So pages of a listing are cached per such view. A response that is being fetched
+//! during the drop is not cached either. Replacing a plugin drops its cache.
 //!
-//! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
-//! given its first time to live, nothing is looked up.
+//! [`set_capacity`](ResponseCache::set_capacity) bounds the memory; a new cache has no capacity and stores nothing. There are no
+//! lookups before a plugin has returned its first time to live.
 
 mod cached_plugin;
 mod encoded;
@@ -46,27 +46,27 @@ pub(crate) use self::epochs::DroppedFor;
 
 pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
 
-/// The maximum time for which a response is cached, and the maximum time to live that clients are told.
+/// The maximum time for which a response is cached, and the maximum time to live in responses to clients.
 pub const MAX_TTL: Duration = Duration::from_secs(60 * 60);
-/// The time for which requests for a response that cannot be cached do not wait for each other.
+/// The time for which requests for an uncacheable response do not wait for each other.
 const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
-/// The same after a failure.
+/// The same time after a failure.
 const HIT_FOR_MISS_TIME_AFTER_FAULT: Duration = Duration::from_secs(1);
-/// A response whose JSON may take more than this part of the capacity is not cached.
+/// A response whose JSON may exceed this fraction of the capacity (1/8) is not cached.
 const MAX_PART: u64 = 8;
-/// The number of responses that are encoded for the cache at a time. They are beside its capacity.
+/// The maximum number of responses that are encoded for the cache concurrently. Their memory is not part of its capacity.
 const MAX_ENCODINGS: usize = 2;
-/// The approximate memory of an entry beside its parts.
+/// The approximate memory of an entry in addition to its parts.
 const ENTRY_OVERHEAD: usize = 256;
-/// The size of a response of average size, by which the cache estimates the number of its entries.
+/// The typical size of a response, used to estimate the number of entries.
 const TYPICAL_RESPONSE: u64 = 4096;
 
-/// What a cached response answers.
+/// The request that a cached response answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CacheKey {
-    /// All contents of a read, or those that a view shows.
+    /// All contents of a read, or the contents that a view shows.
     Contents { path: Arc<str>, form: EncodingForm, view: Option<ViewId> },
-    /// A page of the listing, for a view that shows a part of it only, or for all others.
+    /// A page of the listing, for a view that shows only a part, or for all others.
     Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm, view: Option<ViewId> },
 }
 
@@ -74,7 +74,7 @@ enum CacheKey {
 trait Cacheable: Send + Sync + Sized {
     fn into_value(self: Arc<Self>) -> Value;
     fn from_value(value: &Value) -> Option<Arc<Self>>;
-    /// The approximate memory that it takes, in bytes.
+    /// The approximate memory of the value, in bytes.
     fn weight(&self) -> usize;
 }
 
@@ -82,7 +82,7 @@ trait Cacheable: Send + Sync + Sized {
 enum Value {
     Contents(Arc<EncodedContents>),
     Page(Arc<EncodedPage>),
-    /// Each view has a response of its own, as one of them does not show all contents.
+    /// Each view has its own response, because one of them does not show all contents.
     ByView,
     /// The response cannot be cached.
     HitForMiss,
@@ -105,9 +105,9 @@ type Guard<'a> = PlaceholderGuard<'a, CacheKey, Entry, ByWeight, DefaultHashBuil
 /// The cached responses of one plugin.
 struct ResponseCache {
     entries: Entries,
-    /// Since when entries may be served.
+    /// The times since which entries are valid.
     epochs: Epochs,
-    /// Whether the plugin has given a time to live.
+    /// Whether the plugin has returned a time to live.
     has_ttls: AtomicBool,
     encodings: Semaphore,
     lookups: Counters,
@@ -117,11 +117,11 @@ struct ResponseCache {
 enum Lookup<'a, T> {
     /// It is cached.
     Hit(Arc<T>),
-    /// It is not. Requests for it wait until the reservation is filled or dropped.
+    /// It is not cached. Requests for it wait until the reservation is filled or dropped.
     Miss(Reservation<'a>),
-    /// Each view has its own.
+    /// Each view has its own response.
     ByView,
-    /// It is not, and no other request waits for what this request gets.
+    /// It is not cached, and no other request waits for this request's response.
     Bypass,
 }
 
@@ -162,7 +162,7 @@ impl ResponseCache {
         }
     }
 
-    /// Sets how many bytes it may hold. What does not fit is evicted.
+    /// Sets the capacity in bytes. Entries that no longer fit are evicted.
     fn set_capacity(&self, bytes: u64) {
         self.entries.set_capacity(bytes);
     }
@@ -172,18 +172,18 @@ impl ResponseCache {
         u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART)
     }
 
-    /// Returns a permit to encode a response; none if too many others are being encoded.
+    /// Returns a permit to encode a response; none if too many responses are being encoded.
     fn begin_encoding(&self) -> Option<SemaphorePermit<'_>> {
         self.encodings.try_acquire().ok()
     }
 
-    /// Drops all entries, and makes nothing of what is being fetched now an entry.
+    /// Drops all entries, and prevents responses that are being fetched from becoming entries.
     fn clear(&self) {
         self.epochs.drop_all();
         self.entries.clear();
     }
 
-    /// Drops some responses. If there is no room to know of that, what is stale is removed before.
+    /// Drops some responses. If there is no room to record the drop, stale records are removed first.
     fn drop_responses(&self, drop: impl Fn(&Epochs) -> bool) {
         if drop(&self.epochs) {
             return;
@@ -194,31 +194,31 @@ impl ResponseCache {
                 Value::Contents(_) | Value::Page(_) => is_current(key, entry.epoch),
             });
         });
-        // As many responses are on their way as there is room for.
+        // The records are full of responses that are being fetched.
         if !drop(&self.epochs) {
             self.clear();
         }
     }
 
-    /// Records that a response had a time to live: from now on responses are looked up.
+    /// Records that a response had a time to live: from now on there are lookups.
     fn record_ttl(&self, ttl: Duration) {
         if !ttl.is_zero() && !self.has_ttls.load(Ordering::Relaxed) {
             self.has_ttls.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Returns how often responses were cached.
+    /// Returns the numbers of hits and misses.
     fn counts(&self) -> CacheCounts {
         self.lookups.counts()
     }
 
-    /// Returns what the entries take.
+    /// Returns the memory use of the entries.
     fn usage(&self) -> CacheUsage {
         let Self { entries, .. } = self;
         CacheUsage { responses: entries.len(), bytes: entries.weight(), capacity: entries.capacity() }
     }
 
-    /// Looks a response up; waits for one that is being fetched.
+    /// Looks up a response; waits for one that is being fetched.
     async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
         if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
             return Lookup::Bypass;
@@ -238,25 +238,25 @@ impl ResponseCache {
             self.entries.remove_if(&key, |found| (found.epoch, found.expires) == (entry.epoch, entry.expires));
         }
         match self.entries.get_value_or_guard_async(&key).await {
-            // It was fetched while this request waited, so it may be used even if it has expired since.
+            // The entry was fetched while this request waited, so it may be used even if it has expired since.
             Ok(entry) if self.is_current(&key, &entry) => entry.into_lookup(),
             Ok(_) => Lookup::Bypass,
             Err(guard) => {
-                // What is fetched from now on is at least as new.
+                // A response that is fetched from now on is at least as new.
                 let epoch = self.epochs.begin(&key);
                 Lookup::Miss(Reservation { cache: self, key, epoch, guard: Some(guard) })
             }
         }
     }
 
-    /// Drops the entry of that key.
+    /// Drops the entry of this key.
     fn remove(&self, key: &CacheKey) {
         self.entries.remove(key);
     }
 
     fn is_current(&self, key: &CacheKey, entry: &Entry) -> bool {
         match entry.value {
-            // They have no content.
+            // These entries have no content.
             Value::ByView | Value::HitForMiss => self.epochs.is_since_all(entry.epoch),
             Value::Contents(_) | Value::Page(_) => self.epochs.is_current(key, entry.epoch),
         }
@@ -279,7 +279,7 @@ impl Reservation<'_> {
         self.insert(response.into_value(), expires, weight);
     }
 
-    /// Lets the requests that wait, and others for a while, look for the response of their view.
+    /// Lets waiting requests, and later ones for a while, look up the response of their view.
     fn cache_by_view(mut self, time: Duration) {
         match time.is_zero() {
             true => self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME),
@@ -287,12 +287,12 @@ impl Reservation<'_> {
         }
     }
 
-    /// Lets the requests that wait, and others for a while, make calls of their own.
+    /// Lets waiting requests, and later ones for a while, make their own calls.
     fn bypass(mut self) {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME);
     }
 
-    /// The same after a fault: each request that waits would otherwise run into it, one after the other.
+    /// Does the same after a fault, for a shorter time. Without this, the waiting requests would hit the fault one after the other.
     fn bypass_after_fault(mut self) {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
@@ -306,7 +306,7 @@ impl Reservation<'_> {
     fn insert(&mut self, value: Value, expires: Instant, weight: u64) {
         let Some(guard) = self.guard.take() else { return };
         let epoch = self.epoch;
-        // Those who wait get it in any case. If the cache was cleared, the place is gone.
+        // Waiting requests get the entry in any case. If the cache was cleared, the entry must not remain.
         let _ = guard.insert(Entry { value, epoch, expires, weight });
         if !self.cache.epochs.is_since_all(epoch) {
             self.cache.entries.remove_if(&self.key, |found| found.epoch == epoch);
@@ -315,12 +315,12 @@ impl Reservation<'_> {
 }
 
 impl Drop for Reservation<'_> {
-    /// A request that was cancelled lets all who wait make calls of their own. Otherwise one of them would be next to be waited for,
-    /// and a client that cancels its requests could make the others wait for ever.
+    /// A cancelled request lets all waiting requests make their own calls. If one of them were to take its place, a client that
+    /// cancels its requests could make others wait forever.
     fn drop(&mut self) {
         if self.guard.is_some() {
             self.pass(Value::HitForMiss, Duration::ZERO);
-            // Those who wait have been woken by it, and it is of no further use.
+            // The entry has woken the waiting requests, and is no longer needed.
             let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
             self.cache.entries.remove_if(&self.key, is_mark);
         }
@@ -328,7 +328,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Returns when a response with that time to live stops to hold; none if it cannot be cached.
+/// Returns the time at which a response with this time to live expires; none if it cannot be cached.
 fn expiry(ttl: Duration) -> Option<Instant> {
     let ttl = ttl.min(MAX_TTL);
     (!ttl.is_zero()).then(|| Instant::now().checked_add(ttl)).flatten()
@@ -342,7 +342,7 @@ fn entries(capacity: u64) -> Entries {
         Ok(options) => {
             Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default())
         }
-        // All options that have no default are set.
+        // All options without a default are set, so this does not happen.
         Err(_) => Cache::with_weighter(items, capacity, ByWeight),
     }
 }
@@ -383,18 +383,18 @@ impl Cacheable for EncodedPage {
     }
 }
 
-/// The lookups of one plugin's responses in the response cache, since it was loaded. Requests that come before the plugin has given
-/// a time to live are not looked up.
+/// The lookups of one plugin's responses in the response cache, since it was loaded. Requests before the plugin's first time to
+/// live cause no lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCounts {
-    /// Responses that were cached, or fetched by another request at the same moment.
+    /// Responses that were cached, or that another request was fetching.
     pub hits: u64,
-    /// Responses that were not, and took a call.
+    /// Responses that were not cached, and took a call.
     pub misses: u64,
 }
 
-/// What the cached responses of a plugin take.
+/// The memory use of a plugin's cached responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheUsage {
@@ -406,7 +406,7 @@ pub struct CacheUsage {
     pub capacity: u64,
 }
 
-/// The counters of a cache.
+/// The counters of hits and misses.
 #[derive(Debug, Default)]
 struct Counters {
     hits: AtomicU64,
@@ -434,7 +434,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(60);
 
-    /// A cache in which lookups are made.
+    /// A cache with lookups enabled.
     fn cache(capacity: u64) -> ResponseCache {
         let cache = ResponseCache::new();
         cache.set_capacity(capacity);
@@ -516,7 +516,7 @@ mod tests {
         let first = reserve(&cache, "a").await;
         let mut second = Box::pin(lookup(&cache, "a"));
         assert!((&mut second).now_or_never().is_none());
-        // It has expired when those who wait look at it.
+        // The entry has expired when the waiting request gets it.
         first.fill(contents(10), Instant::now());
         assert!(matches!(second.await, Lookup::Hit(_)));
         reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);

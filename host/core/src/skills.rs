@@ -1,20 +1,20 @@
 //! Skills (SEP-2640): directories with a `SKILL.md`, below the mounts of plugins whose config names them (`skills`).
 //!
-//! A skill is found in the listing of its plugin, and consists of what the principal may list and read of it: a file that the
-//! principal may not see is no part of the skill, neither named nor counted. The host stores no index. Each request walks the
-//! listing ([`walk`]), and reads the files of the skills that it returns, for their digests ([`build`]). Digests of files whose
-//! modification time and size are known are kept ([`Digests`]).
+//! A skill is found in the listing of its plugin, and consists of the files that the principal may list and read: a hidden
+//! file is not part of the skill, neither named nor counted. The host stores no index. Each request walks the listing
+//! ([`walk`]), and reads the files of the skills that it returns, to compute their digests ([`build`]). Digests of files with
+//! a known modification time and size are cached ([`Digests`]).
 //!
-//! A skill that breaks a rule of the [Agent Skills specification](https://agentskills.io/specification) or a limit of SEP-2640 is
-//! not served; `mcp-host check` says which ([`SkillProblem`]).
+//! A skill that breaks a rule of the [Agent Skills specification](https://agentskills.io/specification) or a limit of
+//! SEP-2640 is not served; `mcp-host check` reports the rule ([`SkillProblem`]).
 //!
 //! # Bounds
 //!
-//! A walk keeps the first [`walk::PAGE`] directories after a position, of [`MAX_FOUND`] bytes of URIs together, whatever the listing has:
-//! pages of skills are in the order of URIs, and each has a walk of its own. The walk of one plugin ends after [`walk::MAX_PAGES`] pages or
-//! [`MAX_TIME`], and then nothing of the plugin is served. A skill has at most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640
-//! recommends, and reading them takes at most [`MAX_TIME`]. Few requests walk the listing of a plugin at a time, with a share
-//! for each client ([`SkillState`]).
+//! Pages of skills are in the order of URIs, and each page has its own walk. A walk keeps the first [`walk::PAGE`]
+//! directories after a position, with at most [`MAX_FOUND`] bytes of URIs, however long the listing is. The walk of one
+//! plugin ends after [`walk::MAX_PAGES`] pages or [`MAX_TIME`]; then none of the plugin's skills is served. A skill has at
+//! most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640 recommends, and reading them takes at most [`MAX_TIME`]. A
+//! semaphore bounds the concurrent walks of one plugin, with a fair share for each client ([`SkillState`]).
 
 mod front_matter;
 mod state;
@@ -44,12 +44,12 @@ const MAX_BYTES: u64 = 16 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of the URIs that a walk keeps.
 const MAX_FOUND: usize = 2 << 20;
-/// The time in which a check reads skills.
+/// The maximum time in which a check reads skills.
 const CHECK_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of problems of a check.
 const MAX_PROBLEMS: usize = 100;
 
-/// A skill, as one principal sees it.
+/// A skill, as visible to one principal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Skill {
@@ -57,9 +57,9 @@ pub struct Skill {
     pub uri: Uri,
     /// The front matter of its `SKILL.md`: YAML as JSON.
     pub front_matter: Map<String, Value>,
-    /// Its files, ordered by URI, with its `SKILL.md`.
+    /// Its files, ordered by URI, including `SKILL.md`.
     pub files: Vec<SkillFile>,
-    /// The time for which it may be considered unchanged: the least of its files'.
+    /// The time for which it may be considered unchanged: the minimum of its files' times.
     pub ttl: Duration,
 }
 
@@ -69,9 +69,9 @@ pub struct Skill {
 pub struct SkillFile {
     /// Its URI.
     pub uri: Uri,
-    /// The SHA-256 of what reading it returns: `sha256:` and 64 hexadecimal digits.
+    /// The SHA-256 of the content that a read returns: `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// The number of bytes that reading it returns.
+    /// The size of the content that a read returns, in bytes.
     pub size: u64,
 }
 
@@ -101,13 +101,13 @@ fn footprint_of_members(members: &Map<String, Value>) -> usize {
     members.fold(0, usize::saturating_add)
 }
 
-/// What keeps a directory from being served as a skill. `Display` has the line, the rule and what to do.
+/// Why a directory is not served as a skill. `Display` has the line, the rule and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkillProblem {
-    /// The line of its `SKILL.md`.
+    /// The line of `SKILL.md`.
     pub line: Option<usize>,
-    /// The rule that it breaks.
+    /// The violated rule.
     pub rule: SkillRule,
 }
 
@@ -158,10 +158,10 @@ pub enum SkillRule {
         /// The number of characters.
         found: usize,
     },
-    /// The name has characters that a name may not have.
+    /// The name has invalid characters.
     #[error("`name` is not of a-z, 0-9 and single `-` between them")]
     Name,
-    /// The name is not that of the directory.
+    /// The name differs from the name of the directory.
     #[error("`name` is `{name}`, and the directory `{directory}`; rename one of them")]
     NameOfDirectory {
         /// The name in the front matter.
@@ -181,7 +181,7 @@ pub enum SkillRule {
     /// `SKILL.md` is not text.
     #[error("`SKILL.md` is not text in UTF-8")]
     NotUtf8,
-    /// What reading a file returns is not all of it, so that no client could compare its digest.
+    /// Reading a file returns only a part of it, so no client could verify its digest.
     #[error("reading {0} returns a part of the file; raise the limit of the provider, or make the file smaller")]
     Cut(Uri),
     /// A file cannot be read.
@@ -194,13 +194,13 @@ pub enum SkillRule {
     },
 }
 
-/// Why no skill is made of a directory.
+/// Why a directory does not become a skill.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BuildError {
     /// It breaks a rule.
     #[error("{0}")]
     Problem(SkillProblem),
-    /// Its plugin fails to read its files, perhaps for a moment only.
+    /// Its plugin fails to read its files, perhaps temporarily.
     #[error("its files cannot be read: {0}")]
     Fault(Fault),
     /// Reading its files takes too long.
@@ -220,7 +220,7 @@ pub(crate) trait ReadFile: Sync {
     fn read(&self, uri: &Uri) -> impl Future<Output = Result<Vec<ResourceContents>, Fault>> + Send;
 }
 
-/// Makes a skill of a directory; none if it has no manifest.
+/// Creates the skill of a directory; none if it has no manifest.
 ///
 /// # Errors
 ///
@@ -281,7 +281,7 @@ async fn build_in_time(
     Ok(Some(Skill { uri: manifest, front_matter, files, ttl }))
 }
 
-/// Returns the content of a file, if that is all of it.
+/// Returns the content of a file, if it is complete.
 async fn read_whole(reader: &impl ReadFile, uri: &Uri) -> Result<ResourceContents, BuildError> {
     let unreadable = |reason: String| SkillRule::Unreadable { uri: uri.clone(), reason };
     let contents = reader.read(uri).await.map_err(|fault| match fault {
@@ -311,7 +311,7 @@ impl ReadFile for AllFiles<'_> {
     }
 }
 
-/// Returns why directories of a plugin are not served as skills, each with its manifest, as a check finds it: without access rules.
+/// Returns why directories of a plugin are not served as skills, each with its manifest, for a check: without access rules.
 pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
     let begun = Instant::now();
     let (digests, reader, mut problems) = (Digests::default(), AllFiles(plugin), Vec::new());
@@ -336,7 +336,7 @@ pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
                     has_skills = true;
                     problems.push(format!("`{directory}/{MANIFEST}` is not served as a skill: {problem}"));
                 }
-                // Such as a rate limit, which the next ones exceed as well.
+                // For example a rate limit, which the next skills exceed as well.
                 Err(error @ (BuildError::Fault(_) | BuildError::Time)) => {
                     let from = truncated(&directory);
                     problems.push(format!("the skills from `{from}/{MANIFEST}` on were not checked: {error}"));

@@ -1,4 +1,4 @@
-//! Traces over OTLP/HTTP: the spans of requests that are sampled ([`Telemetry`]), for an OpenTelemetry collector.
+//! Traces over OTLP/HTTP: the spans of sampled requests ([`Telemetry`]), for an OpenTelemetry collector.
 //!
 //! ```no_run
 //! # fn start(config: &mcp_resource_host::config::Config) -> std::io::Result<()> {
@@ -17,11 +17,11 @@
 //! # }
 //! ```
 //!
-//! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with a runtime of its own sends them, up to
-//! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. What the collector does not take is dropped: after
-//! a failure nothing is sent for a time ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. A request that begins while it is full
-//! has no spans, which sheds the load of making them ([`trace::admits_request`]). So a collector that is slow, gone or hostile costs
-//! requests nothing but their spans, which are counted ([`SpanCounts`]).
+//! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with its own runtime sends them, up to
+//! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. Spans that the collector does not accept are
+//! dropped. After a failure the exporter backs off ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. Load shedding: a request
+//! that begins while the queue is full has no spans ([`trace::admits_request`]). So a collector that is slow, gone or hostile costs
+//! only spans, which are counted ([`SpanCounts`]).
 
 mod exporter;
 mod queue;
@@ -57,15 +57,15 @@ use tracing_subscriber::registry::LookupSpan;
 use self::exporter::Exporter;
 use self::queue::{QueueProcessor, SpanQueue};
 
-/// The maximum number of spans that wait to be sent.
+/// The maximum number of queued spans.
 const MAX_QUEUED: usize = 2048;
-/// The maximum number of spans of one request to the collector.
+/// The maximum number of spans in one request to the collector.
 const MAX_BATCH: usize = 512;
-/// The longest wait for further spans of a batch.
+/// The maximum wait for more spans of a batch.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The bounds of a request to the collector.
 const EXPORT_BOUNDS: ExchangeBounds = ExchangeBounds { timeout: Duration::from_secs(10), max_body: 64 << 10 };
-/// The longest pause after a failure.
+/// The maximum pause after a failure.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 const SPANS: Family = Family::counter(
@@ -74,7 +74,7 @@ const SPANS: Family = Family::counter(
     "Spans of traced requests: exported, dropped because the queue was full, or failed (not taken by the collector).",
 );
 
-/// What became of spans, as metrics.
+/// The numbers of exported and dropped spans, as metrics.
 #[derive(Clone, Debug, Default)]
 pub struct SpanCounts(Arc<Counts>);
 
@@ -106,8 +106,8 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts the thread that sends spans. The collector is not tried. A process has one: of several, the queue of the first decides
-    /// whether a request has spans.
+    /// Starts the thread that sends spans, without contacting the collector. For one instance per process: with several, the queue
+    /// of the first decides whether a request has spans.
     ///
     /// # Errors
     ///
@@ -127,13 +127,13 @@ impl Telemetry {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let of_thread = counts.clone();
         thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
-            // Dropped at the end of the thread, which is what the shutdown waits for.
+            // Dropped when the thread ends; the shutdown waits for this.
             let _ended = ended_sender;
             runtime.block_on(send_all(queue, exporter, &of_thread));
         })?;
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
-            // What is not sampled has no span.
+            // Requests that are not sampled have no spans.
             .with_sampler(Sampler::AlwaysOn)
             .with_span_limits(SpanLimits::default())
             .with_resource(resource)
@@ -141,7 +141,7 @@ impl Telemetry {
         Ok(Self { provider, counts, closing, ended: Mutex::new(ended) })
     }
 
-    /// A layer that takes the spans of requests, and nothing else.
+    /// Returns a layer that takes only the spans of requests.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -158,15 +158,15 @@ impl Telemetry {
             .with_filter(TracedSpans)
     }
 
-    /// The numbers of spans, for a registry of metrics.
+    /// Returns the numbers of spans, for a registry of metrics.
     pub fn counts(&self) -> SpanCounts {
         self.counts.clone()
     }
 
-    /// Sends the spans that wait, for at most that long. Later ones are dropped. Blocks.
+    /// Sends the queued spans, for at most `timeout`. Later spans are dropped. Blocks.
     pub fn shutdown(&self, timeout: Duration) {
         self.closing.cancel();
-        // It is never sent anything: it fails when the thread has ended.
+        // No message is ever sent: this returns an error when the thread has ended.
         let _ = self.ended.lock().recv_timeout(timeout);
     }
 }
@@ -200,7 +200,7 @@ async fn send_all(mut queue: SpanQueue, exporter: Exporter, counts: &SpanCounts)
     }
 }
 
-/// The spans of requests that are sampled: those of requests, and those below one.
+/// The spans of sampled requests, and the spans below them.
 struct TracedSpans;
 
 impl<S> Filter<S> for TracedSpans

@@ -3,60 +3,63 @@
 //! No instance of a provider has to stay alive for a subscription to work. Each plugin with subscribers has a task that
 //! polls its provider: `changes(watched, since)` returns which of the watched paths changed since the token of the
 //! previous poll. The token is stored here, so changes that happen while a provider is failing are notified once it has
-//! recovered. A poll starts when the interval is over (the provider's hint, within bounds, else `watch-interval`), at
-//! once when a granted directory changes or a granted database notifies (`listen`), and whenever a subscription is added; a failing provider is polled with
-//! exponential back-off. A plugin without subscribers is not polled.
+//! recovered. A poll starts when the interval is over (the provider's hint, within bounds, else `watch-interval`),
+//! immediately when a granted directory changes or a granted database notifies (`listen`), and whenever a subscription
+//! is added. A failing provider is polled with exponential back-off. A plugin without subscribers is not polled.
 //!
 //! # How a subscription becomes active
 //!
 //! 1. The principal's access is checked, and memory is reserved: [`Subscriber::MAX_RESOURCES`] and
 //!    [`Subscriber::MAX_URI_BYTES`] per subscriber, 512 MiB in total.
-//! 2. The provider is queried whether the resource is subscribable: one `stat` for all concurrent subscribers
-//!    ([`lookup`], single-flight). It is a call of the host's own, so it neither waits for clients' calls nor delays
+//! 2. The host asks the provider whether the resource is subscribable: one `stat` for all concurrent subscribers
+//!    ([`lookup`], single-flight). It is one of the host's own calls, so it neither waits for clients' calls nor delays
 //!    them.
-//! 3. Access is checked once more, the resource is registered, and a poll is made, which is shared by all subscribers
-//!    that wait for one. There is none if the resource is polled already, and a client that has others made all the time waits for the
-//!    next one ([`state`]).
+//! 3. Access is checked again, the resource is registered, and a poll is made, which all waiting subscribers share.
+//!    There is no poll if the resource is polled already, and a client that keeps causing polls waits for the next one
+//!    ([`state`]).
 //!
-//! A failure on the way is either permanent until a reload (not found, denied, not subscribable) or transient; the host
-//! retries after a transient one (`host::subscribe`): for a request as long as the request may wait, for
+//! A failure on the way is either permanent until a reload (not found, denied, not subscribable) or transient. The host
+//! retries after a transient failure (`host::subscribe`): for a request while the request may wait, for
 //! `subscriptions/listen` until the subscription is active.
 //!
 //! # Guarantees
 //!
 //! - A subscription is active before [`Hub::subscribe`] returns: a later change is notified at least once. A
-//!   subscription that is cancelled while pending leaves no state, and nothing is notified of it. One that was
+//!   subscription that is cancelled while pending leaves no state and causes no notification. A subscription that was
 //!   acknowledged while pending is notified once when it becomes active.
-//! - After an unsubscription, nothing more is notified of that resource.
-//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, a
-//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a listable resource only
-//!   to principals who see other children or contents of it ([`directories`]).
+//! - After an unsubscription, there are no further notifications of this resource.
+//! - Access is checked again at delivery: an update is dropped if the principal may no longer read the resource. A
+//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a
+//!   listable resource only to principals that see other children or contents of it ([`directories`]).
 //! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
 //!   never blocks others.
-//! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
-//!   second ([`mailbox`]).
-//! - However many resources are watched, one call passes a thousand paths to a provider at most ([`groups`]),
-//!   unless there are more than 64,000; paths that make a provider fail are isolated, those of one client first from those of others; and however many subscribers there are, notifications are sent in batches of
-//!   about a thousand ([`state`]).
-//! - A [`Subscriber`] that is dropped leaves no state.
+//! - Updates are throttled: a subscriber gets at most ten notifications per second for one resource, and for the
+//!   listing ([`mailbox`]).
+//! - One call passes at most a thousand paths to a provider ([`groups`]), unless more than 64,000 are watched. Paths
+//!   that make a provider fail are isolated: first one client's paths from other clients', then single paths. However
+//!   many subscribers there are, notifications are sent in batches of about a thousand ([`state`]).
+//! - A dropped [`Subscriber`] leaves no state.
 //!
 //! # Replicas of a cluster
 //!
-//! With `[cluster]`, one replica polls a provider for all ([`replicas`]), where what the provider sees is the same for all. The others are
-//! told what has changed, and notify their own subscribers of it. A replica that may have missed something polls for itself, and
-//! notifies all subscribers below the mount once. Whoever drops its cached responses for a change tells all others to drop theirs, too,
-//! those without subscribers included: a client may be told by one replica and read from another.
+//! With `[cluster]`, one replica polls a provider for all replicas ([`replicas`]), if the provider sees the same on all
+//! of them. That replica publishes the changes to the others, which notify their own subscribers. A replica that may
+//! have missed a message polls for itself, and notifies all subscribers below the mount once. A replica that drops
+//! cached responses because of a change makes all others drop theirs, too, even those without subscribers: a client may
+//! be notified by one replica and read from another.
 //!
 //! # Preparations
 //!
-//! A provider that exports `prepare` is called for it from when its watcher starts until it is retired, and again after each poll that
-//! names a change ([`Plugin::keep_prepared`](mcp_host_engine::plugin::Plugin::keep_prepared)). Each replica of a cluster prepares for itself.
+//! If a provider exports `prepare`, the export is called from the start of its watcher until the watcher is retired,
+//! and again after each poll that reports a change
+//! ([`Plugin::keep_prepared`](mcp_host_engine::plugin::Plugin::keep_prepared)). Each replica of a cluster prepares for
+//! itself.
 //!
 //! # Across a reload
 //!
 //! Subscriptions refer to URIs, so a reload does not affect them. An unchanged plugin keeps its watcher, with its
-//! token. If a plugin is replaced, added or removed, every subscription below its mount is notified once: if another
-//! provider takes over, after that one has answered its first poll, so that no change is lost in between. A
+//! token. If a plugin is replaced, added or removed, every subscription below its mount is notified once; if another
+//! provider takes over, this happens after its first successful poll, so that no change is lost in between. A
 //! subscription whose plugin was removed is dormant until a plugin owns the URI again. When rules change, resources
 //! that become readable again are notified once.
 
@@ -126,11 +129,11 @@ pub(crate) struct Hub {
     reloads: tokio::sync::watch::Sender<u64>,
     /// Cancelled by [`shutdown`](Hub::shutdown).
     closed: CancellationToken,
-    /// The updates of resources that subscribers have taken.
+    /// The number of resource updates that subscribers have taken.
     resource_updates: Counter,
-    /// The subscribers of the listing.
+    /// The number of listing updates that subscribers have taken.
     listing_updates: Counter,
-    /// Those who receive each update that is taken, but for those of views.
+    /// Followers of the updates that subscribers take, except subscribers of views.
     sent: Followers<SentUpdate>,
 }
 
@@ -140,16 +143,16 @@ type Watchers = BTreeMap<Mount, Arc<Watcher>>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchStats {
-    /// The subscribers: one for each initialized session, each stream, each waiting command.
+    /// The subscribers: one for each initialized session, each stream, and each waiting command.
     pub subscribers: usize,
     /// The distinct resources of all active and pending subscriptions.
     pub resources: usize,
-    /// The plugins that are polled, and whose granted directories are watched. A plugin without subscribers is still
-    /// counted for a moment, 2 s at most, as clients often reconnect.
+    /// The plugins that are polled, and whose granted directories are watched. A plugin without subscribers still
+    /// counts for up to 2 s, because clients often reconnect.
     pub plugins: usize,
 }
 
-/// The fingerprints of listings before plugins are replaced.
+/// The fingerprints of listings, taken before plugins are replaced.
 #[derive(Default)]
 pub(crate) struct ListingSnapshot {
     /// By plugin, the listing's fingerprint for each principal with a subscription to it.
@@ -161,13 +164,14 @@ pub(crate) struct ListingSnapshot {
 pub(crate) enum SubscribeError {
     /// The result will be the same until a reload.
     Permanent(Fault),
-    /// The result may differ after the given time.
+    /// The result may differ after this time.
     Transient(Fault, Duration),
     /// The plugin was replaced or removed meanwhile.
     PluginReplaced,
 }
 
-/// Notifies subscribers of resources below `mounts`, and those whose resources may be notified of again under `access`.
+/// Notifies subscribers of resources below `mounts`, and subscribers of resources that become readable again under
+/// `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
     mounts: Vec<Mount>,
@@ -186,8 +190,8 @@ async fn notify_of_reload(
 }
 
 impl Hub {
-    /// Starts a watcher for each plugin, which also has it prepare its data if `prepares`. Their tasks run on the current runtime until
-    /// the hub is dropped.
+    /// Starts a watcher for each plugin, which also prepares the plugin's data if `prepares`. The tasks run on the
+    /// current runtime until the hub is dropped.
     pub(crate) fn new<'a>(
         plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
         access: Arc<Access>,
@@ -216,12 +220,12 @@ impl Hub {
         Subscriber::new(id, principal.clone(), self.clone())
     }
 
-    /// Returns whether any plugin at one of those mounts supports change notifications.
+    /// Returns whether any plugin at a mount that `is_counted` selects supports change notifications.
     pub(crate) fn supports_subscriptions(&self, is_counted: impl Fn(&Mount) -> bool) -> bool {
         self.watchers.load().iter().any(|(mount, watcher)| watcher.supports_changes() && is_counted(mount))
     }
 
-    /// Returns the number of updates of resources, and of the listing, that subscribers have taken.
+    /// Returns the numbers of resource updates and of listing updates that subscribers have taken.
     pub(crate) fn updates_taken(&self) -> (u64, u64) {
         (self.resource_updates.get(), self.listing_updates.get())
     }
@@ -231,32 +235,32 @@ impl Hub {
         self.sent.add()
     }
 
-    /// Returns what is counted of polls.
+    /// Returns the counters of polls.
     pub(crate) fn poll_metrics(&self) -> &PollMetrics {
         &self.context.poll_metrics
     }
 
-    /// Returns the lag of the last poll of the plugin at a mount; none before the first one.
+    /// Returns the lag of the last poll of the plugin at a mount; none before the first poll.
     pub(crate) fn poll_lag(&self, mount: &Mount) -> Option<Duration> {
         self.watchers.load().get(mount)?.last_lag()
     }
 
-    /// Returns what is counted of the polls of the plugin at a mount; none if they are not shared with other replicas.
+    /// Returns the counters of the polls of the plugin at a mount; none if they are not shared with other replicas.
     pub(crate) fn shared_polls(&self, mount: &Mount) -> Option<SharedPollStats> {
         self.watchers.load().get(mount)?.shared_polls()
     }
 
-    /// The other replicas of the cluster; none without one.
+    /// Returns the other replicas of the cluster; none without a cluster.
     pub(crate) fn replicas(&self) -> Option<&Replicas> {
         self.context.replicas.as_ref()
     }
 
-    /// The cluster as this replica knows it; none without one.
+    /// Returns this replica's view of the cluster; none without a cluster.
     pub(crate) fn cluster(&self) -> Option<ClusterView> {
         self.replicas()?.view()
     }
 
-    /// The names of the plugins that this replica polls for all, in order.
+    /// Returns the names of the plugins that this replica polls for all, in order.
     pub(crate) fn leases(&self) -> Vec<String> {
         let watchers = self.watchers.load();
         let holds =
@@ -267,8 +271,8 @@ impl Hub {
         leases
     }
 
-    /// Drops what is cached of plugins whose answers are the same for all replicas, as another one says that it is stale, and has what is
-    /// known of the records of sessions read again.
+    /// Drops cached responses that another replica has reported as stale, for plugins with the same responses on all
+    /// replicas. Also invalidates known session records, so that they are read again.
     pub(crate) fn drop_cached(&self, dropped: &Dropped) {
         let Some(replicas) = self.replicas() else { return };
         if let Some(sessions) = replicas.sessions() {
@@ -299,7 +303,7 @@ impl Hub {
         WatchStats { subscribers, resources, plugins }
     }
 
-    /// Returns the watched resources in order, with their subscribers: at most `limit`, those after `after`.
+    /// Returns the watched resources in order, with their subscribers: the first `limit` after `after`.
     pub(crate) fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         self.context.subscription_index().resources(after, limit)
     }
@@ -310,11 +314,11 @@ impl Hub {
     }
 
     /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
-    /// notified once at that moment.
+    /// notified once when this happens.
     ///
-    /// `memory` is what the subscriptions of the principal, and of all, may take.
+    /// `memory` limits the memory of subscriptions, per principal and overall.
     ///
-    /// The caller has checked the principal's access, which is checked again once the provider has answered.
+    /// The caller has checked the principal's access. It is checked again after the provider's response.
     pub(crate) async fn subscribe(
         &self,
         subscriber: &Subscriber,
@@ -348,7 +352,7 @@ impl Hub {
         }
         pending.register(watcher.plugin().mount(), kind == ResourceKind::Listable);
         if kind == ResourceKind::Listable {
-            // Boxed: most resources have no children. Without its type, as it has many futures in it.
+            // Boxed, because most resources have no children, and type-erased, because it contains many futures.
             let principal = subscriber.principal();
             watcher.track_directory(uri, &path, &principal).boxed().await;
         }
@@ -357,7 +361,7 @@ impl Hub {
                 pending.activate(notify_now);
                 Ok(())
             }
-            // A watcher that was replaced meanwhile does not count.
+            // A watcher that was replaced meanwhile is not enough.
             Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
             Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
         }
@@ -368,8 +372,8 @@ impl Hub {
         self.reloads.subscribe()
     }
 
-    /// Takes a snapshot of the listings' fingerprints. To be called while the old plugins can still be polled.
-    /// `replaces` returns whether a plugin, or the part of it that some principal may see, is about to change.
+    /// Takes a snapshot of the listings' fingerprints. Must be called while the old plugins can still be polled.
+    /// `replaces` returns whether a plugin, or the part of it that some principal may see, will change.
     pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<CachedPlugin>) -> bool) -> ListingSnapshot {
         let watchers = self.watchers.load_full();
         let snapshots = watchers
@@ -400,7 +404,7 @@ impl Hub {
                 }
                 kept
             } else {
-                // A new plugin starts from an empty listing; where the fingerprint is not known, the listing may have
+                // A new plugin starts from an empty listing. Where the fingerprint is not known, the listing may have
                 // changed.
                 let unknown =
                     if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
@@ -436,7 +440,7 @@ impl Hub {
             .map(|(principal, _)| principal)
             .collect();
         self.context.subscription_index().notify_listing(&changed);
-        // In batches, as the number of subscriptions is not bounded.
+        // In batches, because the number of subscriptions is not bounded.
         tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));
         self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
@@ -450,8 +454,8 @@ impl Hub {
         }
     }
 
-    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates. It may be
-    /// repeated.
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates.
+    /// Idempotent.
     pub(crate) fn shutdown(&self) {
         self.closed.cancel();
         self.watchers().values().for_each(|watcher| watcher.retire());

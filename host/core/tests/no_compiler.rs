@@ -1,5 +1,5 @@
-//! A program that is started as the compiler of a host, and whose `main` does not begin with `run_compiler`: this one. What it is
-//! started as, it tells from its name.
+//! A program that a host starts as its compiler, but whose `main` does not begin with `run_compiler`: this program. Its name
+//! selects what it does.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use mcp_resource_host::{Host, PluginState};
 
 /// The name of a link to this program that never ends.
 const HANGS: &str = "hangs";
-/// The name of a link to this program that ends at once.
+/// The name of a link to this program that ends immediately.
 const ENDS: &str = "ends";
 
 fn main() {
@@ -28,7 +28,7 @@ fn main() {
         },
         Some(ENDS) => println!("not machine code"),
         _ => {
-            // What any host does first. It ends the child, and so does nothing else there.
+            // As in every host, the engine is created first. Nothing else here ends the child.
             let engine = Engine::new(EngineOptions::new().max_instances(4)).unwrap();
             tokio::runtime::Runtime::new().unwrap().block_on(test(&engine));
         }
@@ -53,7 +53,7 @@ async fn test(engine: &Arc<Engine>) {
     }
 }
 
-/// Starts a host with that compiler, and returns why its plugin is not loaded.
+/// Starts a host with this compiler, and returns why its plugin is not loaded.
 async fn load_error(engine: &Arc<Engine>, dir: &Path, compiler: Compiler, deadline: &str) -> String {
     let component = dir.join("empty.wasm");
     std::fs::write(&component, wat::parse_str("(component)").unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! The contract in wasmtime's generated types, and their conversion to the types of [`provider`](mcp_host_model::provider).
 //!
-//! No other crate sees the generated types. A conversion validates nothing. It moves strings, bodies and lists, and copies and
-//! allocates nothing. It runs in one piece with lifting, which `limits.response-size` bounds.
+//! No other crate sees the generated types. A conversion validates nothing: it moves strings, bodies and lists, without
+//! copies or allocations. It runs in one piece with lifting, which `limits.response-size` bounds.
 
 use std::time::Duration;
 
@@ -52,15 +52,15 @@ pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};
 pub(super) use generated_prepare::exports::mcp_host::provider::prepare;
 pub(super) use generated_prepare::{Preparing, PreparingPre};
 
-/// What an instance exports.
+/// The exports of an instance.
 pub(super) struct Exports {
     pub(super) provider: Provider,
-    /// Of an instance that was made for a preparation only.
+    /// Only in an instance that was made for a preparation.
     pub(super) preparing: Option<Preparing>,
 }
 
 impl Exports {
-    /// Instantiates a component, whose `prepare` is found if the instance is for a preparation.
+    /// Instantiates a component. If the instance is for a preparation, also finds `prepare`.
     pub(super) async fn instantiate(
         pre: &ProviderPre<GuestState>,
         store: &mut Store<GuestState>,
@@ -75,7 +75,7 @@ impl Exports {
     }
 }
 
-/// Whether a provider exports `prepare`. An error if it exports something else by that name.
+/// Returns whether a provider exports `prepare`. Fails if the export of this name is something else.
 pub(super) fn prepares(pre: &InstancePre<GuestState>) -> wasmtime::Result<bool> {
     if pre.component().get_export_index(None, PREPARE).is_none() {
         return Ok(false);
@@ -195,11 +195,11 @@ impl From<contract::ChangeSet> for ChangeSet {
 pub struct Progress {
     /// The token of the next call; none when everything is prepared.
     pub next_token: Option<String>,
-    /// The part that is prepared, in per cent.
+    /// The prepared part, in per cent.
     pub percent: Option<u8>,
-    /// What has been done.
+    /// The progress so far, as text.
     pub message: Option<String>,
-    /// The time after which everything is to be prepared again.
+    /// The time after which everything must be prepared again.
     pub again_after: Option<Duration>,
 }
 
@@ -241,7 +241,7 @@ fn split(annotations: Option<contract::Annotations>) -> (Vec<Role>, Option<f64>,
     annotations.map_or_else(Default::default, |given| (into_all(given.audience), given.priority, given.last_modified))
 }
 
-/// Converts a list in its own memory: no item grows by it.
+/// Converts a list in its own memory: the converted items are not larger.
 pub(super) fn into_all<T, U: From<T>>(items: Vec<T>) -> Vec<U> {
     const { assert!(size_of::<U>() <= size_of::<T>() && align_of::<U>() == align_of::<T>()) };
     items.into_iter().map(U::from).collect()

@@ -1,26 +1,27 @@
 //! The cache of compiled components: a private directory, with a message authentication code in each file.
 //!
-//! Compiled code is machine code that the host runs unchecked, so only code that this host's own compiler wrote for
-//! this very component is loaded. Two mechanisms ensure that:
+//! The host runs compiled code unchecked, so it loads only code that its own compiler wrote for this very component.
+//! Two mechanisms ensure this:
 //!
 //! - The directory and its files belong to this user alone ([`PrivateDir`]).
-//! - Each file ends with what an instance costs (module `static_content`) and an HMAC-SHA256 of that and the code (module
-//!   `code_key`). The key is derived for this component and everything in the engine that compiled code depends on, from a
-//!   secret in the state directory. The compiler writes
-//!   both, and has this key only, not the secret: a component that took it over can authenticate code in its own name, which
-//!   is what a compiler is trusted with anyway, and none in the name of another. A file that was damaged, truncated,
-//!   renamed to another component's name or written without the key is compiled again, and that is logged.
+//! - Each file ends with the cost of an instance (module `static_content`) and an HMAC-SHA256 of the cost and the code
+//!   (module `code_key`). The key is derived from a secret in the state directory, for this component and everything
+//!   in the engine that compiled code depends on. The compiler writes both, and has only this key, not the secret. A
+//!   component that takes over the compiler can authenticate code in its own name, for which the compiler is trusted
+//!   anyway, but none in the name of another. A file that was damaged, truncated, renamed to another component's name
+//!   or written without the key is compiled again, and this is logged.
 //!
-//! So code is complete and authentic as soon as the compiler has written it, also when no host is left to read it:
-//! the next one finds it as [`PendingCode`], verifies it, and stores it. What nobody has gone on with for a day, such as the code
-//! of a component that is in no config any more, is removed when a cache is opened, and so is the temporary file of a process that
-//! was killed.
+//! So code is complete and authentic as soon as the compiler has written it, even if no host is left to read it: the
+//! next host finds it as [`PendingCode`], verifies it, and stores it. Opening a cache removes pending code that no
+//! host has used for a day, such as the code of a component that no config names any more, and temporary files of
+//! killed processes.
 //!
-//! A file name is made from the component, the engine and the secret, so a file is never stale, only unused, and hosts
-//! with different state directories can share a cache without replacing each other's files. Without a usable state
-//! directory there is no lasting secret: then components are compiled for this process alone, and nothing is stored.
+//! A file's name is derived from the component, the engine and the secret, so a file is never stale, only unused, and
+//! hosts with different state directories can share a cache without replacing each other's files. Without a usable
+//! state directory there is no persistent secret: components are compiled for this process alone, and nothing is
+//! stored.
 //!
-//! Verification costs one pass over the file: a millisecond or less for a component in Rust, tens of milliseconds for
+//! Verification takes one pass over the file: at most a millisecond for a component in Rust, tens of milliseconds for
 //! one with an interpreter.
 
 use std::fs::File;
@@ -42,14 +43,14 @@ use super::error::ComponentError;
 use super::pending_code::PendingCode;
 use super::static_content::StaticContent;
 
-/// The name of the file of the secret in the state directory.
+/// The name of the secret's file in the state directory.
 const KEY_FILE: &str = "compiled.key";
-/// The largest file that is read, in bytes: larger than the compiler may write.
+/// The maximum size of a file that is read, in bytes: larger than the compiler may write.
 const MAX_FILE_SIZE: u64 = 4 << 30;
 
-/// What the names of files of compilations end with, behind the name of the file that is compiled.
+/// The suffix of pending files, after the name of the file in the cache.
 const PENDING: &str = ".pending";
-/// The end of the names of all files of compilations.
+/// The suffix of the names of all pending files.
 const ANY_PENDING: &str = ".cwasm.pending";
 /// The time after which the file of an abandoned compilation is removed.
 const MAX_PENDING_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -63,26 +64,26 @@ pub(crate) struct Cache {
     is_persistent: bool,
 }
 
-/// The code of a component, loaded.
+/// The loaded code of a component.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledCode {
     pub(crate) component: Component,
-    /// What an instance of it costs.
+    /// The cost of an instance.
     pub(crate) static_content: StaticContent,
 }
 
-/// What there is of a component that is not in the cache.
+/// The state of a component that is not in the cache.
 pub(crate) enum Missing {
-    /// Another process compiles it at the moment.
+    /// Another process is compiling it.
     BeingCompiled,
     /// It was compiled meanwhile, or by a compiler that outlived its host.
     Compiled(CompiledCode),
-    /// Nothing: it is to be compiled into that file.
+    /// It must be compiled into this file.
     NotCompiled(PendingCode),
 }
 
 impl Cache {
-    /// Opens the cache in that directory, creating it if needed, with the secret that is stored in `state`.
+    /// Opens the cache in this directory, and creates it if needed, with the secret that is stored in `state`.
     pub(crate) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, ComponentError> {
         let secret = match state.map(load_secret) {
             Some(Ok(secret)) => Some(secret),
@@ -104,17 +105,17 @@ impl Cache {
         Ok(Self { dir, secret: secret.unwrap_or_else(random_secret), is_persistent })
     }
 
-    /// Returns its directory.
+    /// Returns the directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Returns the key that authenticates the code of that component.
+    /// Returns the key that authenticates the code of this component.
     pub(crate) fn code_key(&self, engine: &wasmtime::Engine, digest: &Digest) -> CodeKey {
         CodeKey::derive(&self.secret, Purpose::new(engine, digest))
     }
 
-    /// Returns the files of the functions of the component that a file has, for another that it will have.
+    /// Returns the files of compiled functions: of a component file's current version, and for its next version.
     pub(crate) fn functions(&self, engine: &wasmtime::Engine, file: &Path) -> FunctionFiles {
         let file = Digest::compute(file.as_os_str().as_encoded_bytes());
         let purpose = Purpose::new(engine, &file);
@@ -141,7 +142,7 @@ impl Cache {
         Ok(self.verify_and_load(engine, &file, digest)?)
     }
 
-    /// Begins to compile a component, unless another process does, or has done it.
+    /// Begins compiling a component, unless another process is compiling or has compiled it.
     pub(crate) fn begin(&self, engine: &wasmtime::Engine, digest: &Digest) -> io::Result<Missing> {
         if !self.is_persistent {
             return self.begin_unlocked().map(Missing::NotCompiled);
@@ -157,7 +158,7 @@ impl Cache {
             }
         };
         let mut pending = PendingCode::locked(file, path);
-        // The owner of the lock before has stored it.
+        // The previous owner of the lock has stored it.
         if let Ok(component) = self.find(engine, digest) {
             pending.discard();
             return Ok(Missing::Compiled(component));
@@ -170,17 +171,17 @@ impl Cache {
         Ok(Missing::NotCompiled(pending))
     }
 
-    /// Begins to compile a component that other processes may compile, too.
+    /// Begins compiling a component that other processes may compile at the same time.
     pub(crate) fn begin_unlocked(&self) -> io::Result<PendingCode> {
         self.dir.new_file().map(PendingCode::temporary)
     }
 
-    /// Stores the code that a compiler has written, atomically, and loads it.
+    /// Atomically stores the code that a compiler has written, and loads it.
     ///
     /// # Errors
     ///
-    /// It is not what a compiler of this version writes, for this engine (`ErrorKind::InvalidData`), or the disk fails.
-    /// Nothing is stored then.
+    /// The code was not written by a compiler of this version for this engine (`ErrorKind::InvalidData`), or the disk
+    /// fails. Then nothing is stored.
     pub(crate) fn store(
         &self,
         engine: &wasmtime::Engine,
@@ -196,7 +197,7 @@ impl Cache {
         }
     }
 
-    /// Puts code that was verified in its place, if it is of use to another process.
+    /// Moves verified code to its place, if another process can use it.
     fn persist(&self, engine: &wasmtime::Engine, digest: &Digest, pending: PendingCode) -> io::Result<()> {
         if !self.is_persistent {
             return Ok(());
@@ -229,7 +230,7 @@ impl Cache {
         self.dir.path().join(self.name(purpose))
     }
 
-    /// Returns the name of a file. It includes the secret as an authentication code of its own.
+    /// Returns the name of a file. An authentication code in it depends on the secret.
     fn name(&self, purpose: Purpose<'_>) -> String {
         let mut mac = private_dir::mac(&self.secret);
         mac.update(b"mcp-host cache name 2");
@@ -268,8 +269,8 @@ fn invalid(message: &str) -> io::Error {
 fn deserialize(engine: &wasmtime::Engine, file: &File) -> io::Result<Component> {
     let path = descriptor_path(file);
     // SAFETY: the file is machine code that runs unchecked, so it must be the output of our own compiler. Its
-    // authentication code proves that; it is opened through the descriptor that was verified; and only this user may
-    // write to it, who can do everything already that this process can.
+    // authentication code proves this. It is opened through the descriptor that was verified. Only this user may write
+    // to it, and this user can already do everything that this process can.
     #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
     let component = unsafe { Component::deserialize_file(engine, path) };
     component.map_err(|error| invalid(&format!("{error:#}")))
@@ -310,7 +311,7 @@ mod tests {
             cache.begin(&self.engine, &Digest::compute(text)).unwrap()
         }
 
-        /// Begins to compile, and writes what a compiler does.
+        /// Begins compiling, and writes as a compiler does.
         fn compile(&self, cache: &Cache, text: &[u8]) -> PendingCode {
             let Missing::NotCompiled(pending) = self.begin(cache, text) else { panic!("it is to be compiled") };
             let code = self.engine.precompile_component(&wat(text)).unwrap();
@@ -338,7 +339,7 @@ mod tests {
         }
     }
 
-    /// An empty component, or one with an empty core module.
+    /// An empty component, or a component with an empty core module.
     fn wat(text: &[u8]) -> Vec<u8> {
         let mut binary = b"\0asm\x0d\0\x01\0".to_vec();
         if text == OTHER {
@@ -367,7 +368,7 @@ mod tests {
     #[test]
     fn code_that_was_written_when_no_host_was_left_is_found_by_the_next() {
         let caches = CacheFixture::new();
-        // Dropped, as by a host that ends.
+        // Dropped, as when a host ends.
         let pending = caches.compile(&caches.cache(Some("state")), COMPONENT);
         assert!(pending.can_outlive_host());
         drop(pending);
@@ -400,7 +401,7 @@ mod tests {
             for pending in [&running, &abandoned] {
                 pending.file().set_modified(SystemTime::now() - age).unwrap();
             }
-            // As by a host that ends, while another one compiles.
+            // As when a host ends while another one compiles.
             let left = abandoned.locked_path().unwrap();
             abandoned.file().unlock().unwrap();
             assert_eq!(caches.files(&caches.cache(Some("state"))), files);

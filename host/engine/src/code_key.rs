@@ -1,10 +1,9 @@
-//! Authentication of compiled code: a key for the code of one component, and the tag that ends a file. The file has the code,
-//! what an instance of it costs (module `static_content`), and the tag of both.
+//! Authentication of compiled code: a key for the code of one component, and the tag at the end of a file. The file has the
+//! code, the cost of an instance (module `static_content`), and a tag over both.
 //!
-//! The key is derived from the secret of the cache and from everything that the code is for: the component's digest and
-//! the engine. So it can be given to the process that compiles this component, which is trusted with this code and with
-//! nothing else: it cannot authenticate code of another component, nor code for another engine, and the secret cannot be
-//! computed from it.
+//! The key is derived from the secret of the cache, the component's digest and the engine. So the process that compiles this
+//! component can have it: with the key, the process can authenticate neither code of another component nor code for another
+//! engine, and cannot compute the secret.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -17,18 +16,18 @@ use mcp_host_model::digest::Digest;
 
 use super::static_content::StaticContent;
 
-/// The domain separator of derived keys: the secret is used for nothing else with it.
+/// The domain separator of derived keys. The secret has no other use with it.
 const DOMAIN: &[u8] = b"mcp-host compiled component 4";
-/// The same of the keys for functions.
+/// The domain separator of keys for functions.
 const FUNCTIONS_DOMAIN: &[u8] = b"mcp-host compiled functions 1";
-/// The bytes of a tag, an HMAC-SHA256.
+/// The length of a tag in bytes: HMAC-SHA256.
 const TAG_LEN: u64 = 32;
-/// The bytes of a file behind the code.
+/// The length of the trailer after the code, in bytes.
 pub(super) const TRAILER_LEN: u64 = TAG_LEN + StaticContent::ENCODED_LEN as u64;
-/// The part of the code that is in memory while it is verified.
+/// The size of the code's part that is in memory during verification.
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// What compiled code is for.
+/// The purpose of compiled code: its component and its engine.
 #[derive(Clone, Copy)]
 pub(super) struct Purpose<'a> {
     pub(super) digest: &'a Digest,
@@ -49,7 +48,7 @@ impl<'a> Purpose<'a> {
 }
 
 impl CodeKey {
-    /// Derives the key for that purpose from the secret of the cache.
+    /// Derives the key for this purpose from the secret of the cache.
     pub(super) fn derive(secret: &[u8; SECRET_LEN], purpose: Purpose<'_>) -> Self {
         let mut mac = private_dir::mac(secret);
         mac.update(DOMAIN);
@@ -58,7 +57,8 @@ impl CodeKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// Derives the key for the functions of the versions of a component file (module `compiler::functions`), compiled for that engine.
+    /// Derives the key for the functions of a component file's versions (module `compiler::functions`), compiled for this
+    /// engine.
     pub(super) fn derive_for_functions(secret: &[u8; SECRET_LEN], file: &Digest, engine_hash: u64) -> Self {
         let mut mac = private_dir::mac(secret);
         mac.update(FUNCTIONS_DOMAIN);
@@ -76,7 +76,7 @@ impl CodeKey {
         &self.0
     }
 
-    /// Returns the key as the text that [`from_text`](Self::from_text) reads.
+    /// Returns the key as text, for [`from_text`](Self::from_text).
     pub(super) fn to_text(&self) -> String {
         STANDARD_NO_PAD.encode(self.0)
     }
@@ -86,7 +86,7 @@ impl CodeKey {
         STANDARD_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
-    /// Writes code, what an instance of it costs, and the tag of both.
+    /// Writes the code, the cost of an instance, and the tag over both.
     pub(super) fn write_code(&self, code: &[u8], content: &StaticContent, mut into: impl Write) -> io::Result<()> {
         let mut mac = private_dir::mac(&self.0);
         for part in [code, &content.encode()] {
@@ -97,11 +97,12 @@ impl CodeKey {
         into.flush()
     }
 
-    /// Verifies that the next bytes are code of that length, what an instance of it costs, which is returned, and the tag of both.
+    /// Verifies that the next bytes are code of this length, the cost of an instance, and the tag over both. Returns the
+    /// cost.
     ///
     /// # Errors
     ///
-    /// They are not (`ErrorKind::InvalidData`), or reading fails.
+    /// The bytes are not authentic (`ErrorKind::InvalidData`), or reading fails.
     pub(super) fn verify(&self, mut file: impl Read, length: u64) -> io::Result<StaticContent> {
         let invalid =
             || io::Error::new(io::ErrorKind::InvalidData, "it is not what this host has compiled of this component");

@@ -1,18 +1,18 @@
 //! Compilations: each component is compiled once, and concurrent requests for it share the result (single-flight).
 //!
-//! A job belongs to a digest, not to its waiters: a component of many plugins is compiled once, and a reload that is
-//! superseded by the next one leaves its jobs to it. A job ends when it is done, or when its component is no longer
-//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed. When the host ends, the process goes on
-//! (module `compiler`). A component that another process compiles is not compiled here, too: the job waits for that, but no
-//! longer than a compilation may take.
+//! A job belongs to a digest, not to its waiters: a component of many plugins is compiled once, and a reload passes
+//! its jobs on to the reload that supersedes it. A job ends when it is done, or when its component is no longer
+//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed. When the host ends, the process
+//! continues (module `compiler`). If another process is compiling the component, the job waits for it, but no longer
+//! than a compilation may take.
 //!
-//! The result is cached while the component is wanted: the code, which is shared, and a failure, too. The limits of the
-//! compiler do not change while a host runs, so a component that does not compile within them is not retried because
-//! something else changed. Only failures that are not the component's own are dropped at once: no process could be
-//! started, the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
+//! The result, code or failure, is cached while the component is wanted; the code is shared. The compiler's limits do
+//! not change while a host runs, so a component that does not compile within them is not retried because something
+//! else changed. Only failures that are not the component's own are dropped immediately: no process could be started,
+//! the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
 //! failures.
 //!
-//! Bounds: as many concurrent compilers as there are processors, at a low priority, each within `server.compile`.
+//! Bounds: one concurrent compiler per processor, at a low priority, each within `server.compile`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -41,7 +41,7 @@ use super::component_file::ComponentFile;
 use super::error::ComponentError;
 use super::pending_code::PendingCode;
 
-/// The interval of looking whether another process still compiles a component.
+/// The interval of checks whether another process is still compiling a component.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The compilations by digest.
@@ -61,15 +61,16 @@ pub(crate) struct CompileContext {
     /// One permit for each compiler that may run concurrently.
     pub(crate) permits: Semaphore,
     pub(crate) metrics: CompileMetrics,
-    /// Whether functions of the component that a file had before are used again (module `compiler::functions`).
+    /// Whether functions of a component file's previous version are reused (module `compiler::functions`).
     pub(crate) is_incremental: AtomicBool,
 }
 
-/// One component that is compiled, or being compiled.
+/// A component that is compiled, or being compiled.
 struct Compilation {
-    /// None until it is done.
+    /// None until the job is done.
     outcome: watch::Receiver<Option<CompileResult>>,
-    /// Kills the compiler process when the task is dropped, which otherwise goes on without the host.
+    /// Kills the compiler process when the task is dropped. Without this, the process would continue without the
+    /// host.
     cancelled: CancellationToken,
     _task: AbortOnDropHandle<()>,
 }
@@ -83,15 +84,15 @@ enum CompileFailure {
     Cache { dir: PathBuf, source: Arc<PrivateError> },
 }
 
-/// What is left to do for a component that is not in the cache.
+/// The next step for a component that is not in the cache.
 enum Begun<'a> {
-    /// Nothing.
+    /// None: it is compiled.
     Compiled(CompiledCode),
-    /// It is to be compiled into that file, with that permit.
+    /// Compile it into this file, with this permit.
     NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
 }
 
-/// Removes the file of a cancelled compilation, which no other host would continue.
+/// Removes the file of a cancelled compilation, because no other host would continue it.
 struct RemovedIfCancelled {
     path: Option<PathBuf>,
     cancelled: CancellationToken,
@@ -100,7 +101,7 @@ struct RemovedIfCancelled {
 impl Drop for RemovedIfCancelled {
     fn drop(&mut self) {
         if let Some(path) = self.path.as_ref().filter(|_| self.cancelled.is_cancelled()) {
-            // It may have been stored, or never written.
+            // The file may have been stored, or never written.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -128,14 +129,14 @@ impl Compilations {
         })
     }
 
-    /// Returns the failure of a component that is remembered: compiling it again would fail in the same way.
+    /// Returns the cached failure of a component: compiling it again would fail in the same way.
     pub(crate) fn known_failure(&self, file: &ComponentFile) -> Option<ComponentError> {
         let compilation = self.lock().get(&file.digest)?.clone();
         let failure = compilation.outcome.borrow().as_ref()?.as_ref().err()?.clone();
         failure.is_permanent().then(|| failure.into_load_error(&file.path))
     }
 
-    /// Drops all components but those, and ends the jobs of others. Plugins that use a dropped component keep it.
+    /// Drops all components except these, and ends the jobs of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.lock().retain(|digest, compilation| {
             let is_wanted = wanted.contains(digest);
@@ -146,17 +147,17 @@ impl Compilations {
         });
     }
 
-    /// Drops the failures, so that those components are compiled again.
+    /// Drops the failures, so that their components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
     }
 
-    /// Uses the functions of the component that a file had before.
+    /// Reuses the functions of a component file's previous version.
     pub(crate) fn compile_incrementally(&self) {
         self.context.is_incremental.store(true, Ordering::Relaxed);
     }
 
-    /// What is counted of them.
+    /// Returns the counters of compilations.
     pub(crate) fn metrics(&self) -> &CompileMetrics {
         &self.context.metrics
     }
@@ -176,7 +177,7 @@ impl Compilations {
         started.clone()
     }
 
-    /// Removes that job, unless another one has replaced it.
+    /// Removes this job, unless another one has replaced it.
     fn remove(&self, digest: Digest, compilation: &Arc<Compilation>) {
         let mut jobs = self.lock();
         if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, compilation)) {
@@ -233,7 +234,8 @@ impl CompileContext {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Err(error)),
             stored => stored.map(Ok),
         });
-        // What is beyond the bounds of the engine's pool, the compiler has refused already (module `static_content`).
+        // The compiler has already rejected components beyond the bounds of the engine's pool (module
+        // `static_content`).
         let unfit = |error: io::Error| {
             format!("the engine refuses the compiler's output; is the compiler of another version? {error}")
         };
@@ -259,10 +261,10 @@ impl CompileContext {
         })
     }
 
-    /// Waits until the component may be compiled, or was compiled by another process.
+    /// Waits until the component may be compiled, or another process has compiled it.
     async fn begin(&self, file: &ComponentFile) -> Result<Begun<'_>, CompileFailure> {
-        // Kept while another process compiles the component: compilers that outlived their hosts count, too. The semaphore is
-        // never closed, so this never fails.
+        // The permit is kept while another process compiles the component, because compilers that outlived their
+        // hosts count, too. The semaphore is never closed, so this never fails.
         let permit = self.permits.acquire().await;
         let mut waiting = None;
         loop {
@@ -274,7 +276,7 @@ impl CompileContext {
             }
             let (since, _) =
                 waiting.get_or_insert_with(|| (Instant::now(), self.progress.waiting(&file.path, file.size)));
-            // By then the other process should have ended.
+            // The other process should have ended by then.
             if since.elapsed() > self.limits.deadline.duration() {
                 let cache = self.cache.clone();
                 let pending = self.run_blocking(move || cache.begin_unlocked()).await?;
@@ -289,7 +291,7 @@ impl CompileContext {
         self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
     }
 
-    /// Runs work on the cache on a thread that may block.
+    /// Runs work on the cache on a blocking thread.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -300,7 +302,7 @@ impl CompileContext {
 }
 
 impl CompileFailure {
-    /// Whether the failure is the component's own, so that a retry would fail in the same way.
+    /// Returns whether the failure is the component's own, so that a retry would fail in the same way.
     fn is_permanent(&self) -> bool {
         match self {
             Self::Compile(error) => error.is_permanent(),
@@ -308,7 +310,7 @@ impl CompileFailure {
         }
     }
 
-    /// Returns it as the error of loading that file.
+    /// Returns the failure as the error of loading this file.
     fn into_load_error(self, file: &Path) -> ComponentError {
         match self {
             Self::Compile(source) => ComponentError::Compile { file: file.to_owned(), source },
@@ -317,7 +319,7 @@ impl CompileFailure {
     }
 }
 
-/// Called when a component is about to be compiled; its result lives until that is done.
+/// Called before a component is compiled. Its result is dropped when the compilation ends.
 type Compiling = dyn Fn(&Path, u64) -> Box<dyn Send> + Send + Sync;
 
 /// The receiver of progress reports about long work.
@@ -325,8 +327,8 @@ type Compiling = dyn Fn(&Path, u64) -> Box<dyn Send> + Send + Sync;
 pub struct Progress(Option<Arc<Compiling>>);
 
 impl Progress {
-    /// Calls `compiling` with the file and the size in bytes of every component that is compiled, by this host or by another
-    /// process. Its result is dropped when that is done.
+    /// Calls `compiling` with the file and the size in bytes of every component that this host or another process
+    /// compiles. The result is dropped when the compilation ends.
     pub fn new<T: Send + 'static>(compiling: impl Fn(&Path, u64) -> T + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(move |file, size| Box::new(compiling(file, size)))))
     }
@@ -336,7 +338,7 @@ impl Progress {
         self.0.as_ref().map(|compiling| compiling(file, size))
     }
 
-    /// Another process compiles the component.
+    /// Reports that another process compiles the component.
     pub(crate) fn waiting(&self, file: &Path, size: u64) -> Option<Box<dyn Send>> {
         tracing::info!(target: log_target::COMPILER, file = %file.display(), "waiting for another process that compiles this component");
         self.0.as_ref().map(|compiling| compiling(file, size))

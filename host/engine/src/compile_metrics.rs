@@ -1,4 +1,4 @@
-//! What is counted of compilations.
+//! Counters of compilations.
 
 use std::time::{Duration, Instant};
 
@@ -17,20 +17,20 @@ const DURATION_BOUNDS: [Duration; 9] = [
     Duration::from_secs(60),
 ];
 
-/// What is counted of compilations.
+/// Counters of compilations.
 #[derive(Debug)]
 pub struct CompileMetrics {
-    /// The components that wait for a compiler, or for another process that compiles them.
+    /// The components that wait for a compiler, or for another process to compile them.
     pub waiting: OpenCount,
-    /// The compilers that run.
+    /// The running compilers.
     pub running: OpenCount,
     /// The compilations that ended with code.
     pub succeeded: Counter,
-    /// Those that ended with an error.
+    /// The compilations that ended with an error.
     pub failed: Counter,
-    /// Those that were ended because nobody wanted their component any more.
+    /// The compilations that were cancelled because their component was no longer wanted.
     pub cancelled: Counter,
-    /// The durations of all of them, without the wait.
+    /// The durations of all compilations, without the wait.
     pub durations: Histogram<{ DURATION_BOUNDS.len() }>,
 }
 
@@ -47,7 +47,8 @@ impl Default for CompileMetrics {
     }
 }
 
-/// A compilation in progress, which is counted when this is dropped: as cancelled, unless it has ended.
+/// A compilation in progress. When this is dropped, the compilation is counted: as cancelled, unless it has
+/// ended.
 pub(crate) struct CompileTimer<'a> {
     metrics: &'a CompileMetrics,
     began: Instant,
@@ -61,7 +62,7 @@ impl<'a> CompileTimer<'a> {
         Self { metrics, began: Instant::now(), is_ok: None, _running: metrics.running.open() }
     }
 
-    /// Ends it.
+    /// Ends the compilation.
     pub(crate) fn end(mut self, is_ok: bool) {
         self.is_ok = Some(is_ok);
     }

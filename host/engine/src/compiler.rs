@@ -1,25 +1,25 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
-//! In a child, compilation of hostile input is bounded by the operating system, not by trust. The child is the current
-//! executable or another program, started with arguments of ours and no environment but three variables. Before it reads a byte it sets
-//! its own limits on CPU time and address space, and a low priority, so that serving is not slowed down, and confines
-//! itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at its
-//! deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so that no component is ever in the host's own memory,
-//! and its standard output is the file that the code goes to. It compiles only input with the digest that it was given:
-//! a file that changes meanwhile is never taken for the one that was checked (TOCTOU). A crash of the compiler is an
-//! error message here.
+//! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is the
+//! current executable or another program, started with the host's arguments and only three environment variables. Before it
+//! reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not slowed down, and
+//! confines itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at
+//! its deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so no
+//! component is ever in the host's own memory, and its standard output is the file for the code. It compiles only input with
+//! the given digest: a file that changes meanwhile is never mistaken for the checked one (TOCTOU). A crash of the compiler
+//! becomes an error message of the host.
 //!
-//! A child outlives the host that started it, if a later one can use its code: clients over stdio end a host seconds after
-//! they started it, and a component with an interpreter takes longer than that. So the child has its own process group. Signals
-//! to the host's process group, from a client or a terminal, do not reach it. It appends the tag that makes its code authentic, with a key
-//! for this component only (module `code_key`), and holds the lock of the file (module `pending_code`). Without a host it
-//! has the same limits: those on CPU time and memory are the kernel's, and it ends itself at its deadline. A component that took the
-//! child over could sleep beyond that, without using more than its memory. A host that is alive kills the child of a
-//! component that is no longer wanted. In every other case the child ends with the host.
+//! A child outlives its host if a later host can use its code: clients over stdio end a host seconds after its start, and a
+//! component with an interpreter takes longer to compile. So the child has its own process group, which signals to the host's
+//! process group from a client or a terminal do not reach. The child appends the tag that authenticates its code, with a key
+//! for this component only (module `code_key`), and holds the lock of the file (module `pending_code`). Its limits hold without
+//! a host, too: the kernel limits CPU time and memory, and the child ends itself at its deadline. A component that takes over
+//! the child could sleep beyond the deadline, but not use more than its memory. A live host kills the child of a component that
+//! is no longer wanted. In every other case the child ends with the host.
 //!
-//! The child identifies itself: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. A child that ends, or exceeds its
-//! deadline, without that line is a program that does not call [`run_compiler`], and the error says so. Such a program runs its
-//! own `main`; it exits where it starts an engine, so that it does not start children recursively.
+//! Handshake: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. If a child ends or exceeds its deadline without
+//! this line, its program does not call [`run_compiler`], and the error says so. Such a program runs its own `main`; it exits
+//! where it starts an engine, so it does not start children recursively.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -47,7 +47,7 @@ mod process;
 pub(crate) const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// The first line that [`run_compiler`] writes to standard error.
 const HANDSHAKE: &str = "mcp-host compiler";
-/// The key that the child authenticates its code with.
+/// The key with which the child authenticates its code.
 const KEY_ENV_VAR: &str = "MCP_HOST_COMPILER_KEY";
 /// The exit code of the child when the component is invalid.
 const EXIT_INVALID: i32 = 1;
@@ -62,12 +62,12 @@ const EXIT_OUTPUT: i32 = 6;
 /// The niceness of the child relative to the host's threads.
 const NICENESS: i32 = 10;
 
-/// Why a component did not compile. The causes are texts: they come from another process, and the failure is stored for as long
-/// as the config names the component.
+/// Why a component did not compile. The causes are texts, because they come from another process, and the failure is stored
+/// while the config names the component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// The component is invalid, says the compiler.
+    /// The compiler rejects the component as invalid.
     #[error("{0}")]
     Invalid(String),
     /// The compiler exceeded its wall-clock deadline.
@@ -79,21 +79,21 @@ pub enum CompileError {
     /// The compiler exceeded its memory.
     #[error("the compiler exceeded {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The compiled code exceeds the largest size.
+    /// The compiled code exceeds the maximum size.
     #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
     OutputTooLarge(u64),
     /// The compiled code could not be written: the disk is full, or failed.
     #[error("the compiled code cannot be written to the cache (`server.cache`): {0}")]
     Output(String),
-    /// The compiler was killed, and not for its CPU time.
+    /// The compiler was killed, but not for its CPU time.
     #[error(
         "the compiler was killed (SIGKILL), as the kernel does when the machine is out of memory; a reload or a restart tries again"
     )]
     Killed,
-    /// The compiler crashed: a bug of its own, or a component made to cause that.
+    /// The compiler crashed: by its own bug, or because of a malicious component.
     #[error("the compiler crashed ({0})")]
     Crash(String),
-    /// The compiler made a system call that no compilation needs: a component made it do what its author wants, or a bug.
+    /// The compiler made a system call that no compilation needs: because of a malicious component, or a bug.
     #[error("the compiler was killed by the kernel for a forbidden system call: the component may be an attack on it")]
     ForbiddenSystemCall,
     /// The file changed while it was read.
@@ -102,7 +102,7 @@ pub enum CompileError {
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
-    /// The program that was started as the compiler, [`Compiler::CurrentExe`] or [`Compiler::Program`], is none.
+    /// The program that was started as the compiler, [`Compiler::CurrentExe`] or [`Compiler::Program`], is not a compiler.
     #[error(
         "{program} was started as the compiler, and its `main` does not begin with \
          `mcp_resource_host::engine::run_compiler()`: {outcome}"
@@ -119,8 +119,8 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// Whether the failure is expected to be the same the next time, with the same component, limits and compiler. A compiler
-    /// that was killed is not started again by itself: the machine would be out of memory once more.
+    /// Returns whether the failure is expected to repeat with the same component, limits and compiler. A killed compiler is not
+    /// restarted automatically, because the machine would run out of memory again.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Invalid(_)
@@ -141,30 +141,30 @@ impl CompileError {
 pub(crate) struct CompileRequest {
     /// The component.
     pub(crate) component: File,
-    /// The digest of the component, without which it is not compiled.
+    /// The expected digest of the component. A component with another digest is not compiled.
     pub(crate) digest: Digest,
     /// The key that authenticates the code.
     pub(crate) key: CodeKey,
-    /// The functions of the last compilation of the same file; none if all are to be compiled.
+    /// The functions of the file's last compilation; none if all functions must be compiled.
     pub(crate) functions: Option<FunctionFiles>,
     /// The file that the code and its tag are written to.
     pub(crate) into: File,
-    /// Whether a later host can use the code if this one ends before.
+    /// Whether a later host can use the code if this host ends first.
     pub(crate) can_outlive_host: bool,
-    /// Cancels the compilation, also when its future is dropped.
+    /// Cancels the compilation, even when its future is dropped.
     pub(crate) cancelled: CancellationToken,
 }
 
 /// Where components are compiled.
 ///
-/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. A child process is
-/// bounded by `server.compile`; this process is not. A child process may outlive the host, for the next one to use its code.
+/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. `server.compile`
+/// bounds a child process, but not this process. A child process may outlive the host, so that the next host can use its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compiler {
-    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust as
-    /// far as the compiler goes. Their code still runs in its sandbox, under its limits. Statements of granted SQLite databases
-    /// run in this process, too: they can exceed their `timeout`, and their memory is bounded for the process only.
+    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust with
+    /// the compiler. Their code still runs in its sandbox, under its limits. Statements of granted SQLite databases run in this
+    /// process, too: they can exceed their `timeout`, and only the memory of the whole process is bounded.
     #[default]
     InProcess,
     /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin with
@@ -175,8 +175,8 @@ pub enum Compiler {
     Program(PathBuf),
 }
 
-/// Compiles a component, or runs statements of SQLite, and exits, if a host started this process for that; returns at once
-/// otherwise.
+/// Compiles a component, or runs statements of SQLite, and exits, if a host started this process for that purpose. If not,
+/// returns immediately.
 ///
 /// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
 /// [`Compiler::Program`].
@@ -201,7 +201,7 @@ pub fn run_compiler() {
     }
 }
 
-/// Exits if a host started this process as its compiler: then its `main` does not begin with [`run_compiler`].
+/// Exits if a host started this process as its compiler, because then its `main` does not begin with [`run_compiler`].
 pub(super) fn exit_if_started_as_compiler() {
     if std::env::var_os(CHILD_ENV_VAR).is_some() {
         let _ = writeln!(
@@ -223,9 +223,9 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
         )
     })?;
     job.apply_rlimits().map_err(invalid)?;
-    // Without them all is compiled.
+    // Without these files, all functions are compiled.
     let functions = FunctionFiles::from_variables().and_then(|files| Functions::open(files).ok());
-    // Before there are other threads, which inherit both.
+    // Called before there are other threads, which inherit both.
     lower_priority(NICENESS);
     confine_compiler();
     job.exit_at_end();
@@ -236,7 +236,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     functions.map_or(Ok(()), Functions::write).map_err(output)
 }
 
-/// Compiles a component, and measures what an instance of it costs.
+/// Compiles a component, and measures the cost of an instance.
 fn compile(
     component: impl Read,
     digest: Digest,
@@ -285,7 +285,7 @@ impl Compiler {
         process::run(program, request, limits).await
     }
 
-    /// The program that is started for work that must not happen in this process, if there is one.
+    /// Returns the program to start for work that must not run in this process, if there is one.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         match self {
             Self::InProcess => None,
@@ -295,7 +295,7 @@ impl Compiler {
     }
 }
 
-/// Returns the current executable, even if its file was replaced since.
+/// Returns the current executable, even if its file has been replaced.
 fn current_exe() -> io::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { std::env::current_exe() }

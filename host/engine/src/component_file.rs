@@ -1,7 +1,7 @@
 //! A component file on disk: its kind, its size and its digest.
 //!
 //! The file is neither parsed nor run, and never in memory as a whole: it is read in small pieces to compute the
-//! digest. Whoever reads it again, as the compiler does, compares with that digest.
+//! digest. Later readers, such as the compiler, verify this digest.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -13,7 +13,7 @@ use mcp_host_model::digest::Digest;
 use super::config::MAX_COMPONENT_SIZE;
 use super::error::ComponentError;
 
-/// The bytes of the preamble: the magic number, the version and the layer.
+/// The length of the preamble in bytes: the magic number, the version and the layer.
 const PREAMBLE_LEN: usize = 8;
 
 /// A file that may be a component.
@@ -26,7 +26,7 @@ pub(crate) struct ComponentFile {
 }
 
 impl ComponentFile {
-    /// Opens and digests a file on one of those threads. Fails if its digest is not the pinned one.
+    /// Opens and digests a file on one of these threads. Fails if the digest differs from the pinned one.
     pub(crate) async fn open(
         path: &Path,
         pinned: Option<Digest>,
@@ -60,7 +60,7 @@ impl ComponentFile {
         }
     }
 
-    /// Returns the file from its beginning, for a reader that verifies the digest.
+    /// Returns the file, rewound, for a reader that verifies the digest.
     pub(crate) fn reopen(&self) -> io::Result<File> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;
@@ -76,7 +76,7 @@ fn too_large(file: PathBuf) -> ComponentError {
     ComponentError::TooLarge { file, what: format!("more than {}", bytesize::ByteSize(MAX_COMPONENT_SIZE)) }
 }
 
-/// Rejects files that are not components, with a clearer message than a compiler has.
+/// Rejects files that are not components, with a clearer message than a compiler's.
 fn check_preamble(file: &Path, head: &[u8]) -> Result<(), ComponentError> {
     let found = match head {
         // The magic number, then version and layer: 13 and 1 for a component, 1 and 0 for a core module.

@@ -1,4 +1,4 @@
-//! Settings of wasmtime: how components are compiled, and the pool that instances come from.
+//! Settings of wasmtime: compilation, and the pool of instances.
 
 use std::num::NonZeroUsize;
 
@@ -6,33 +6,34 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use mcp_host_sandbox::memory::MAX_TABLE_ELEMENTS;
 
-/// The instances of an engine that may be recorded at once.
+/// The maximum number of concurrently recorded instances of an engine.
 pub(crate) const MAX_RECORDED: usize = 8;
-/// The frames of a backtrace. Each has the name of its function, which the compiler bounds
-/// (`static_content`).
+/// The maximum number of frames in a backtrace. Each has the name of its function, whose length the compiler
+/// bounds (`static_content`).
 pub(super) const MAX_FRAMES: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-/// The largest component, in bytes.
+/// The maximum size of a component in bytes.
 pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 
-/// Core instances of one component: what Python and JavaScript toolchains need, with a margin.
+/// The maximum number of core instances of one component: the number that Python and JavaScript toolchains
+/// need, plus a margin.
 pub(super) const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
-/// Tables of all core instances of one component.
+/// The maximum number of tables of one component's core instances.
 pub(super) const MAX_TABLES_PER_COMPONENT: u32 = 40;
-/// Core instances, tables and memories in the pool per component instance, on average.
+/// The average number of core instances, tables and memories in the pool per component instance.
 const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
-/// Memories of all core instances of one component.
+/// The maximum number of memories of one component's core instances.
 pub(super) const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
-/// The bytes of the contexts of all core instances of one component, and of its own.
+/// The maximum size of the contexts of a component and all its core instances, in bytes.
 pub(super) const MAX_INSTANCE_SIZE: usize = 4 << 20;
 const MAX_WASM_STACK: usize = 512 << 10;
 const ASYNC_STACK_SIZE: usize = 2 << 20;
-/// The bytes of a memory slot that stay mapped for the next instance: resetting them is cheaper than mapping them
-/// again.
+/// The bytes of a memory slot that stay mapped for the next instance: resetting them is cheaper than mapping
+/// them again.
 const KEEP_RESIDENT: usize = 2 << 20;
-/// The same for table slots.
+/// The bytes of a table slot that stay mapped.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 
-/// Settings that compiled code depends on: the same here and in the compiler's child process.
+/// Settings that affect compiled code: the same here and in the compiler's child process.
 pub(super) fn codegen_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
@@ -46,7 +47,7 @@ pub(super) fn codegen_config() -> wasmtime::Config {
 
 /// An engine with a pool of `max_instances`.
 pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
-    // Those that are recorded have a second one between them and the host.
+    // A recorded instance has a second one between itself and the host.
     let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();
@@ -58,7 +59,7 @@ pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::E
         .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
         .max_tables_per_component(MAX_TABLES_PER_COMPONENT)
         .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
-        // One core module may have all of them.
+        // One core module may have all tables and memories of its component.
         .max_tables_per_module(MAX_TABLES_PER_COMPONENT)
         .max_memories_per_module(MAX_MEMORIES_PER_COMPONENT)
         .max_component_instance_size(MAX_INSTANCE_SIZE)

@@ -1,7 +1,7 @@
 //! Confinement of this project's processes by the kernel: defence in depth behind the sandbox of wasmtime.
 //!
-//! Only a process of our own is confined: the compiler process by [`confine_compiler`], the program `mcp-host` by
-//! `Confinement::install`. An application that embeds the library is never confined by it.
+//! Only this project's own processes are confined: the compiler process by [`confine_compiler`], the program `mcp-host` by
+//! `Confinement::install`. The library never confines an application that embeds it.
 //!
 //! | mechanism | compiler process | `mcp-host` | `mcp-host serve` with `server.confine` |
 //! |---|---|---|---|
@@ -10,9 +10,9 @@
 //! | Landlock | no file, no directory, no port | | what the config names at the start, see module `permissions` |
 //! | Unix sockets | none | | none (seccomp), unless the config names some: then these (Landlock ABI 9), or all where the kernel does not have it |
 //!
-//! Best effort: what the kernel does not have is left out and reported, and nothing fails because of it. Landlock applies to
-//! the calling thread and to those that it starts later, so all of this happens before there is another thread. Filters of
-//! seccomp are installed for all threads.
+//! Best effort: mechanisms that the kernel lacks are skipped and reported, without an error. Landlock applies to the
+//! calling thread and to threads that it starts later, so confinement happens before there are other threads. Seccomp
+//! filters are installed for all threads.
 
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -31,12 +31,13 @@ use std::path::PathBuf;
 
 pub use self::permissions::Permissions;
 
-/// Confines this process to what the compiler needs: its standard streams, memory and threads. Must be called before there
-/// is another thread. What the kernel does not have is left out.
+/// Confines this process to the compiler's needs: its standard streams, memory and threads. Must be called before there
+/// are other threads. Mechanisms that the kernel lacks are skipped.
 pub fn confine_compiler() {
     #[cfg(target_os = "linux")]
     {
-        // Seccomp last: its filter refuses the system calls of Landlock. Without the one, the other still helps.
+        // Seccomp goes last, because its filter refuses the system calls of Landlock. If one of them fails, the other
+        // still helps.
         let _ = landlock::deny_all();
         let _ = seccomp::confine_compiler();
     }
@@ -65,35 +66,36 @@ pub enum ConfinementError {
 pub enum UnixSockets {
     /// None: seccomp.
     None,
-    /// Those that the config names: Landlock.
+    /// The sockets that the config names: Landlock.
     Granted,
-    /// All that the user may.
+    /// All that the user may open.
     Any,
 }
 
 impl UnixSockets {
-    /// The first version of Landlock that restricts them by path.
+    /// The first version of Landlock that restricts Unix sockets by path.
     const LANDLOCK_ABI: u32 = 9;
 
-    /// What Landlock of that version leaves of them.
+    /// Returns the Unix sockets that remain under this version of Landlock.
     pub(crate) fn of_landlock(abi: Option<u32>) -> Self {
         if abi.is_some_and(|abi| abi >= Self::LANDLOCK_ABI) { Self::Granted } else { Self::Any }
     }
 
-    /// What a server with those permissions may open, that is confined to them by a kernel with that version of Landlock.
+    /// Returns the Unix sockets that a server may open if a kernel with this version of Landlock confines it to these
+    /// permissions.
     pub fn of_server(permissions: &Permissions, seccomp: bool, landlock_abi: Option<u32>) -> Self {
         if seccomp && permissions.sockets_are_none() { Self::None } else { Self::of_landlock(landlock_abi) }
     }
 }
 
-/// What holds for this process.
+/// The confinement of this process.
 #[derive(Debug)]
 pub struct Confinement {
-    /// Neither this process nor its children gain privileges by executing a program.
+    /// Neither this process nor its children can gain privileges by executing a program.
     pub no_new_privs: bool,
     /// System calls are filtered.
     pub seccomp: bool,
-    /// The version of Landlock that the kernel has; none if it has no Landlock.
+    /// The kernel's version of Landlock; none without Landlock.
     pub landlock_abi: Option<u32>,
     /// The Unix sockets that this process may open.
     unix_sockets: UnixSockets,
@@ -102,7 +104,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// A process that is not confined.
+    /// A process without confinement.
     pub fn none() -> Self {
         Self {
             no_new_privs: false,
@@ -114,7 +116,7 @@ impl Confinement {
         }
     }
 
-    /// Confines this process, to those permissions if there are any. Must be called before there is another thread.
+    /// Confines this process, to these permissions if given. Must be called before there are other threads.
     ///
     /// # Errors
     ///
@@ -122,7 +124,7 @@ impl Confinement {
     #[cfg(target_os = "linux")]
     pub fn install(permissions: Option<&Permissions>) -> Result<Self, ConfinementError> {
         let (no_new_privs, landlock_abi) = landlock::prepare();
-        // Landlock needs no privilege for this, and its system calls are not filtered.
+        // This needs no privilege, and the filters allow the system calls of Landlock.
         let seccomp = seccomp::confine_server().is_ok();
         let unix_sockets = match permissions {
             None => UnixSockets::Any,
@@ -137,17 +139,17 @@ impl Confinement {
         Ok(Self { no_new_privs, seccomp, landlock_abi, unix_sockets, domain })
     }
 
-    /// This system has nothing to confine a process with.
+    /// This system has no confinement mechanism.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn install(_: Option<&Permissions>) -> Result<Self, ConfinementError> {
         Ok(Self::none())
     }
 
-    /// Checks that this process has those permissions.
+    /// Checks that this process has these permissions.
     ///
     /// # Errors
     ///
-    /// It was confined to others. The text says which are missing.
+    /// It is confined to other permissions. The text lists the missing ones.
     pub fn check(&self, permissions: &Permissions) -> Result<(), String> {
         #[cfg(target_os = "linux")]
         if let Some(domain) = &self.domain {

@@ -1,14 +1,13 @@
-//! Processor time of a call: `limits.cpu` bounds it, and it decides on which threads a call runs.
+//! Processor time of a call: `limits.cpu` bounds it, and it determines the threads that the call runs on.
 //!
-//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
-//! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing; the host's
-//! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
-//! so the limit also holds within one long poll. What tasks and processes of the host use for the call is added
-//! (`sandbox::cpu`).
+//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a file,
+//! a permit, a page fault, or a processor that other threads and processes use, costs a call nothing. The host's work for the
+//! call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch, so the limit also
+//! holds within one long poll. Processor time that tasks and processes of the host use for the call is added (`sandbox::cpu`).
 //!
-//! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
-//! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference
-//! cannot matter, with an error of at most twice [`RESOLUTION`] for a whole call:
+//! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read without a
+//! system call and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference cannot
+//! matter, with an error of at most twice [`RESOLUTION`] for a whole call:
 //!
 //! | time of | clock |
 //! |---|---|
@@ -25,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use mcp_host_base::time::thread_cpu_time;
 use mcp_host_sandbox::cpu::HostTimes;
 
-/// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
+/// Up to this duration, the wall clock approximates the processor time of a poll, or of a whole call.
 const RESOLUTION: Duration = Duration::from_micros(250);
 
 /// The CPU clock of one call.
@@ -36,43 +35,43 @@ pub(crate) struct CpuClock {
 }
 
 impl CpuClock {
-    /// Whether the call has used more processor time than the limit. Within a poll, it must be called on the polling
+    /// Returns whether the call has used more processor time than the limit. Within a poll, this must be called on the polling
     /// thread.
     pub(crate) fn exceeds(&self, limit: Duration) -> bool {
         limit.checked_sub(self.host.cpu()).is_none_or(|rest| self.meter().exceeds(rest, &ThisThread))
     }
 
-    /// The times of the host's work for the call beside its polls.
+    /// Returns the times of the host's work for the call outside of its polls.
     pub(crate) fn host(&self) -> &HostTimes {
         &self.host
     }
 
-    /// Adds a time for which the call waited for an event of its own: from a poll until it was woken up.
+    /// Adds a wait of the call for an event: the time from a poll until it was woken.
     pub(crate) fn record_wait(&self, wait: Duration) {
         let mut meter = self.meter();
         meter.waited = meter.waited.saturating_add(wait);
     }
 
-    /// The time that the call has taken itself: its processor time, and its waits for events of its own. The rest of the elapsed
-    /// time it was ready, and other calls or processes had the processor or what it needed. Within a poll, it must be called on the
+    /// Returns the call's own time: its processor time and its waits for events. During the rest of the elapsed time it was
+    /// ready, while other calls or processes had the processor or another resource. Within a poll, this must be called on the
     /// polling thread.
     pub(crate) fn own_time(&self) -> Duration {
         let meter = self.meter();
         meter.used(&ThisThread).saturating_add(meter.waited).saturating_sub(self.host.contention())
     }
 
-    /// The processor time of the call, with that of the host's work for it beside its polls. Within a poll, it must be called on the
-    /// polling thread.
+    /// Returns the processor time of the call, including the host's work for it outside of its polls. Within a poll, this must
+    /// be called on the polling thread.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.meter().used(&ThisThread).saturating_add(self.host.cpu())
     }
 
-    /// The elapsed time since the current poll began; zero between polls.
+    /// Returns the elapsed time since the current poll began; zero between polls.
     pub(crate) fn elapsed_in_poll(&self) -> Duration {
         self.meter().elapsed_in_poll(&ThisThread)
     }
 
-    /// Runs one poll of the call on the clock. Returns its result, and the processor time of the whole call.
+    /// Runs and measures one poll of the call. Returns its result, and the processor time of the whole call.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> T) -> (T, Duration) {
         self.meter().begin(&ThisThread);
         let polled = poll();
@@ -90,7 +89,7 @@ trait Clocks {
     fn wall(&self) -> Instant;
     /// The processor time of this thread.
     fn thread(&self) -> Duration;
-    /// The processor time of this thread at some moment between `now` and [`RESOLUTION`] before it.
+    /// The processor time of this thread at some time from [`RESOLUTION`] before `now` to `now`.
     fn recent(&self, now: Instant) -> Duration;
 }
 
@@ -141,7 +140,7 @@ impl CpuMeter {
         self.current.map_or(Duration::ZERO, |begun| clocks.wall().saturating_duration_since(begun.wall))
     }
 
-    /// Whether the call has used up the time for which the wall clock suffices.
+    /// Returns whether the call has used up the time for which the wall clock suffices.
     fn is_exact(&self) -> bool {
         self.finished_polls >= RESOLUTION
     }
@@ -151,7 +150,7 @@ impl CpuMeter {
 struct ThisThread;
 
 thread_local! {
-    /// The last reading of this thread's processor time, and when it was made.
+    /// The last reading of this thread's processor time, and its time.
     static LAST_READING: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
@@ -182,7 +181,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(100);
 
-    /// Clocks that a test advances, with a count of the readings of the thread's.
+    /// Clocks that a test advances, with a count of the readings of the thread's clock.
     struct FakeClocks {
         start: Instant,
         wall: Cell<Duration>,
@@ -202,7 +201,7 @@ mod tests {
             }
         }
 
-        /// Lets the thread compute for so long, and wait for a processor for so long.
+        /// Advances the clocks by a time of computing and a time of waiting for a processor.
         fn advance(&self, computed: Duration, waited: Duration) {
             self.wall.set(self.wall.get() + computed + waited);
             self.thread.set(self.thread.get() + computed);

@@ -1,21 +1,21 @@
 //! Custom sections of a component file, found without reading the file into memory.
 //!
-//! Sections are skipped by their sizes, so only headers and the contents of the requested section are read. The search begins at the
-//! top level of the component, where tools append sections. It continues in the core modules, also of nested components, where
-//! toolchains put the sections of the source.
+//! Sections are skipped by their sizes, so only headers and the contents of the requested section are read. The
+//! search begins at the top level of the component, where tools append sections. It continues in the core modules,
+//! including nested components', where toolchains put custom sections of the source.
 //!
 //! Bounded: [`MAX_SECTIONS`] sections, [`MAX_DEPTH`] levels of components, and the size that the caller accepts.
 
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 
-/// The maximum number of sections of a file. Those of large components have some thousand.
+/// The maximum number of sections in a file. Large components have some thousands.
 const MAX_SECTIONS: usize = 100_000;
-/// The maximum number of components in each other.
+/// The maximum nesting depth of components.
 const MAX_DEPTH: usize = 16;
-/// The bytes of a preamble: the magic number, the version and the layer.
+/// The length of a preamble in bytes: the magic number, the version and the layer.
 const PREAMBLE_LEN: u64 = 8;
 
-// Sections by their numbers in the binary format.
+// The numbers of sections in the binary format.
 const CUSTOM: u8 = 0;
 const CORE_MODULE: u8 = 1;
 const COMPONENT: u8 = 4;
@@ -27,7 +27,7 @@ pub enum CustomSectionError {
     /// The file cannot be read, or its sections are invalid.
     #[error("the sections of the component cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// There is more than one of that name.
+    /// There are several sections with this name.
     #[error("the component has {0} of them, and only one counts")]
     Several(usize),
     /// The section is too large.
@@ -40,7 +40,8 @@ pub enum CustomSectionError {
     },
 }
 
-/// Returns the contents of the custom section of that name, of at most `max` bytes; none if there is no such section.
+/// Returns the contents of the custom section with this name, of at most `max` bytes; none if there is no such
+/// section.
 pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<Option<Vec<u8>>, CustomSectionError> {
     let mut walk = Walk {
         reader: BufReader::new(component),
@@ -62,13 +63,13 @@ pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<
     }
 }
 
-/// The sections of that name at one kind of place.
+/// The sections with this name at one kind of place.
 #[derive(Debug, Default)]
 struct Found {
     count: usize,
-    /// The size of the first.
+    /// The size of the first section.
     size: u64,
-    /// The contents of the first, unless it is too large.
+    /// The contents of the first section, unless it is too large.
     contents: Option<Vec<u8>>,
 }
 
@@ -84,7 +85,7 @@ struct Walk<'n, R> {
 }
 
 impl<R: Read + Seek> Walk<'_, R> {
-    /// Walks through a component that ends there. `depth` is the number of components around it.
+    /// Walks through a component that ends at `end`. `depth` is the number of enclosing components.
     fn component(&mut self, end: u64, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
             return Err(invalid("too many components in each other"));
@@ -107,7 +108,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         Ok(())
     }
 
-    /// Walks through a core module that ends there.
+    /// Walks through a core module that ends at `end`.
     fn module(&mut self, end: u64) -> io::Result<()> {
         self.skip_to(self.position.saturating_add(PREAMBLE_LEN), end)?;
         while self.position < end {
@@ -122,7 +123,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         Ok(())
     }
 
-    /// Reads the header of a section: its kind, and the position of its end.
+    /// Reads the header of a section. Returns its kind, and the position of its end.
     fn section(&mut self, end: u64) -> io::Result<(u8, u64)> {
         self.sections = self.sections.saturating_add(1);
         if self.sections > MAX_SECTIONS {
@@ -134,7 +135,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         if section_end > end { Err(invalid("a section ends behind its component")) } else { Ok((kind, section_end)) }
     }
 
-    /// Reads the section if it has the name that is looked for: its size, and its contents unless they are too large.
+    /// Reads the section if it has the requested name. Returns its size, and its contents unless they are too large.
     fn custom_section(&mut self, end: u64) -> io::Result<Option<(u64, Option<Vec<u8>>)>> {
         let len = self.number()?;
         if len != self.name.len() as u64 || self.position.saturating_add(len) > end {
@@ -156,7 +157,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         Ok(byte)
     }
 
-    /// Reads an unsigned number of 32 bits in LEB128.
+    /// Reads an unsigned 32-bit number in LEB128.
     fn number(&mut self) -> io::Result<u64> {
         let mut number = 0;
         for shift in [0, 7, 14, 21, 28] {
@@ -169,7 +170,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         Err(invalid("a number is too long"))
     }
 
-    /// Reads that many bytes, which the caller has bounded.
+    /// Reads `len` bytes. The caller has bounded `len`.
     fn bytes(&mut self, len: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.reader.by_ref().take(len).read_to_end(&mut bytes)?;
@@ -177,7 +178,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         if bytes.len() as u64 == len { Ok(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// Skips what is left before that position, which is not behind `end`.
+    /// Skips to this position, which must not be after `end`.
     fn skip_to(&mut self, position: u64, end: u64) -> io::Result<()> {
         let distance = position.checked_sub(self.position).filter(|_| position <= end);
         let distance = distance.ok_or_else(|| invalid("a section is shorter than what is in it"))?;

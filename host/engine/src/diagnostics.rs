@@ -1,9 +1,9 @@
-//! What a call of a provider did, for the provider's author: how long each part took, which functions of the host it called, how much
-//! memory it had, and where it failed.
+//! Reports about calls of a provider, for its author: the time of each part, the host functions that it called, its memory, and
+//! where it failed.
 //!
-//! An observer is told of each call when it ends ([`CallObserver::called`]), and of the stacks that were seen while the guest computed
-//! ([`CallObserver::sampled`]). Without one ([`PluginRuntime::observe_calls`](crate::plugin::PluginRuntime::observe_calls)), which is how
-//! `serve` runs, a call has one branch more and allocates nothing for it.
+//! An observer is notified of each call when it ends ([`CallObserver::called`]), and of stack samples while the guest computes
+//! ([`CallObserver::sampled`]). Without an observer ([`PluginRuntime::observe_calls`](crate::plugin::PluginRuntime::observe_calls)),
+//! as in `serve`, a call has one more branch and no allocation.
 //!
 //! | part of a call | from, until |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | guest | the function is called; its answer is copied out of the guest |
 //! | validation | the answer is there; it is validated, composed and filtered |
 //!
-//! The processor time is that of all parts but the wait. Names of functions come from the component's `name` section, which has them
-//! mangled; the lines of the source are looked up by who has the component file ([`StackFrame::offset`]).
+//! The processor time covers all parts except the wait. Names of functions come from the component's `name` section, which has them
+//! mangled. A tool with the component file can look up the lines of the source ([`StackFrame::offset`]).
 //!
-//! Nothing of it goes to clients.
+//! Reports are never sent to clients.
 
 mod backtrace;
 mod call_trace;
@@ -33,21 +33,21 @@ pub(crate) use self::call_trace::{CallTrace, ObservedPlugin};
 use crate::CallOrigin;
 use crate::plugin::fault::Fault;
 
-/// Is told of calls. It is called on the threads of the calls and must not block.
+/// Receives reports about calls. It is called on the threads of the calls and must not block.
 pub trait CallObserver: fmt::Debug + Send + Sync {
     /// A call has ended.
     fn called(&self, call: CallReport);
 
-    /// Whether stacks are wanted while guests compute.
+    /// Returns whether stacks are sampled while guests compute.
     fn wants_samples(&self) -> bool {
         false
     }
 
-    /// The guest of a plugin computes there. It has used that processor time since it was seen last.
+    /// Reports that a plugin's guest is computing. The sample has the processor time since the last sample.
     fn sampled(&self, _sample: Sample<'_>) {}
 }
 
-/// A stack of a guest that computes, at a tick of the epoch.
+/// A stack of a computing guest, at a tick of the epoch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Sample<'a> {
@@ -55,31 +55,31 @@ pub struct Sample<'a> {
     pub plugin: &'a str,
     /// The function of the contract.
     pub function: &'static str,
-    /// Who called.
+    /// The origin of the call.
     pub origin: CallOrigin,
-    /// The number of the call among those of the plugin.
+    /// The number of the call among the plugin's calls.
     pub call: u64,
     /// The processor time since the last sample of the call, or since its beginning.
     pub cpu: Duration,
-    /// Where it computes.
+    /// The stack of the guest.
     pub stack: &'a Backtrace,
 }
 
-/// What a call did.
+/// A report about a call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallReport {
     /// The plugin.
     pub plugin: Arc<str>,
-    /// The file of its component, and the digest of what was loaded; none for a native provider.
+    /// The file of its component, and the digest of the loaded component; none for a native provider.
     pub component: Option<(Arc<Path>, Digest)>,
     /// The function of the contract.
     pub function: &'static str,
-    /// The path that it is about.
+    /// The path that the call is about.
     pub path: Option<Arc<str>>,
-    /// Who called.
+    /// The origin of the call.
     pub origin: CallOrigin,
-    /// Why there is no answer. None if there is one.
+    /// Why the call has no answer; none if it has one.
     pub fault: Option<Fault>,
     /// The time from the request to the answer.
     pub total: Duration,
@@ -95,21 +95,21 @@ pub struct CallReport {
     pub cpu: (Duration, Duration),
     /// `limits.deadline`.
     pub deadline: Duration,
-    /// The most memory that the instance had at once, and `limits.memory`; none before there is an instance.
+    /// The peak memory of the instance, and `limits.memory`; none before there is an instance.
     pub memory: Option<(u64, u64)>,
     /// The host calls by function.
     pub host_calls: Vec<HostCallTotal>,
     /// The last host calls, oldest first.
     pub last_host_calls: Vec<HostCall>,
-    /// What it wrote on standard error and logged as errors, the last lines.
+    /// The last lines that it wrote to standard error and logged as errors.
     pub error_lines: Vec<String>,
-    /// Where the guest was when it failed; of one that was waiting, where it computed last.
+    /// The stack of the guest when it failed. For a guest that was waiting, the stack when it last computed.
     pub stack: Option<Backtrace>,
 }
 
 impl CallReport {
-    /// Whether the provider failed, or a limit ended the call. A resource that does not exist is an answer, and a call that was not made
-    /// is none.
+    /// Returns whether the provider failed, or a limit ended the call. "Not found" is an answer, and a call that was not made is not
+    /// a failure.
     pub fn is_failure(&self) -> bool {
         self.fault
             .as_ref()

@@ -1,9 +1,10 @@
-//! The epoch thread: while guests run, it increments the engine's epoch every half millisecond, which preempts guests
+//! The epoch thread: while guests run, it increments the engine's epoch every half millisecond. This preempts guests
 //! and enforces CPU limits.
 //!
-//! A guest checks the epoch at every function entry and loop iteration. When it has changed, the guest is ended if it
-//! has used up its CPU time, and yields if it has run for a [`TICK`]: so it runs for one tick at least and two at most.
-//! For a call, waking this thread costs more time than a tick costs the machine; so it stays awake for [`IDLE_TICKS`] ticks after the last call; then it sleeps, and an idle host has no wake-ups.
+//! A guest checks the epoch at every function entry and loop iteration. When the epoch has changed, the guest is ended
+//! if it has used up its CPU time, and yields if it has run for a [`TICK`], so it runs for one to two ticks. Waking
+//! this thread costs a call more time than a tick costs the machine, so the thread stays awake for [`IDLE_TICKS`] ticks
+//! after the last call. Then it sleeps, and an idle host has no wake-ups.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use mcp_host_base::threads;
 
-/// The interval of the epoch, and the time slice of a guest at least.
+/// The interval of the epoch, and the minimum time slice of a guest.
 pub(crate) const TICK: Duration = Duration::from_micros(500);
 /// The number of idle ticks after which the thread sleeps.
 const IDLE_TICKS: usize = 200;
@@ -38,16 +39,16 @@ impl Ticker {
         let shared = Arc::new(TickerState::default());
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("epoch".to_owned()).spawn(move || {
-            // Without it the thread would wake up late on a busy machine, and guests would yield late.
+            // Without this, the thread would wake up late on a busy machine, and guests would yield late.
             threads::set_short_time_slice();
             tick(&engine, &theirs);
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 
-    /// Keeps the epoch advancing as long as the result lives.
+    /// Keeps the epoch advancing while the guard lives.
     pub(crate) fn keep_ticking(&self) -> EpochGuard {
-        // The thread does it in the reverse order: it stores that it sleeps, and then loads whether anything runs.
+        // The thread does this in the reverse order: it stores that it sleeps, and then checks whether anything runs.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
@@ -63,7 +64,7 @@ impl Drop for Ticker {
     }
 }
 
-/// A guest that runs, or waits for a host function.
+/// Held while a guest runs, or waits for a host function.
 pub(crate) struct EpochGuard {
     shared: Arc<TickerState>,
 }

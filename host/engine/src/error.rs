@@ -14,7 +14,7 @@ use super::imports::UnsatisfiedImports;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// wasmtime refuses its settings, or the system refuses it memory.
+    /// wasmtime rejects its settings, or the system refuses it memory.
     #[error("cannot start the WebAssembly engine: {0}")]
     Wasmtime(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The system refuses to start threads.
@@ -37,23 +37,23 @@ pub enum ComponentError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is something else.
+    /// The file is not a component.
     #[error("{} is not a WebAssembly component: {found}", file.display())]
     NotAComponent {
         /// The file.
         file: PathBuf,
-        /// What it is, and what to do.
+        /// The kind of the file, and the remedy.
         found: String,
     },
-    /// The file, or what it imports or exports, is more than a component may be.
+    /// The file, its imports or its exports exceed the bounds of a component.
     #[error("{} is too large for a component: it has {what}", file.display())]
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// What there is too much of, and the bound.
+        /// What exceeds its bound, and the bound.
         what: String,
     },
     /// No instance of the component fits into the memory of the plugin.
@@ -65,19 +65,19 @@ pub enum ComponentError {
     Memory {
         /// The file.
         file: PathBuf,
-        /// What takes how much.
+        /// The parts of an instance, with their sizes.
         content: String,
-        /// The bytes of `limits.memory`.
+        /// `limits.memory` in bytes.
         limit: u64,
     },
-    /// The file is not the one that the plugin is pinned to. Nothing of it was compiled.
+    /// The file differs from the one that the plugin is pinned to. Nothing was compiled.
     #[error("{}", digest_mismatch(.file, .expected, .found))]
     DigestMismatch {
         /// The file.
         file: PathBuf,
-        /// What the plugin is pinned to.
+        /// The pinned digest.
         expected: Digest,
-        /// What the file is.
+        /// The digest of the file.
         found: Digest,
     },
     /// The component does not compile.
@@ -85,7 +85,7 @@ pub enum ComponentError {
     Compile {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: CompileError,
     },
     /// The component imports something that this host does not have.
@@ -113,20 +113,21 @@ pub enum ComponentError {
     Cache {
         /// The directory.
         dir: PathBuf,
-        /// Why, and what to do.
+        /// The cause, and the remedy.
         source: Arc<PrivateError>,
     },
-    /// The key that compiled components are authenticated with cannot be read or made.
+    /// The key that authenticates compiled components cannot be read or created.
     #[error("cannot keep the key for compiled components in {} (`server.state`): {source}", file.display())]
     CacheKey {
         /// The file.
         file: PathBuf,
-        /// Why, and what to do.
+        /// The cause, and the remedy.
         source: PrivateError,
     },
 }
 
-/// Says what to do about a file that was changed: one of the store of components from registries is named by its digest.
+/// Returns the remedy for a changed file. A file in the store of components from registries has its digest as
+/// its name.
 fn digest_mismatch(file: &Path, expected: &Digest, found: &Digest) -> String {
     let is_stored = file.file_name().is_some_and(|name| *name == *expected.digits());
     let file = file.display();
@@ -143,7 +144,8 @@ fn digest_mismatch(file: &Path, expected: &Digest, found: &Digest) -> String {
 }
 
 impl ComponentError {
-    /// Whether a retry makes sense though nothing changed: a disk does not answer or is full, or the compiler cannot be started.
+    /// Returns whether a retry without a change may succeed: a disk does not respond or is full, or the
+    /// compiler cannot be started.
     pub fn is_transient(&self) -> bool {
         use std::io::ErrorKind;
         match self {

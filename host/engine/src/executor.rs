@@ -1,36 +1,37 @@
 //! The executor: the threads that calls run on. A call begins on its caller's thread, and continues on worker threads
-//! apart from the transport's. Heavy calls, light calls and the host's own calls have separate pools of threads (bulkheads).
+//! separate from the transport's. Bulkheads: heavy calls, light calls and the host's own calls have separate thread
+//! pools.
 //!
-//! A guest that computes yields after one to two ticks of the epoch. Most calls are done on the caller's thread before a worker
-//! would have woken up; a call that yields, or waits, continues on worker threads, whose runtime its timers and I/O
-//! belong to from the beginning. So the most that a guest can take of a transport's thread is two ticks, and the host's
-//! work for it in one piece: instantiating it, lifting its answer, which `limits.response-size` bounds.
+//! A computing guest yields after one to two ticks of the epoch. Most calls end on the caller's thread before a worker
+//! would have woken up. A call that yields or waits continues on worker threads; its timers and I/O belong to their
+//! runtime from the beginning. So a guest takes at most two ticks of a transport's thread, plus the host's work for it
+//! in one piece: instantiation, and lifting of the answer, which `limits.response-size` bounds.
 //!
-//! Workers run the ready calls in turn. That alone would let calls delay each other: beside eight guests that spin, a
-//! call would wait eight ticks for each of its turns. So there are further bounds:
+//! Workers run the ready calls in turn. With this alone, calls would delay each other: beside eight spinning guests, a
+//! call would wait eight ticks for each turn. So there are further bounds:
 //!
-//! - The calls of one plugin run on as many workers at once as `worker_threads` says (the number of processors by
-//!   default). Further ones queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
-//!   ahead of the calls of others.
+//! - The calls of one plugin run on at most `worker_threads` workers at the same time (the number of processors by
+//!   default). Further calls queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
+//!   ahead of other plugins' calls.
 //! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers. Heavy workers have a
-//!   lower priority, so the operating system runs a light call at once, not at the next tick; and there are twice as
-//!   many of them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
-//! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers, and not with their
-//!   callers, for [`HEAVY_PENALTY_FACTOR`] times as long as it computed. A call of a few milliseconds has no such
-//!   effect: the first one of a reused instance may take that long, and those after it are light.
-//! - Reads of indexers ([`CallOrigin::Indexer`]) and preparations ([`CallOrigin::Preparation`], in a [`PluginQueue`] of their own, so that
-//!   they do not make the plugin heavy) run on the heavy workers from the beginning.
+//!   lower priority, so the operating system runs a light call immediately, not at the next tick. There are twice as
+//!   many heavy workers, so that a plugin that is heavy for a good reason finds one beside a spinning plugin.
+//! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers instead of their
+//!   callers' threads, for [`HEAVY_PENALTY_FACTOR`] times the processor time of that call. A call of a few milliseconds
+//!   has no such effect: the first call of a reused instance may take that long, and later ones are light.
+//! - Reads of indexers ([`CallOrigin::Indexer`]) and preparations ([`CallOrigin::Preparation`]) run on the heavy
+//!   workers from the beginning. Preparations have a separate [`PluginQueue`], so that they do not make the plugin
+//!   heavy.
 //! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
-//!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
-//!   however fast, are not in these queues, and the system wakes these workers up before those that compute (short time
-//!   slices). These calls never wait for a turn of the plugin's queue. Their processor time per plugin is bounded by a
-//!   leaky bucket (one part in [`HOST_CPU_DIVISOR`] of a processor, with bursts of [`HOST_CPU_BURST`]). Beyond that
-//!   they continue in a second such runtime with half as many workers of a slightly lower priority: plugins whose
-//!   `changes` spin compete with each other there, and delay the watchers of others no longer than it takes to fill the
-//!   bucket.
+//!   separate runtime, with as many workers, a queue, and threads for blocking work. Clients' calls are never in these
+//!   queues, whatever their number and rate, and the system wakes these workers before computing ones (short time
+//!   slices). The host's own calls never wait for a turn of the plugin's queue. A leaky bucket per plugin bounds their
+//!   processor time (one part in [`HOST_CPU_DIVISOR`] of a processor, with bursts of [`HOST_CPU_BURST`]). Beyond that,
+//!   they continue in a second such runtime, with half as many workers of a slightly lower priority. There, plugins
+//!   whose `changes` spin compete with each other; they delay other plugins' watchers only until the bucket is full.
 //!
-//! So a light call of another plugin waits for at most two ticks (1 ms) at a time. Processor time counts, not elapsed
-//! time ([`CpuClock`]): no plugin becomes heavy because the machine is busy.
+//! So a light call of another plugin waits for at most two ticks (1 ms) per turn. Processor time counts, not elapsed
+//! time ([`CpuClock`]): a busy machine makes no plugin heavy.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -58,25 +59,25 @@ use tokio_util::task::AbortOnDropHandle;
 use super::CallOrigin;
 use super::cpu::CpuClock;
 
-/// The processor time up to which a call is light.
+/// The processor time up to which a call counts as light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
-/// The processor time of a call after which its plugin is heavy.
+/// The processor time of a call that makes its plugin heavy.
 const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
-/// A plugin is heavy for this multiple of the processor time of such a call.
+/// The time for which a plugin is heavy, as a multiple of the processor time of such a call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
-/// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a
-/// separate bound of a few threads on each, so that a plugin whose disk hangs does not exhaust the pool. This size lets hundreds of
-/// plugins hang.
+/// The maximum number of threads that all plugins together may block in files, databases and name look-ups. Each plugin
+/// has separate bounds of a few threads on each of these, so that a plugin with a hanging disk does not exhaust the
+/// pool. This size tolerates hundreds of hanging plugins.
 const MAX_BLOCKING_THREADS: usize = 4096;
-/// The maximum of the time for which a plugin is heavy.
+/// The maximum time for which a plugin is heavy.
 const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
-/// The divisor of the elapsed time that the host's own calls of a plugin may use at normal priority.
+/// The divisor of elapsed time: the part that the host's own calls of a plugin may use at normal priority.
 const HOST_CPU_DIVISOR: u32 = 20;
 /// The burst of processor time of the host's own calls of a plugin.
 const HOST_CPU_BURST: Duration = Duration::from_millis(250);
 /// The niceness of heavy workers.
 const HEAVY_NICENESS: i32 = 10;
-/// The niceness of workers for heavy calls of the host's own, which subscribers wait for.
+/// The niceness of workers for the host's own heavy calls, which subscribers wait for.
 const HOST_HEAVY_NICENESS: i32 = 2;
 
 /// The worker threads of one engine.
@@ -89,8 +90,8 @@ pub(crate) struct GuestExecutor {
 }
 
 impl GuestExecutor {
-    /// Starts the worker pools: `workers` threads for light calls and for the host's own, twice as many for heavy
-    /// calls, half as many for heavy calls of the host's own.
+    /// Starts the worker pools: `workers` threads for light calls and for the host's own calls, twice as many for heavy
+    /// calls, half as many for the host's own heavy calls.
     pub(crate) fn start(workers: usize) -> io::Result<Self> {
         let [mut light, mut heavy, mut host, mut host_heavy] = std::array::from_fn(|_| {
             let mut builder = Builder::new_multi_thread();
@@ -118,7 +119,7 @@ impl GuestExecutor {
         })
     }
 
-    /// A queue for the calls of one plugin.
+    /// Creates a queue for the calls of one plugin.
     pub(crate) fn plugin_queue(&self) -> Arc<PluginQueue> {
         Arc::new(PluginQueue {
             heavy: self.heavy.handle().clone(),
@@ -130,7 +131,8 @@ impl GuestExecutor {
         })
     }
 
-    /// Runs a call of a plugin, on that clock. A panic ends that call alone, and so does dropping the future.
+    /// Runs a call of a plugin and measures it with this clock. A panic ends only this call. Dropping the future ends
+    /// the call, too.
     ///
     /// # Errors
     ///
@@ -145,7 +147,7 @@ impl GuestExecutor {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // Boxed before there is a future, which would have room for the call as long as it runs.
+        // Boxed before a future exists, which would reserve space for the call while it runs.
         self.run(queue, origin, Call::new(call, clock))
     }
 
@@ -162,7 +164,8 @@ impl GuestExecutor {
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }
-        // Not on the caller's thread: threads that it starts for blocking work have its priority, and serve other calls later.
+        // Not on the caller's thread: threads that it starts for blocking work inherit its priority, and serve other
+        // calls later.
         if !is_background && !queue.is_heavy() {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle().enter();
@@ -193,7 +196,7 @@ pub(crate) struct PluginQueue {
     host_heavy: Handle,
     run_permits: Arc<Semaphore>,
     start: Instant,
-    /// The end of the time in which the plugin is heavy, in milliseconds from the start.
+    /// The end of the plugin's heavy period, in milliseconds from the start.
     heavy_until: AtomicU64,
     /// The leaky bucket of the host's own calls.
     host_budget: Mutex<LeakyBucket>,
@@ -209,7 +212,7 @@ impl PluginQueue {
         if let Some(output) = light.await {
             return output;
         }
-        // It waits for a permit there, and must not hold one here as well.
+        // The call waits for a permit on the heavy workers, and must not hold one here as well.
         call.run_permit = PendingRunPermit::default();
         let heavy = self.heavy.clone();
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
@@ -219,8 +222,8 @@ impl PluginQueue {
         poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
-    /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for heavy
-    /// ones.
+    /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for the
+    /// host's heavy calls.
     async fn run_host_call<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
         let within_budget = poll_fn(|context| {
             let is_over_budget = self.host_budget().is_full(Instant::now());
@@ -270,8 +273,8 @@ impl PluginQueue {
     }
 }
 
-/// Yields to other tasks from within a call, which is ready again at once. [`tokio::task::yield_now`] wakes the task up only after
-/// others have run, and that would count as a wait of the call.
+/// Yields to other tasks from within a call, and is ready again immediately. [`tokio::task::yield_now`] would wake the
+/// task only after others have run, which would count as a wait of the call.
 pub(crate) async fn yield_ready() {
     let mut has_yielded = false;
     poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {
@@ -284,8 +287,8 @@ pub(crate) async fn yield_ready() {
     .await;
 }
 
-/// Yields the processor to another thread of the same priority, if this poll did not end its call: the system would let
-/// a thread of any priority run for some ticks before another has its turn.
+/// Yields the processor to another thread of the same priority, unless this poll ended its call. Without this, the
+/// system would let one thread run for some ticks before another one, whatever their priority.
 fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_pending() {
         std::thread::yield_now();
@@ -293,8 +296,8 @@ fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
     polled
 }
 
-/// A leaky bucket of processor time: use fills it, one part in [`HOST_CPU_DIVISOR`] of the elapsed time leaks from it,
-/// and while it is full no more may be used. A single poll may overfill it, by [`HOST_CPU_BURST`] at most.
+/// A leaky bucket of processor time. Use fills it, one part in [`HOST_CPU_DIVISOR`] of the elapsed time leaks from it,
+/// and no more may be used while it is full. A single poll may overfill it by at most [`HOST_CPU_BURST`].
 #[derive(Debug)]
 struct LeakyBucket {
     level: Duration,
@@ -320,19 +323,19 @@ impl LeakyBucket {
 
 /// A call in progress.
 struct Call<T> {
-    /// Erased: its type is that of all that a call does.
+    /// Type-erased: the type would contain everything that a call does.
     future: BoxFuture<'static, thread::Result<T>>,
     clock: Arc<CpuClock>,
     run_permit: PendingRunPermit,
     /// Its processor time.
     cpu_time: Duration,
-    /// When it is woken up. None while it runs with its caller.
+    /// Records when the call is woken. None while it runs on its caller's thread.
     wakes: Option<Arc<WakeTime>>,
-    /// The end of its last poll, if it waits.
+    /// The end of its last poll, while it waits.
     paused: Option<Instant>,
 }
 
-/// Wakes up a call, and records when.
+/// Wakes a call, and records the time.
 #[derive(Default)]
 struct WakeTime {
     waker: AtomicWaker,
@@ -352,23 +355,24 @@ impl Wake for WakeTime {
 
 impl<T> Call<T> {
     fn new(future: impl Future<Output = T> + Send + 'static, clock: Arc<CpuClock>) -> Self {
-        // Nothing of a call that panicked is used again: its instance is dropped with it.
+        // No state of a call that panicked is used again: its instance is dropped with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
         let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
         Self { future, clock, run_permit, cpu_time, wakes: None, paused: None }
     }
 
-    /// Records from now on how long it waits for events. What it took to get to a worker is no wait of its own.
+    /// Starts recording how long the call waits for events. The time to reach a worker is not a wait of the call.
     fn record_waits(&mut self) {
         self.wakes.get_or_insert_default();
     }
 
-    /// Whether it has used up the processor time of a light call.
+    /// Returns whether the call has used up the processor time of a light call.
     fn is_heavy(&self) -> bool {
         self.cpu_time >= LIGHT_CPU_BUDGET
     }
 
-    /// Polls it on its clock. The time from its last poll until it was woken up is a wait of its own; from then on it was ready.
+    /// Polls the call on its clock. The time from its last poll until it was woken is a wait of the call; from then on
+    /// it was ready.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let Self { future, clock, wakes, paused, .. } = self;
         let (polled, used) = match wakes {
@@ -390,7 +394,7 @@ impl<T> Call<T> {
     }
 }
 
-/// Why a call has no result, not even a fault.
+/// Why a call has neither a result nor a fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallAborted {
     /// The host's own code panicked.
@@ -401,7 +405,7 @@ pub(crate) enum CallAborted {
     Shutdown(#[from] JoinError),
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
@@ -435,7 +439,7 @@ mod tests {
     use super::*;
     use mcp_host_base::time::thread_cpu_time;
 
-    /// Computes for so long, and returns the name of the thread.
+    /// Computes for this time, and returns the name of the thread.
     async fn compute(cpu: Duration) -> Option<String> {
         let start = thread_cpu_time();
         while thread_cpu_time() - start < cpu {
@@ -488,7 +492,7 @@ mod tests {
         };
         let (slept, _) = own_time(Box::pin(tokio::time::sleep(time))).await;
         assert!(slept > time * 3 / 4, "{slept:?}");
-        // Two calls of one plugin with one permit to run: each waits while the other computes, piece by piece.
+        // Two calls of one plugin with a single run permit: each waits while the other computes, piece by piece.
         let pieces = || async move {
             for _ in 0..20 {
                 compute(time / 20).await;

@@ -24,17 +24,17 @@ pub trait Function: Send + 'static {
     #[doc(hidden)]
     fn hash_input(&self, _hasher: &mut impl Hasher) {}
 
-    /// The path that it is about, for the log.
+    /// Returns the path that the call is about, for the log.
     #[doc(hidden)]
     fn path(&self) -> Option<&Arc<str>> {
         None
     }
 
-    /// Its arguments, for a recording.
+    /// Returns its arguments, for a recording.
     #[doc(hidden)]
     fn arguments(&self) -> Value;
 
-    /// An answer, for a recording.
+    /// Converts an answer, for a recording.
     #[doc(hidden)]
     fn answer_to_json(answer: &Self::Answer) -> Value;
 
@@ -51,12 +51,12 @@ pub trait Function: Send + 'static {
 #[doc(hidden)]
 pub struct Guest<'a> {
     pub(crate) exports: &'a contract::Guest,
-    /// `prepare`, of an instance that was made for it.
+    /// `prepare`, only in an instance that was made for a preparation.
     pub(crate) prepare: Option<&'a prepare::Guest>,
     pub(crate) store: &'a mut Store<GuestState>,
 }
 
-/// The result of a call in an instance: the trap that ended it, or the provider's answer.
+/// The result of a call in an instance: the trap that ended it, or the provider's response.
 #[doc(hidden)]
 pub type GuestResult<T> = wasmtime::Result<Result<T, Failure>>;
 
@@ -82,7 +82,7 @@ pub enum FunctionName {
     Complete,
     /// `changes`.
     Changes,
-    /// `prepare`, of an interface of its own.
+    /// `prepare`, in a separate interface.
     Prepare,
 }
 
@@ -146,7 +146,7 @@ pub struct ListEntries {
     pub parent: Option<Arc<str>>,
     /// The cursor of the page; none for the first.
     pub cursor: Option<Arc<str>>,
-    /// The number of entries that the host can use.
+    /// The maximum number of entries that the host can use.
     pub limit: u32,
 }
 
@@ -385,7 +385,7 @@ impl Function for Prepare {
         Ok(answer.map(Progress::from).map_err(Failure::from))
     }
 
-    /// No native provider has it.
+    /// No native provider has this function.
     async fn call_native(self, _: &dyn Provider) -> provider::Result<Progress> {
         Ok(Progress { next_token: None, percent: None, message: None, again_after: None })
     }

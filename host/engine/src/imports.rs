@@ -1,8 +1,8 @@
 //! The imports of a component that this host cannot satisfy.
 //!
-//! wasmtime stops at the first one, but the author who rebuilds a component needs all of them. An import is satisfied by
-//! name, and by version as in semantic versioning: `wasi:cli/environment@0.2.0` by any 0.2, a version with a suffix
-//! (`0.2.0-draft`) by itself only.
+//! wasmtime stops at the first one, but an author who rebuilds a component needs all of them. An import is
+//! satisfied by name, and by version as in semantic versioning: `wasi:cli/environment@0.2.0` by any 0.2, a version
+//! with a suffix (`0.2.0-draft`) only by the same version.
 
 use std::fmt;
 
@@ -11,8 +11,7 @@ use semver::Version;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 
-/// The supported interfaces: packages with their versions, and the interfaces of each. They are those that
-/// `sandbox::state` links.
+/// The supported interfaces: packages with their versions, and the interfaces of each. `sandbox::state` links them.
 const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
     ("mcp-host:sql", "0.1.0", &["databases"]),
     (
@@ -47,27 +46,27 @@ const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// The number of names of a kind that a message shows.
+/// The maximum number of names of a kind in a message.
 const MAX_LISTED_NAMES: usize = 20;
-/// The characters of such a name.
+/// The maximum length of such a name in characters.
 const MAX_NAME: usize = 80;
-/// The bytes of what the engine says of a mismatch.
+/// The maximum length of the engine's text about a mismatch, in bytes.
 const MAX_MISMATCH: usize = 400;
 
-/// The imports of a component that this host cannot satisfy, by name and version. Displayed, it is for a message: names
-/// are escaped, and only the first of many are shown.
+/// The imports of a component that this host cannot satisfy, by name and version. `Display` is for messages: names
+/// are escaped, and only the first few are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnsatisfiedImports {
     /// Interfaces that this host does not know.
     pub unknown: Vec<String>,
     /// Interfaces that this host has in other versions, with those versions.
     pub other_version: Vec<(String, String)>,
-    /// If all interfaces are there: how the first that does not match differs, in wasmtime's words.
+    /// If all interfaces exist: the first mismatch, in wasmtime's words.
     pub mismatch: Option<String>,
 }
 
 impl UnsatisfiedImports {
-    /// The unsatisfied imports of a component that wasmtime cannot link because of `error`.
+    /// Collects the unsatisfied imports of a component that wasmtime cannot link because of `error`.
     pub(crate) fn new(component: &Component, engine: &wasmtime::Engine, error: &wasmtime::Error) -> Self {
         let ty = component.component_type();
         let imports = ty.imports(engine).filter(|(_, import)| is_needed(&import.ty, engine)).map(|(name, _)| name);
@@ -111,7 +110,7 @@ fn support(import: &str) -> Support {
     }
 }
 
-/// Whether wasmtime satisfies an import of version `wanted` by version `supported`.
+/// Returns whether wasmtime satisfies an import of version `wanted` by version `supported`.
 fn is_compatible(wanted: &str, supported: &str) -> bool {
     let track = |version: &str| {
         let version = Version::parse(version).ok().filter(|version| version.pre.is_empty())?;
@@ -124,7 +123,7 @@ fn is_compatible(wanted: &str, supported: &str) -> bool {
     wanted == supported || track(wanted).is_some_and(|wanted| track(supported) == Some(wanted))
 }
 
-/// Whether an import must be satisfied: types alone need not be.
+/// Returns whether an import must be satisfied. Types alone need not be.
 fn is_needed(import: &ComponentItem, engine: &wasmtime::Engine) -> bool {
     match import {
         ComponentItem::ComponentInstance(instance) => has_more_than_types(instance, engine),
@@ -146,7 +145,7 @@ impl fmt::Display for UnsatisfiedImports {
     }
 }
 
-/// A name from the component, which may be any text.
+/// Quotes a name from the component, which may be any text.
 fn quote(name: &str) -> String {
     let shown: String = name.escape_debug().take(MAX_NAME).collect();
     let rest = if name.escape_debug().nth(MAX_NAME).is_some() { "…" } else { "" };

@@ -17,22 +17,22 @@ use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
 use super::recording::{Recording, Replays};
 
-/// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
+/// The number of bytes by which an answer may exceed `limits.response-size`, for the metadata of the content.
 pub(crate) const REPLY_SLACK: usize = 1 << 20;
 
-/// The bytes of values that a host call of a recorded instance has: some 1.6 MB of contents.
+/// The maximum size of the values in one host call of a recorded instance, in bytes: about 1.6 MB of contents.
 const RECORDED_BYTES: usize = 64 << 20;
-/// The bytes that a recorded instance takes more, beside the memory of its passthrough.
+/// The additional bytes of a recorded instance, besides the memory of its passthrough.
 const PASSTHROUGH_BYTES: usize = 64 << 10;
 
-/// A component with what its imports are linked to.
+/// A component, and the functions that its imports are linked to.
 #[derive(Clone, Copy)]
 pub(crate) enum Linked<'a> {
     /// The functions of the host.
     Host(&'a LinkedComponent),
-    /// Functions that record what those of the host return.
+    /// Functions that record the results of the host's functions.
     Recorder(&'a Recording),
-    /// Functions that answer from a record.
+    /// Functions that return recorded results.
     Record(&'a Replays),
 }
 
@@ -49,19 +49,19 @@ impl Linked<'_> {
 /// An instance, instantiated by its first call.
 pub(crate) struct Instance {
     store: Store<GuestState>,
-    /// None before the first call, whose limits instantiation counts against.
+    /// None before the first call, because instantiation counts against this call's limits.
     exports: Option<Exports>,
     calls: usize,
-    /// The last field to be dropped: the slot is free only when the memory is.
+    /// The last field to be dropped: the slot must not be free before the memory is.
     _permit: Option<InstancePermit>,
 }
 
 impl Instance {
-    /// An instance of that component, which the first call will instantiate.
+    /// Creates an instance of this component, which the first call will instantiate.
     ///
     /// # Errors
     ///
-    /// The plugin does not have the memory that wasmtime will allocate for what the component declares.
+    /// The plugin's memory does not suffice for the component's declarations, which wasmtime will allocate.
     pub(crate) fn new(
         engine: &Engine,
         component: &LinkedComponent,
@@ -75,8 +75,9 @@ impl Instance {
         Ok(Self { store, exports: None, calls: 0, _permit: permit })
     }
 
-    /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the
-    /// call's CPU clock, `trace` its record if it is observed. An instance that is made for a preparation serves no other call.
+    /// Begins one call: applies the limits, and instantiates the component if needed. `clock` is the call's CPU
+    /// clock, `trace` its record if it is observed. An instance that is made for a preparation serves no other
+    /// call.
     pub(crate) async fn begin_call(
         &mut self,
         linked: Linked<'_>,
@@ -104,22 +105,22 @@ impl Instance {
         self.store.data_mut().end_call();
     }
 
-    /// The number of calls that it has served.
+    /// Returns the number of calls that it has served.
     pub(crate) fn calls(&self) -> usize {
         self.calls
     }
 
-    /// The bytes of memory that it holds.
+    /// Returns the memory that it holds, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state().memory.held()
     }
 
-    /// Charges the memory that it holds to the owner of its next call; to the host while it is idle.
+    /// Charges its memory to the owner of its next call, or to the host while it is idle.
     pub(crate) fn set_owner(&mut self, owner: CallOwner) {
         self.store.data_mut().memory.set_owner(owner);
     }
 
-    /// The host's state of the instance.
+    /// Returns the host's state of the instance.
     pub(crate) fn state(&self) -> &GuestState {
         self.store.data()
     }
@@ -131,7 +132,7 @@ impl Instance {
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
         self.store.set_max_component_handles(limits.handles.get());
         let bytes = reply.saturating_add(REPLY_SLACK);
-        // Arguments and results of recorded imports are copied as values, of which each byte is one.
+        // Arguments and results of recorded imports are copied as values, and each byte of them is a value.
         let is_recorded = self.store.data().recording.is_some();
         let fuel = if is_recorded { bytes.max(RECORDED_BYTES) } else { bytes };
         self.store.set_hostcall_fuel(fuel);
@@ -144,7 +145,8 @@ impl Instance {
             if clock.exceeds(limit) {
                 return Err(OutOfCpu.into());
             }
-            // The epoch advances for all guests at once: without this, one that has just begun would yield, too.
+            // The epoch advances for all guests together. Without this check, a guest that has just begun would
+            // yield, too.
             match clock.elapsed_in_poll() < TICK {
                 true => Ok(UpdateDeadline::Continue(1)),
                 false => Ok(UpdateDeadline::Yield(1)),

@@ -1,10 +1,10 @@
 //! Instance permits: one for each slot of the engine's instance pool, shared by all plugins. [`shares`](super::shares)
-//! decides before how many of them the calls of one plugin may use at once: fewer than there are over all plugins, so a
-//! call that gets here gets a permit without waiting for another call to end.
+//! bounds the calls of one plugin before: over all plugins to fewer than there are permits, so a call that gets here
+//! gets a permit without waiting for another call to end.
 //!
-//! An instance holds its permit as long as it lives, also while it is idle. A call has precedence over an idle
-//! instance: when no permit is free, the instance that has been idle for longest, of whatever plugin, is evicted; and
-//! while a call waits for a permit, no instance becomes idle.
+//! An instance holds its permit while it lives, even while it is idle. A call has precedence over an idle instance:
+//! when no permit is free, the least recently used idle instance of all plugins is evicted (LRU), and while a call
+//! waits for a permit, no instance becomes idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,12 +25,12 @@ pub(crate) struct InstancePermits {
 }
 
 impl InstancePermits {
-    /// So many permits.
+    /// Creates `count` permits.
     pub(crate) fn new(count: usize) -> Self {
         Self { semaphore: Arc::new(Semaphore::new(count)), waiting: AtomicUsize::new(0), pools: Mutex::default() }
     }
 
-    /// Registers idle instances that are evicted when permits are scarce.
+    /// Registers idle instances, which are evicted when permits are scarce.
     pub(crate) fn register_pool(&self, pool: Weak<dyn Reclaim>) {
         let mut pools = self.pools.lock();
         pools.retain(|known| known.strong_count() > 0);
@@ -48,7 +48,7 @@ impl InstancePermits {
         self.semaphore.clone().acquire_owned().await.ok()
     }
 
-    /// Whether a call waits for a permit, so that no instance may become idle.
+    /// Returns whether a call waits for a permit, so that no instance may become idle.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
@@ -65,7 +65,7 @@ impl InstancePermits {
     }
 }
 
-/// A call that waits for a permit.
+/// Counts a call that waits for a permit.
 struct WaiterGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaiterGuard<'a> {

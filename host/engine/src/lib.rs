@@ -1,6 +1,6 @@
 //! The engine: wasmtime's settings, the instance pool, the epoch thread, the worker threads, and the compiler.
 //!
-//! Instances come from a pool that is sized to concurrent calls, not to plugins, so that a fresh instance costs tens of
+//! Instances come from a pool that is sized to concurrent calls, not to plugins, so a fresh instance costs only tens of
 //! microseconds. One engine serves all plugins of a host, and may serve several hosts.
 //!
 //! | module | subject |
@@ -82,7 +82,7 @@ pub struct EngineOptions {
 }
 
 impl Default for EngineOptions {
-    /// 256 instances, and as many worker threads as there are processors.
+    /// 256 instances, and one worker thread per processor.
     fn default() -> Self {
         let worker_threads = available_parallelism().map_or(1, usize::from);
         Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads }
@@ -95,9 +95,9 @@ impl EngineOptions {
         Self::default()
     }
 
-    /// Sets how many instances of components may be alive at once, over all plugins of all hosts that share the engine, idle
-    /// ones included; at least 1. The calls of one plugin may use a share of them; a call beyond that waits, as it does when its
-    /// plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each, but no memory.
+    /// Sets the maximum number of live component instances, including idle ones, over all plugins of all hosts that share the
+    /// engine; at least 1. The calls of one plugin may use a share of them. A call beyond the share waits, as it does when its
+    /// plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each instance, but no memory.
     #[must_use]
     pub fn max_instances(mut self, instances: u32) -> Self {
         self.max_instances = instances.max(1);
@@ -105,7 +105,7 @@ impl EngineOptions {
     }
 
     /// Sets the number of worker threads for calls that compute little; at least 1. Calls that compute much have twice as many
-    /// threads of a lower priority; the host's own calls (`changes`, `describe`, probes) have as many, and half as many beyond
+    /// threads, with a lower priority. The host's own calls (`changes`, `describe`, probes) have as many, and half as many beyond
     /// their CPU budget.
     #[must_use]
     pub fn worker_threads(mut self, threads: usize) -> Self {
@@ -114,8 +114,8 @@ impl EngineOptions {
     }
 }
 
-/// What runs providers: the instance pool, the worker threads, the epoch thread. Opaque; several hosts may share one, and with it
-/// the bounds of its [`EngineOptions`].
+/// The engine that runs providers: the instance pool, the worker threads, the epoch thread. Opaque. Several hosts may share one,
+/// and with it the bounds of its [`EngineOptions`].
 ///
 /// ```
 /// use mcp_host_engine::{Engine, EngineOptions};
@@ -127,15 +127,15 @@ impl EngineOptions {
 pub struct Engine {
     wasmtime: wasmtime::Engine,
     linker: Linker<GuestState>,
-    /// Keeps live instances below the pool's size, so that allocating one never fails.
+    /// Keeps the number of live instances below the pool's size, so that an allocation never fails.
     pub(crate) instance_permits: InstancePermits,
     /// Keeps the calls of one plugin from using all slots.
     pub(crate) shares: Arc<Shares>,
     pub(crate) ticker: Ticker,
     pub(crate) executor: GuestExecutor,
-    /// A permit for each instance that is recorded.
+    /// One permit for each recorded instance.
     pub(crate) recorded: Arc<Semaphore>,
-    /// A permit for each call that prepares: they take turns.
+    /// One permit for each preparing call. Plugins take turns.
     pub(crate) preparations: Arc<Semaphore>,
 }
 
@@ -146,14 +146,14 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Reserves the pool, starts the epoch thread and the worker threads.
+    /// Reserves the pool, and starts the epoch thread and the worker threads.
     ///
-    /// In a process that a host started as its [compiler](Compiler::CurrentExe), it ends the process: the `main` of such a program
-    /// begins with [`run_compiler`], which does not return there.
+    /// Ends the process if a host started it as its [compiler](Compiler::CurrentExe): the `main` of such a program must begin
+    /// with [`run_compiler`], which does not return in this case.
     ///
     /// # Errors
     ///
-    /// The operating system or wasmtime refuses.
+    /// The operating system or wasmtime reports an error.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
         compiler::exit_if_started_as_compiler();
         let EngineOptions { max_instances, worker_threads } = options;
@@ -175,12 +175,12 @@ impl Engine {
         }))
     }
 
-    /// The engine that components are deserialized for.
+    /// Returns the engine that components are deserialized for.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
     }
 
-    /// What a component may import.
+    /// Returns the linker, which has all functions that a component may import.
     pub(crate) fn linker(&self) -> &Linker<GuestState> {
         &self.linker
     }
@@ -191,18 +191,18 @@ impl Engine {
 pub enum CallOrigin {
     /// A client.
     Client,
-    /// An indexer of search, in the queue of the clients and with a lower priority.
+    /// An indexer of search, in the queue of the clients, with a lower priority.
     Indexer,
-    /// The host itself, which makes few calls at a time.
+    /// The host itself, which makes only a few concurrent calls.
     Host,
-    /// The host itself: the probe of the circuit breaker, in a fresh instance with memory that clients' calls have no part in.
+    /// The host itself: the probe of the circuit breaker, in a fresh instance whose memory is separate from clients' calls.
     Probe,
-    /// The host itself: a preparation, with the priority of an indexer, in a fresh instance with memory of its own.
+    /// The host itself: a preparation, with the priority of an indexer, in a fresh instance with separate memory.
     Preparation,
 }
 
 impl CallOrigin {
-    /// Whether the host makes the call for itself.
+    /// Returns whether the host makes the call for itself.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Self::Host | Self::Probe | Self::Preparation)
     }

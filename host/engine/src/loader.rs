@@ -1,13 +1,13 @@
 //! From a component file to a linked component that can be instantiated.
 //!
-//! A component is identified by its content: the same component of many plugins is compiled once, held once in memory,
-//! and found in the cache by the next start, which then reads the file for its digest only. Before anything of it runs,
-//! it is checked: that it is the one that its plugin is pinned to, that its imports can be satisfied, that it exports
-//! the contract.
+//! A component is identified by its content: a component of several plugins is compiled once, held in memory once, and
+//! found in the cache at the next start, which reads the file only for its digest. Before any of its code runs, the
+//! loader checks that it is the component that its plugin is pinned to, that its imports can be satisfied, and that it
+//! exports the contract.
 //!
 //! Bounds: a file of 256 MiB, of which this process holds a small piece at a time; [`FILE_DEADLINE`] for a disk to
-//! answer, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports;
-//! `compilations` has the bounds of the compiler, `static_content` the bounds of what a component declares.
+//! respond, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports.
+//! `compilations` has the bounds of the compiler, `static_content` the bounds of a component's declarations.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,21 +36,20 @@ use super::error::ComponentError;
 use super::imports::UnsatisfiedImports;
 use super::static_content::StaticContent;
 
-/// The maximum number of interfaces that a component may import, and may export. Those that toolchains produce have a
-/// few dozen.
+/// The maximum number of imported interfaces of a component, and of exported ones. Toolchains produce a few dozen.
 const MAX_INTERFACES: usize = 1000;
 /// The deadline for reading a component, or a file of the cache.
 const FILE_DEADLINE: Duration = Duration::from_mins(1);
-/// The maximum number of files that are read concurrently, those that a disk does not answer included.
+/// The maximum number of concurrent file reads, including reads that hang.
 const FILE_THREADS: usize = 8;
-/// The number of exports that a message names.
+/// The maximum number of exports in a message.
 const MAX_LISTED_EXPORTS: usize = 5;
 
 /// Loads components for one engine.
 pub(crate) struct Loader {
     engine: Arc<Engine>,
     compilations: Compilations,
-    /// The number of compilers that may run at once.
+    /// The maximum number of concurrent compilers.
     compilers: usize,
     threads: FileThreads,
 }
@@ -60,16 +59,16 @@ pub(crate) struct CompiledComponent {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     pub(crate) component: Component,
-    /// What an instance of it costs.
+    /// The cost of an instance.
     static_content: StaticContent,
 }
 
-/// The size of a page of a memory, in bytes.
+/// The size of a memory page in bytes.
 const WASM_PAGE: u64 = 64 << 10;
 
 /// A provider's component whose imports are linked, ready to be instantiated.
 pub(crate) struct LinkedComponent {
-    /// The bytes that an instance takes beside its memories and tables.
+    /// The size of an instance besides its memories and tables, in bytes.
     instance_bytes: usize,
     pub(super) pre: ProviderPre<GuestState>,
     /// Whether it exports `prepare`.
@@ -82,12 +81,13 @@ impl LinkedComponent {
         self.prepares
     }
 
-    /// The bytes that an instance takes beside its memories and tables, an upper bound.
+    /// Returns the size of an instance besides its memories and tables, in bytes: an upper bound.
     pub(crate) fn instance_bytes(&self) -> usize {
         self.instance_bytes
     }
 
-    /// The bytes that an instance takes when it begins: its largest memory, and what it takes beside its memories and tables.
+    /// Returns the initial size of an instance in bytes: its largest memory, and the size besides its memories and
+    /// tables.
     pub(crate) fn initial_bytes(&self) -> u64 {
         let required = self.pre.instance_pre().component().resources_required();
         let pages = required.and_then(|required| required.max_initial_memory_size).unwrap_or_default();
@@ -97,7 +97,8 @@ impl LinkedComponent {
 }
 
 impl Loader {
-    /// A loader whose compiler has those limits, and that stores compiled code in `cache`, with the key in `state`.
+    /// Creates a loader whose compiler has these limits, and which stores compiled code in `cache`, with the key in
+    /// `state`.
     pub(crate) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
@@ -122,7 +123,7 @@ impl Loader {
         Ok(Self { engine, compilations, compilers, threads })
     }
 
-    /// Loads the component of a plugin, compiling it if needed.
+    /// Loads the component of a plugin, and compiles it if needed.
     pub(crate) async fn load(&self, plugin: &config::Plugin) -> Result<CompiledComponent, ComponentError> {
         let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
         let (digest, size) = (file.digest, file.size);
@@ -131,8 +132,8 @@ impl Loader {
         Ok(CompiledComponent { digest, size, component, static_content })
     }
 
-    /// Returns why the component of a plugin cannot be loaded, as far as that is known without compiling it: its file cannot be read, is no
-    /// component or another one than the pinned one, or it failed to compile before.
+    /// Returns why the component of a plugin cannot be loaded, as far as this is known without compiling it: its file
+    /// cannot be read, is not a component, differs from the pinned one, or failed to compile before.
     pub(crate) async fn known_failure(&self, plugin: &config::Plugin) -> Option<ComponentError> {
         match ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await {
             Ok(file) => self.compilations.known_failure(&file),
@@ -157,27 +158,28 @@ impl Loader {
         self.threads.run(find).await.unwrap_or_else(|error| Err(error.into()))
     }
 
-    /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.
+    /// Drops all components except these, and ends the compilers of others. Plugins that use a dropped component keep
+    /// it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.compilations.retain(wanted);
     }
 
-    /// Uses the functions of the component that a file had before, where the compiler is a process of its own.
+    /// Reuses the functions of a component file's previous version, if the compiler is a separate process.
     pub(crate) fn compile_incrementally(&self) {
         self.compilations.compile_incrementally();
     }
 
-    /// What is counted of compilations.
+    /// Returns the counters of compilations.
     pub(crate) fn compile_metrics(&self) -> &CompileMetrics {
         self.compilations.metrics()
     }
 
-    /// The number of compilers that may run at once.
+    /// Returns the maximum number of concurrent compilers.
     pub(crate) fn compilers(&self) -> usize {
         self.compilers
     }
 
-    /// Drops compile failures, so that those components are compiled again.
+    /// Drops compile failures, so that their components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.compilations.clear_failures();
     }
@@ -193,8 +195,8 @@ impl Loader {
         Ok(())
     }
 
-    /// Links the imports of a plugin's component, and finds the contract among its exports. Refuses one of which no instance fits
-    /// into the plugin's memory.
+    /// Links the imports of a plugin's component, and finds the contract among its exports. Fails if no instance of
+    /// the component fits into the plugin's memory.
     pub(crate) fn link(
         &self,
         plugin: &config::Plugin,
@@ -221,8 +223,8 @@ impl Loader {
         Ok(LinkedComponent { pre, instance_bytes, prepares })
     }
 
-    /// Explains why a component is not a provider: it has the contract in another version, not at all, or with other
-    /// types.
+    /// Explains why a component is not a provider: it exports the contract in another version, not at all, or with
+    /// other types.
     fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
         let ty = component.component_type();
         let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();
@@ -244,7 +246,7 @@ impl Loader {
     }
 }
 
-/// Whether a name is that of the contract, in a version that is compatible with the one that this host knows.
+/// Returns whether this is the contract's name, in a version that is compatible with this host's version.
 fn is_known_version(name: &str) -> bool {
     let series = |name: &str| name.rsplit_once('.').map(|(series, _)| series.to_owned());
     series(name) == series(CONTRACT)

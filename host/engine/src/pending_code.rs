@@ -1,14 +1,14 @@
-//! The file that the code of one compilation is written to.
+//! The file for the code of one compilation.
 //!
-//! In a cache that lasts, it has a name of its own for each component and engine, and a lock (`flock`) that the compiler
-//! process inherits with its standard output. So the lock lasts as long as anybody may write to the file: a compilation that
-//! outlives its host still has it, no other host compiles the same component meanwhile, and the kernel releases it when
-//! the last of these processes ends, however that happens. Whoever has the lock next finds the code complete, which its tag
-//! proves, and puts it in its place, or begins anew in the same file. The file of a compilation that failed or was cancelled is
-//! removed, so there is at most one unfinished file of a component. An abandoned file is removed after a day (module
-//! `cache`).
+//! In a persistent cache, the file has a name that is unique to the component and the engine, and a lock (`flock`) that the
+//! compiler process inherits with its standard output. So the lock is held as long as any process may write to the file: a
+//! compilation that outlives its host still holds it, no other host compiles the same component meanwhile, and the kernel
+//! releases it when the last of these processes ends, for whatever reason. The next owner of the lock finds complete code,
+//! which the tag proves, and moves it to its place; or it begins again in the same file. The file of a compilation that
+//! failed or was cancelled is removed, so there is at most one unfinished file per component. An abandoned file is removed
+//! after a day (module `cache`).
 //!
-//! Without a cache that lasts, or where files cannot be locked, it is a temporary file without a name to find it by.
+//! Without a persistent cache, or if files cannot be locked, this is a temporary file that no other host can find.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -25,7 +25,7 @@ pub(crate) struct PendingCode {
 
 #[derive(Debug)]
 enum Place {
-    /// A file that is locked, and is left for the next host if it is neither stored nor discarded.
+    /// A locked file, which is left for the next host unless it is stored or discarded.
     Locked(PathBuf),
     /// A file that is removed when it is dropped.
     Temporary(TempPath),
@@ -43,12 +43,12 @@ impl PendingCode {
         Self { file, place: Place::Temporary(path) }
     }
 
-    /// Returns whether a host that starts later finds the code, although this one has ended.
+    /// Returns whether a later host can find the code after this host has ended.
     pub(crate) fn can_outlive_host(&self) -> bool {
         matches!(self.place, Place::Locked(_))
     }
 
-    /// Returns the path of a file that is left for the next host.
+    /// Returns the path of a file that is left for the next host; none for a temporary file.
     pub(crate) fn locked_path(&self) -> Option<&Path> {
         match &self.place {
             Place::Locked(path) => Some(path),
@@ -56,7 +56,7 @@ impl PendingCode {
         }
     }
 
-    /// Returns the file for a compiler to write to. It is the same open file, with the same lock and position.
+    /// Returns the file for a compiler to write to: the same open file, with the same lock and position.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -65,7 +65,7 @@ impl PendingCode {
         &self.file
     }
 
-    /// Removes what the file has.
+    /// Removes the contents of the file.
     pub(super) fn truncate(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()
@@ -82,7 +82,7 @@ impl PendingCode {
     /// Removes the file.
     pub(crate) fn discard(self) {
         match self.place {
-            // The next compilation uses it otherwise.
+            // Removed, because the next compilation would use the file.
             Place::Locked(path) => drop(std::fs::remove_file(path)),
             Place::Temporary(path) => drop(path.close()),
         }

@@ -1,9 +1,9 @@
 //! Plugins: providers at their mounts, called under limits.
 //!
-//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract.
-//! Its provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
-//! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
-//! and continues on the engine's worker threads, under the plugin's limits:
+//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract. Its provider is a
+//! component in a sandbox, or a native one. Each call of a component gets a fresh instance with the plugin's grants, or a pooled
+//! one if the plugin opted into reuse (`instances`). A call begins on the caller's thread and continues on the engine's worker
+//! threads, under the plugin's limits:
 //!
 //! | resource | bound |
 //! |---|---|
@@ -17,10 +17,9 @@
 //! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
 //!
-//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
-//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off; a
-//! request that makes it fail is refused to the client that sends it. Which of the limits
-//! apply to a native provider stands at [`NativePlugin`].
+//! A trap, a timeout, a limit or a panic ends only its call, with a typed [`Fault`]. A caller that drops the future cancels its
+//! call. A plugin that keeps failing is suspended by a circuit breaker with back-off. A request that makes the provider fail is
+//! refused to the client that sends it. [`NativePlugin`] documents which limits apply to a native provider.
 
 mod admission;
 mod backend;
@@ -96,7 +95,7 @@ pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
 pub use mcp_host_sandbox::guest_log::RecentLine;
 
-/// What the calls of a plugin use at one moment.
+/// The resource use of a plugin's calls at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PluginUsage {
@@ -104,7 +103,7 @@ pub struct PluginUsage {
     pub running: usize,
     /// The calls that wait for a permit or for an instance slot.
     pub waiting: usize,
-    /// The number of permits (`limits.concurrency`, fewer if `limits.memory` has no room for as many instances).
+    /// The number of permits (`limits.concurrency`, or fewer if fewer instances fit into `limits.memory`).
     pub concurrency: usize,
     /// The number of calls that may wait for a permit (`limits.queue`).
     pub queue: usize,
@@ -112,9 +111,9 @@ pub struct PluginUsage {
     pub memory: u64,
     /// `limits.memory`.
     pub memory_limit: u64,
-    /// The instances that are kept for later calls.
+    /// The idle instances that are kept for later calls.
     pub idle_instances: usize,
-    /// The bytes of its log that were dropped (`limits.log`), since it was loaded.
+    /// The number of bytes of its log that were dropped (`limits.log`) since it was loaded.
     pub dropped_log_bytes: u64,
 }
 
@@ -126,28 +125,28 @@ pub struct Plugin {
     digest: Option<Digest>,
     requirements: Requirements,
     watch_interval: Duration,
-    /// What decides what its provider reports; none if each replica of a cluster has to ask it.
+    /// A key that determines the changes that its provider reports; none if each replica of a cluster must poll the provider.
     poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
-    /// What its provider asks for, once it was asked about.
+    /// The declared needs of its provider, once they have been requested.
     needs: OnceCell<Option<Needs>>,
-    /// What its provider prepares; none if it does not export `prepare`.
+    /// The preparation of its provider; none if it does not export `prepare`.
     preparation: Option<Preparation>,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
-    /// What clients request that makes the provider fail.
+    /// The client inputs that make the provider fail.
     input_faults: InputFaults,
     /// Whether it fails most of its calls.
     health: Health,
     faults: Arc<FaultRecorder>,
-    /// What its guest logs, or its program writes on standard error; none for another native provider.
+    /// The log of its guest, or its program's standard error; none for other native providers.
     guest_log: Option<Arc<GuestLog>>,
     caches_responses: bool,
-    /// What is indexed of it; none if it is not searched.
+    /// The source of its search index; none if it is not searched.
     search: Option<Arc<SearchSource>>,
     /// The directories that are skills if they have a manifest.
     skills: Arc<[UriGlob]>,
-    /// The provider, if it is a built-in one.
+    /// The provider, if it is built in.
     built_in: Option<Arc<dyn BuiltIn>>,
 }
 
@@ -157,7 +156,7 @@ impl Plugin {
         &self.name
     }
 
-    /// Its title, put in front of the titles of its entries and templates in merged listings.
+    /// Its title, a prefix for the titles of its entries and templates in merged listings.
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
@@ -177,7 +176,7 @@ impl Plugin {
         &self.requirements
     }
 
-    /// Returns what was logged of it last, oldest first: lines of its guest, and its faults.
+    /// Returns its last log lines, oldest first: lines of its guest, and its faults.
     pub fn recent_log(&self) -> Vec<RecentLine> {
         let mut lines = self.faults.recent();
         lines.extend(self.guest_log.iter().flat_map(|log| log.recent()));
@@ -185,23 +184,23 @@ impl Plugin {
         lines
     }
 
-    /// The interval of `changes` while a client watches it, unless it hints otherwise.
+    /// The interval of `changes` while clients watch it, unless the provider returns a hint.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
     }
 
-    /// What decides what its provider reports of changes, if all replicas of a cluster with the same may rely on what one of them is
-    /// told. None if each has to ask.
+    /// A key that determines the changes that its provider reports: all replicas of a cluster with the same key may rely on the
+    /// poll of one of them. None if each replica must poll.
     pub fn poll_identity(&self) -> Option<&[u8]> {
         self.poll_identity.as_deref()
     }
 
-    /// Whether its responses with a time to live may be cached.
+    /// Returns whether its responses with a time to live may be cached.
     pub fn caches_responses(&self) -> bool {
         self.caches_responses
     }
 
-    /// What is indexed of it; none if it is not searched.
+    /// The source of its search index; none if it is not searched.
     pub fn search_source(&self) -> Option<&Arc<SearchSource>> {
         self.search.as_ref()
     }
@@ -211,7 +210,7 @@ impl Plugin {
         &self.skills
     }
 
-    /// The provider, if it is a built-in one.
+    /// The provider, if it is built in.
     pub fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
         self.built_in.as_ref()
     }
@@ -226,12 +225,12 @@ impl Plugin {
         self.faults.counts()
     }
 
-    /// What is counted of its calls since the plugin of its name was loaded first.
+    /// The counters of its calls since a plugin with its name was first loaded.
     pub fn metrics(&self) -> &CallMetrics {
         &self.call_context.metrics
     }
 
-    /// What its calls use now of what its limits allow.
+    /// Returns the current resource use of its calls, with their limits.
     pub fn usage(&self) -> PluginUsage {
         let CallContext { backend, limits, admission, memory, .. } = &*self.call_context;
         let (running, waiting) = admission.calls();
@@ -247,29 +246,29 @@ impl Plugin {
         }
     }
 
-    /// How much it has used its grants; none for a native provider.
+    /// Returns the use of its grants; none for a native provider.
     pub fn grant_usage(&self) -> Option<GrantUsage<'_>> {
         self.call_context.backend.sandbox().map(Sandbox::grant_usage)
     }
 
-    /// What its key-value buckets hold, and may hold. Empty if that cannot be read. Blocks.
+    /// Returns the size and the limits of its key-value buckets. Empty if they cannot be read. Blocks.
     pub fn bucket_usage(&self) -> Vec<BucketUsage> {
         self.call_context.backend.sandbox().map(Sandbox::bucket_usage).unwrap_or_default()
     }
 
-    /// The time for which the circuit breaker suspends it still; none if it is not suspended.
+    /// Returns the time for which the circuit breaker still suspends it; none if it is not suspended.
     pub fn suspended_for(&self) -> Option<Duration> {
         self.breaker.suspended_for(Instant::now())
     }
 
-    /// Since when its provider cannot reach its data, and why; none if it can.
+    /// Returns why its provider cannot reach its data, and since when; none if it can.
     pub fn outage(&self) -> Option<Outage> {
         let provider = self.call_context.backend.native()?;
         contain_panic(|| provider.outage()).ok().flatten()
     }
 
-    /// The memory that its calls and idle instances hold now, and its limit (`limits.memory`), in bytes. Of an upstream that is a program, the
-    /// memory of its processes, which has a limit of the same size.
+    /// Returns the memory that its calls and idle instances hold, and its limit (`limits.memory`), in bytes. For an upstream that
+    /// is a program, this is the memory of its processes, which has a limit of the same size.
     pub fn memory(&self) -> (u64, u64) {
         let CallContext { backend, memory, .. } = &*self.call_context;
         let of_provider = backend.native().and_then(|provider| contain_panic(|| provider.memory()).ok().flatten());
@@ -282,13 +281,13 @@ impl Plugin {
         contain_panic(|| provider.programs()).ok().flatten()
     }
 
-    /// Whether it fails most of its calls, or cannot use a grant, although it is loaded.
+    /// Returns whether, although loaded, it fails most of its calls or cannot use a grant.
     pub fn failing(&self) -> Option<Failing> {
         let grant = self.call_context.backend.sandbox().and_then(Sandbox::unusable_grant);
         grant.map(Failing::from).or_else(|| self.health.failing(Instant::now()))
     }
 
-    /// Closes the circuit breaker, forgets that it was failing, and which inputs of clients made it fail, and has its data prepared again.
+    /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, and prepares its data again.
     pub fn reset(&self) {
         self.reset_preparation();
         if let Some(change) = self.breaker.close() {
@@ -305,7 +304,7 @@ impl Plugin {
     }
 
     /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
-    /// hint: a page may be longer. `keep` decides, as a part of the call, what is returned of each entry.
+    /// hint: a page may be longer. `keep` runs as part of the call, and returns the part of each entry that is kept.
     pub async fn list<T: Send + 'static>(
         &self,
         origin: CallOrigin,
@@ -320,8 +319,8 @@ impl Plugin {
         self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), keep).await }).await
     }
 
-    /// Returns one page of its templates, for a client or for the host itself. `filter` decides, as a part of the call, which are
-    /// returned.
+    /// Returns one page of its templates, for a client or for the host itself. `filter` runs as part of the call, and decides
+    /// which templates are returned.
     pub async fn templates(
         &self,
         origin: CallOrigin,
@@ -338,8 +337,8 @@ impl Plugin {
         .await
     }
 
-    /// Reads a resource. Contents with other URIs than the requested one belong to resources below it. `filter`
-    /// decides, as a part of the call, which are returned: there may be none left.
+    /// Reads a resource. Contents whose URI differs from the requested one belong to resources below it. `filter` runs as part of
+    /// the call, and decides which contents are returned: possibly none.
     pub async fn read(
         &self,
         path: &Path,
@@ -348,7 +347,7 @@ impl Plugin {
         self.read_as(CallOrigin::Client, path, filter).await
     }
 
-    /// The same, as a call of a client or of an indexer.
+    /// Reads a resource, as a call of a client or of an indexer.
     pub async fn read_as(
         &self,
         origin: CallOrigin,
@@ -366,14 +365,14 @@ impl Plugin {
         self.stat_as(CallOrigin::Client, path).await
     }
 
-    /// The same, as a call of a client or of the host itself.
+    /// Returns a resource without its content, as a call of a client or of the host itself.
     pub async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Resource, Fault> {
         let path: Arc<str> = path.as_str().into();
         let function = Stat { path: path.clone() };
         self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
     }
 
-    /// Completes a variable of one of its path templates. `filter` decides, as a part of the call, which values are
+    /// Completes a variable of one of its path templates. `filter` runs as part of the call, and decides which values are
     /// returned.
     pub async fn complete(
         &self,
@@ -388,8 +387,7 @@ impl Plugin {
             .await
     }
 
-    /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start
-    /// from.
+    /// Returns which of the watched paths changed since a token of an earlier answer. Without a token, returns the initial token.
     pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
         let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
@@ -397,42 +395,42 @@ impl Plugin {
             .await
     }
 
-    /// The maximum number of items of a listing over all its pages (`limits.listing-items`).
+    /// The maximum number of items in a listing over all its pages (`limits.listing-items`).
     pub fn max_listing_items(&self) -> usize {
         self.call_context.limits.listing_items.get()
     }
 
-    /// The maximum number of items of one answer (`limits.response-items`).
+    /// The maximum number of items in one answer (`limits.response-items`).
     pub fn max_items(&self) -> usize {
         self.call_context.limits.response_items.get()
     }
 
-    /// Records a fault of an answer to that function that shows only in its further processing.
+    /// Records a fault that only shows in the further processing of an answer to this function.
     pub fn record_fault(&self, function: &str, fault: &Fault) {
         self.faults.record(function, None, fault);
     }
 
-    /// Closes what it has open beside its instances: the database of its key-value buckets, whose write-ahead log is
-    /// checkpointed by that. A later call opens it again.
+    /// Closes its open resources besides its instances: the database of its key-value buckets, which checkpoints the write-ahead
+    /// log. A later call opens the database again.
     pub async fn close(&self) {
         if let Some(sandbox) = self.call_context.backend.sandbox() {
             sandbox.close().await;
         }
     }
 
-    /// Takes the last lines that it wrote on standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). For the
-    /// provider's author only.
+    /// Takes its last lines of standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). Only for the
+    /// provider's author.
     pub fn take_last_errors(&self) -> Vec<String> {
         self.call_context.backend.sandbox().map(Sandbox::take_last_errors).unwrap_or_default()
     }
 
-    /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.
+    /// Returns the names of buckets that it opened without a grant, or some of them if there are many.
     pub fn denied_buckets(&self) -> Vec<String> {
         self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
     }
 
-    /// Returns which of its grants cannot be used, and why, or warnings about them. Creates no database of buckets. `offline`
-    /// connects to no server.
+    /// Returns why a grant cannot be used, or warnings about its grants. Creates no database of buckets. `offline` prevents
+    /// connections to servers.
     pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_grants(offline).await,
@@ -440,7 +438,7 @@ impl Plugin {
         }
     }
 
-    /// Tries what its native provider tries for `mcp-host check`. Returns warnings, or why it does not work as it is configured.
+    /// Runs the checks of its native provider for `mcp-host check`. Returns warnings, or why it does not work with its config.
     pub async fn check_provider(&self) -> Result<Vec<String>, String> {
         match self.call_context.backend.native() {
             Some(provider) => provider.check().await,
@@ -448,15 +446,15 @@ impl Plugin {
         }
     }
 
-    /// Tries whether its stored data can be used; [`failing`](Self::failing) says if not.
+    /// Tries whether its stored data can be used. If not, [`failing`](Self::failing) reports it.
     async fn try_stored_data(&self) {
         if let Some(sandbox) = self.call_context.backend.sandbox() {
             sandbox.try_stored_data().await;
         }
     }
 
-    /// Returns why the host refuses the role of a granted database. One that cannot be reached now is checked when it is
-    /// connected to.
+    /// Returns why the host refuses the role of a granted database. If the database cannot be reached now, its role is checked on
+    /// connection.
     async fn check_roles(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_roles().await,
@@ -464,7 +462,7 @@ impl Plugin {
         }
     }
 
-    /// The directories of the host that it was granted.
+    /// Returns the directories of the host that it was granted.
     pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
         self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
     }
@@ -474,7 +472,7 @@ impl Plugin {
         self.call_context.backend.sandbox().map(Sandbox::listen_to_databases).unwrap_or_default()
     }
 
-    /// Completes when a native provider says that there may be changes. Never of a component.
+    /// Completes when a native provider reports that there may be changes. Never completes for a component.
     pub async fn changed(&self) {
         match &*self.call_context.backend {
             Backend::Native(provider) => provider.changed().await,

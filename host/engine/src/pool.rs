@@ -1,19 +1,19 @@
 //! The pool of idle instances of one plugin, for plugins that opt into reuse (`instances`).
 //!
-//! An instance serves one call at a time, so it is either with a call or here. These end its life:
+//! An instance serves one call at a time, so it is either with a call or in the pool. Its life ends as follows:
 //!
 //! | bound | the instance ends when |
 //! |---|---|
 //! | `instances.max-calls` | it has served this number of calls |
 //! | `instances.idle-timeout` | it has been idle for this time |
 //! | `instances.max-idle` | this number of instances is idle already |
-//! | memory | it holds more than its part, `limits.memory` ÷ `instances.max-idle` |
-//! | a call without an answer | at once, for any reason: it never returns to the pool |
+//! | memory | it holds more than its share, `limits.memory` ÷ `instances.max-idle` |
+//! | a call without an answer | immediately, for any reason: it never returns to the pool |
 //! | eviction, least recently used first (LRU) | a call of the plugin needs memory, or a call of any plugin an [instance permit](super::instance_permits) |
 //!
-//! The most recently used instance is used next (LIFO), so that a plugin keeps no more instances than its concurrent
-//! calls need, and the others time out. While an instance is idle, one task sleeps until the next timeout; otherwise
-//! there is none. The epoch does not advance for idle instances.
+//! The most recently used instance is used next (LIFO), so that a plugin keeps only as many instances as its
+//! concurrent calls need, and the others time out. While an instance is idle, one task sleeps until the next
+//! timeout. Without idle instances there is no task. The epoch does not advance for idle instances.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
     engine: Arc<Engine>,
     /// The maximum number of calls that one instance serves.
     max_calls: usize,
-    /// The maximum bytes of memory of an idle instance.
+    /// The maximum memory of an idle instance, in bytes.
     max_idle_memory: usize,
     idle_set: Mutex<IdleSet>,
 }
@@ -44,7 +44,7 @@ struct IdleSet {
 }
 
 impl Pool {
-    /// The pool of that plugin, if it opted into reuse.
+    /// Creates the pool of this plugin, if it opted into reuse.
     pub(crate) fn from_config(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let instances = plugin.instances.as_ref()?;
         let max_idle = instances.max_idle.get();
@@ -68,7 +68,7 @@ impl Pool {
         self.lock().idle.pop(Instant::now())
     }
 
-    /// Keeps an instance that answered for the next call, or ends it.
+    /// Keeps an instance that has answered for the next call, or ends it.
     pub(crate) fn release(self: &Arc<Self>, instance: Instance) {
         if instance.calls() >= self.max_calls
             || instance.memory_bytes() > self.max_idle_memory
@@ -95,7 +95,7 @@ impl Pool {
         self.lock().idle.items.len()
     }
 
-    /// Ends expired instances, until none is idle.
+    /// Ends expired instances until no idle instance is left.
     async fn sweep(pool: Weak<Self>) {
         while let Some(next) = pool.upgrade().and_then(|pool| pool.expire(Instant::now())) {
             tokio::time::sleep_until(next.into()).await;
@@ -131,8 +131,7 @@ impl Reclaim for Pool {
     }
 }
 
-/// Idle items in the order in which they became idle. Items that leave it are dropped by the caller, outside of its
-/// lock.
+/// Idle items, in the order in which they became idle. The caller drops removed items outside of its lock.
 struct IdleQueue<T> {
     items: VecDeque<(Instant, T)>,
     capacity: usize,
@@ -140,12 +139,12 @@ struct IdleQueue<T> {
 }
 
 impl<T> IdleQueue<T> {
-    /// A queue of so many items, each for so long.
+    /// Creates a queue of `capacity` items, which expire after `idle_timeout`.
     fn new(capacity: usize, idle_timeout: Duration) -> Self {
         Self { items: VecDeque::new(), capacity, idle_timeout }
     }
 
-    /// Adds an item; returns it if the queue is full.
+    /// Adds an item. Returns the item if the queue is full.
     fn push(&mut self, item: T, now: Instant) -> Option<T> {
         if self.items.len() >= self.capacity {
             return Some(item);
@@ -154,7 +153,7 @@ impl<T> IdleQueue<T> {
         None
     }
 
-    /// Takes the item that became idle last, unless it has expired.
+    /// Takes the most recently idle item, unless it has expired.
     fn pop(&mut self, now: Instant) -> Option<T> {
         let (since, _) = self.items.back()?;
         if self.is_expired(*since, now) {

@@ -1,6 +1,7 @@
 //! Recordings of calls, and replays.
 //!
-//! A recording is JSON Lines. The first line has the version of the format; a plugin's line precedes its calls; each call is one line:
+//! A recording is JSON Lines. The first line has the version of the format. A plugin's line precedes its calls.
+//! Each call is one line:
 //!
 //! ```json
 //! {"mcp-host-recording":1}
@@ -9,17 +10,18 @@
 //! {"end":{"calls":1,"skipped":0}}
 //! ```
 //!
-//! What host calls are in it, and how, is the subject of [`sandbox::recording`](mcp_host_sandbox::recording). Secret values of the plugin's config are
-//! replaced everywhere ([`Redaction`]).
+//! [`sandbox::recording`](mcp_host_sandbox::recording) documents which host calls are recorded, and how. Secret
+//! values of the plugin's config are replaced everywhere ([`Redaction`]).
 //!
-//! A recorded call gets a fresh instance, whatever `instances` says: so its record has everything that it depends on. It is subject to the limits of
-//! other calls, and what recording costs is a part of it: its time counts as the call's, its memory is charged to the plugin. An instance that is
-//! recorded takes a second slot of the pool, for the passthrough, of which there are [`MAX_RECORDED`](crate::config::MAX_RECORDED); calls beyond are served and not recorded
+//! A recorded call gets a fresh instance, whatever `instances` says, so its record has everything that it depends
+//! on. It has the limits of other calls, which include the cost of recording: the time counts as the call's, and
+//! the memory is charged to the plugin. A recorded instance takes a second slot of the pool, for the passthrough.
+//! At most [`MAX_RECORDED`](crate::config::MAX_RECORDED) instances are recorded concurrently; further calls are served but not recorded
 //! ("skipped").
 //!
-//! A replay calls the same function with the same arguments in an instance whose imports answer from the record, and compares the host calls and
-//! the outcome. A call that was ended by a limit on time or memory, or cancelled, has no outcome to compare: its host calls are compared as far as they
-//! go.
+//! A replay calls the same function with the same arguments in an instance whose imports return the recorded
+//! results, and compares the host calls and the outcome. A call that was cancelled, or ended by a limit on time or
+//! memory, has no outcome to compare; its recorded host calls are compared.
 
 pub(crate) mod answer;
 mod format;
@@ -52,20 +54,20 @@ use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
 use crate::plugin::fault::{Fault, FaultKind};
 
-/// Takes the lines of a recording. It is called on the threads of the calls.
+/// Receives the lines of a recording. It is called on the threads of the calls.
 pub trait RecordingSink: Send + Sync {
-    /// Takes a line, without a line break. Returns whether there was room for it.
+    /// Writes a line, without a line break. Returns whether there was room for it.
     fn write(&self, line: String) -> bool;
 }
 
-/// Makes the passthrough of a component from its file's content.
+/// Creates the passthrough of a component from the content of its file.
 #[derive(Clone)]
 pub struct MakePassthrough(Arc<MakeFn>);
 
 type MakeFn = dyn Fn(&[u8]) -> Result<Passthrough, String> + Send + Sync;
 
 impl MakePassthrough {
-    /// Makes it with that function.
+    /// Creates passthroughs with this function.
     pub fn new(make: impl Fn(&[u8]) -> Result<Passthrough, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -81,12 +83,12 @@ impl fmt::Debug for MakePassthrough {
     }
 }
 
-/// What takes the recording of calls, and makes the passthroughs for it.
+/// The sink of a recording, and the creator of its passthroughs.
 #[derive(Clone)]
 pub struct Recorder {
-    /// What takes the lines.
+    /// The sink of lines.
     pub sink: Arc<dyn RecordingSink>,
-    /// What makes passthroughs.
+    /// The creator of passthroughs.
     pub passthrough: MakePassthrough,
 }
 
@@ -100,10 +102,10 @@ impl fmt::Debug for Recorder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// It is no component.
+    /// It is not a component.
     #[error("plugin `{0}` has no component: an existing server is not recorded")]
     Native(String),
-    /// Its file cannot be read, or is not what was loaded.
+    /// Its file cannot be read, or differs from the loaded component.
     #[error("the component {file} cannot be read as it was loaded: {reason}")]
     File {
         /// The file.
@@ -132,7 +134,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Prepares to record a component: compiles its passthrough, and writes the line of the plugin. Blocks.
+    /// Prepares the recording of a component: compiles its passthrough, and writes the line of the plugin. Blocks.
     pub(crate) fn new(
         engine: &Engine,
         component: &Component,
@@ -159,7 +161,8 @@ impl Recording {
         })
     }
 
-    /// A permit to record a call; none if too many are recorded. The call is counted then.
+    /// Returns a permit to record a call; none if too many calls are being recorded. Then the call is counted as
+    /// skipped.
     pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.permits.clone().try_acquire_owned().ok();
         if permit.is_none() {
@@ -168,12 +171,12 @@ impl Recording {
         permit
     }
 
-    /// What it has so far.
+    /// Returns the recording's state so far.
     pub(crate) fn end(&self) -> RecordingEnd {
         RecordingEnd { calls: self.calls.load(Ordering::Relaxed), skipped: self.skipped.load(Ordering::Relaxed) }
     }
 
-    /// Instantiates the component in a store whose state was made by [`OpenRecord::begin`].
+    /// Instantiates the component in a store whose state [`OpenRecord::begin`] has prepared.
     pub(crate) async fn instantiate(
         &self,
         store: &mut Store<GuestState>,
@@ -184,7 +187,7 @@ impl Recording {
     }
 }
 
-/// The record of a call that has not ended. One that is dropped was cancelled.
+/// The record of a call in progress. Dropping it records a cancelled call.
 pub(crate) struct OpenRecord {
     recording: Arc<Recording>,
     began_ms: u64,
@@ -195,7 +198,7 @@ pub(crate) struct OpenRecord {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A line of a call, with host calls that are JSON already.
+/// A line of a call whose host calls are JSON already.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct CallLine<'a> {
@@ -209,7 +212,7 @@ struct CallLine<'a> {
 }
 
 impl OpenRecord {
-    /// Begins the record of a call in an instance with that state.
+    /// Begins the record of a call in an instance with this state.
     pub(crate) fn begin(
         recording: Arc<Recording>,
         permit: OwnedSemaphorePermit,
@@ -231,7 +234,7 @@ impl OpenRecord {
         &self.recording
     }
 
-    /// The call has ended.
+    /// Records the end of the call.
     pub(crate) fn end(mut self, mut outcome: Outcome) {
         if let Outcome::Answer(value) | Outcome::Failure(value) = &mut outcome {
             self.recording.redaction.apply(value);
@@ -268,7 +271,7 @@ fn json_call<'a>(line: &'a CallLine<'a>) -> CallLineOnly<'a> {
     CallLineOnly::Call(line)
 }
 
-/// The outcome of a call in an instance that ended with that.
+/// Returns the outcome of a call in an instance from its result.
 pub(crate) fn outcome<T>(
     ended: &wasmtime::Result<Result<T, Failure>>,
     fault: impl FnOnce(&wasmtime::Error) -> Fault,
@@ -284,12 +287,12 @@ pub(crate) fn outcome<T>(
     }
 }
 
-/// The secret values of a plugin: those of its grants, and those of its config that come from a variable or a file.
+/// The secret values of a plugin: in its grants, and in its config if they come from a variable or a file.
 pub(crate) fn redaction(plugin: &config::Plugin) -> Redaction {
     Redaction::new(plugin.grants.confidential())
 }
 
-/// What a recording says of a plugin.
+/// Returns the data of a plugin in a recording.
 pub(crate) fn recorded_plugin(name: &str, file: &Path, digest: &impl ToString, memory: u64) -> RecordedPlugin {
     let component = file.display().to_string();
     RecordedPlugin { name: name.to_owned(), component, digest: digest.to_string(), memory }

@@ -1,12 +1,12 @@
-//! Shares: the number of instance slots that the calls of one plugin may use at once.
+//! Shares: the number of instance slots that the calls of one plugin may use concurrently.
 //!
 //! All plugins share the slots ([`instance_permits`](super::instance_permits)), and a call may hold one until its
-//! deadline, asleep. So each call acquires a slot permit before it takes an instance, of a [`FairSemaphore`] that the plugins share: a plugin may
-//! use half of what is free, and waiting calls are admitted by the number of slots that their plugin uses.
+//! deadline, even while it sleeps. So each call acquires a slot permit before it takes an instance, from a
+//! [`FairSemaphore`] that the plugins share: a plugin may use half of the free slots, and waiting calls are admitted by
+//! the number of slots that their plugin uses.
 //!
-//! The host's own calls (`changes`, `describe`, `prepare`, the probe of the circuit breaker) follow the same rule with a count of
-//! their own: a plugin whose clients use up its share is still watched, and gets one or two more slots at most for
-//! that.
+//! The host's own calls (`changes`, `describe`, `prepare`, the probe of the circuit breaker) follow the same rule with
+//! a separate count: a plugin whose clients use up its share is still watched, with at most one or two more slots.
 //!
 //! Idle instances hold a slot but no permit: they are evicted as soon as a call needs their slot. The caller bounds the
 //! wait (admission control of the plugin).
@@ -25,7 +25,7 @@ pub(crate) struct Shares {
     next: AtomicU64,
 }
 
-/// The calls of one plugin for its clients, or those for the host.
+/// One plugin's calls for clients, or its calls for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlotUser {
     plugin: u64,
@@ -34,16 +34,16 @@ pub(crate) struct SlotUser {
 
 impl Sharer for SlotUser {}
 
-/// Permission to use a slot, released when it is dropped.
+/// A permit to use a slot, released when it is dropped.
 pub(crate) type SlotPermit = Permit<SlotUser>;
 
 impl Shares {
-    /// The permits for a number of slots.
+    /// Creates permits for a number of slots.
     pub(crate) fn new(slots: usize) -> Self {
         Self { permits: FairSemaphore::new(slots, usize::MAX), next: AtomicU64::new(0) }
     }
 
-    /// The share of one more plugin.
+    /// Creates the share of one more plugin.
     pub(crate) fn share(&self) -> Arc<Share> {
         let plugin = self.next.fetch_add(1, Ordering::Relaxed);
         Arc::new(Share { permits: self.permits.clone(), plugin })
@@ -57,7 +57,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Waits until a call of the plugin may use a slot. Returns none if it never may.
+    /// Waits until a call of the plugin may use a slot. None if this never happens.
     pub(crate) async fn acquire(&self, origin: CallOrigin) -> Option<SlotPermit> {
         let is_host = match origin {
             CallOrigin::Client | CallOrigin::Indexer => false,
@@ -66,7 +66,7 @@ impl Share {
         self.permits.acquire(self.user(is_host)).await.ok()
     }
 
-    /// The number of calls of the plugin that wait for a slot.
+    /// Returns the number of the plugin's calls that wait for a slot.
     pub(crate) fn waiting(&self) -> usize {
         let waiting = |is_host| self.permits.usage_of(&self.user(is_host)).1;
         waiting(false).saturating_add(waiting(true))

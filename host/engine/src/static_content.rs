@@ -1,11 +1,11 @@
-//! The static content of a component: what it declares, and what wasmtime allocates for that before any code runs.
+//! The static content of a component: its declarations, and wasmtime's allocations for them before any code runs.
 //!
-//! Memories and tables are charged to `limits.memory` as they grow. Everything else that an instance has by declaration
-//! is allocated by wasmtime outside of its [`ResourceLimiter`](wasmtime::ResourceLimiter), and partly outside of the
-//! bounds of its pool, and a few bytes of a component can declare much of it: an element of a passive segment is one byte
-//! in the file and 16 bytes in each core instance, and a nested component that is instantiated twice on each of 20 levels
-//! is a million instances. So the compiler measures what it has compiled, from the same tables that wasmtime reads when it
-//! loads and instantiates the code:
+//! Memories and tables are charged to `limits.memory` as they grow. wasmtime allocates everything else that an instance
+//! declares outside of its [`ResourceLimiter`](wasmtime::ResourceLimiter), and partly outside of the bounds of its pool. A
+//! few bytes of a component can declare large allocations: an element of a passive segment is one byte in the file and 16
+//! bytes in each core instance, and a nested component that is instantiated twice on each of 20 levels is a million
+//! instances. So the compiler measures the compiled code, using the tables that wasmtime reads when it loads and
+//! instantiates the code:
 //!
 //! | content | cost | bound |
 //! |---|---|---|
@@ -18,11 +18,11 @@
 //! | the name of a function | a copy in each frame of a backtrace | 64 KiB |
 //! | names, types, exports, adapters: all that is described | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
 //!
-//! The bounds in numbers are the pool's, and hold without a pool, too. A component beyond them does not compile, and
-//! the message says what there is too much of. What is left, [`StaticContent::instance_bytes`], is stored with the code and
-//! charged to `limits.memory` of the plugin for as long as an instance lives; a component of which no instance fits is
-//! refused when it is loaded. Data segments are not copied: they are mapped from the file of the code, and their pages are
-//! charged with the memory. Custom sections are not loaded.
+//! The numeric bounds are the pool's, and hold without a pool, too. A component beyond them does not compile, and the
+//! message names the bound. The remaining cost, [`StaticContent::instance_bytes`], is stored with the code and charged to
+//! the plugin's `limits.memory` while an instance lives. A component is rejected at loading if no instance fits. Data
+//! segments are not copied: they are mapped from the file of the code, and their pages are charged with the memory. Custom
+//! sections are not loaded.
 
 use std::fmt;
 
@@ -36,23 +36,23 @@ use super::config::{
     MAX_CORE_INSTANCES_PER_COMPONENT, MAX_INSTANCE_SIZE, MAX_MEMORIES_PER_COMPONENT, MAX_TABLES_PER_COMPONENT,
 };
 
-/// The maximum of the metadata of compiled code, in bytes as it is encoded. That of a provider in Rust or Go has 20 to 200 KB, that
-/// of one in Python 560 KB.
+/// The maximum size of the encoded metadata of compiled code, in bytes. It is 20 to 200 KB for a provider in Rust or Go,
+/// 560 KB for one in Python.
 const MAX_METADATA: usize = 4 << 20;
-/// The maximum number of core types, each of which wasmtime keeps in a registry of the engine with some 500 bytes.
+/// The maximum number of core types. wasmtime keeps each in a registry of the engine, with some 500 bytes.
 const MAX_CORE_TYPES: usize = 20_000;
-/// The maximum length of the name of a function, in bytes. Each frame of a backtrace has a copy.
+/// The maximum length of a function's name in bytes. Each frame of a backtrace has a copy.
 const MAX_FUNCTION_NAME: usize = 64 << 10;
-/// The bytes of an element of a passive segment: a `ValRaw`.
+/// The size of an element of a passive segment in bytes: a `ValRaw`.
 const ELEMENT_SIZE: u64 = 16;
-/// An upper bound for each core instance beside its context, for each memory, table and passive segment of it, for each module in
-/// the registry of the store, and for the component instance.
+/// An upper bound of the overhead: for each core instance in addition to its context, for each of its memories, tables and
+/// passive segments, for each module in the registry of the store, and for the component instance.
 const ITEM_OVERHEAD: u64 = 1024;
 
-/// What an instance of a component costs before any code of it runs.
+/// The cost of a component's instance before any of its code runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StaticContent {
-    /// The bytes that wasmtime allocates for an instance beside its memories and tables; an upper bound.
+    /// An upper bound of the bytes that wasmtime allocates for an instance, besides its memories and tables.
     pub(crate) instance_bytes: u64,
     /// The number of elements of passive segments, over all core instances.
     elements: u64,
@@ -60,7 +60,7 @@ pub(crate) struct StaticContent {
     core_instances: u64,
 }
 
-/// Displayed, it says what takes the memory.
+/// `Display` shows what takes the memory.
 impl fmt::Display for StaticContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { instance_bytes, elements, core_instances } = self;
@@ -75,14 +75,14 @@ impl fmt::Display for StaticContent {
 }
 
 impl StaticContent {
-    /// The bytes of its encoded form.
+    /// The length of the encoded form in bytes.
     pub(super) const ENCODED_LEN: usize = 24;
 
     /// Measures compiled code.
     ///
     /// # Errors
     ///
-    /// It is more than a component may declare, or not the code of a component. The message says what there is too much of.
+    /// It exceeds a bound of a component's declarations, or is not the code of a component. The message names the bound.
     pub(super) fn measure(code: &[u8]) -> Result<Self, String> {
         let metadata = metadata(code)?;
         at_most(
@@ -107,7 +107,7 @@ impl StaticContent {
             }
         }
         total.check()?;
-        // The pool has bounds for modules that are not instantiated, too.
+        // The pool's bounds apply to modules that are not instantiated, too.
         for (_, module) in &artifacts.static_modules {
             let mut alone = Total::default();
             alone.add(&module.module)?;
@@ -129,7 +129,7 @@ impl StaticContent {
         Ok(Self { instance_bytes, elements: total.elements, core_instances: total.core_instances })
     }
 
-    /// Returns it as bytes.
+    /// Encodes it as bytes.
     pub(super) fn encode(&self) -> [u8; Self::ENCODED_LEN] {
         let mut bytes = [0; Self::ENCODED_LEN];
         let numbers = [self.instance_bytes, self.elements, self.core_instances];
@@ -139,7 +139,7 @@ impl StaticContent {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) returned; none if the length differs.
+    /// Decodes the bytes of [`encode`](Self::encode); none if the length differs.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (numbers, []) = bytes.as_chunks::<8>() else { return None };
         let [instance_bytes, elements, core_instances] = numbers else { return None };
@@ -162,7 +162,7 @@ struct Total {
 }
 
 impl Total {
-    /// Adds an instance of that module.
+    /// Adds an instance of this module.
     fn add(&mut self, module: &Module) -> Result<(), String> {
         for (_, table) in module.tables.iter().skip(module.num_imported_tables) {
             at_most("elements in one table", table.limits.min, MAX_TABLE_ELEMENTS)?;
@@ -195,7 +195,7 @@ impl Total {
     }
 }
 
-/// Returns the section of the code that wasmtime decodes when it loads it.
+/// Returns the section of the code that wasmtime decodes at loading.
 fn metadata(code: &[u8]) -> Result<&[u8], String> {
     let file =
         ElfFile64::<Endianness>::parse(code).map_err(|error| format!("its code is not an object file: {error}"))?;
@@ -226,7 +226,7 @@ mod tests {
         StaticContent::measure(&compile(text))
     }
 
-    /// A component that instantiates a core module so many times.
+    /// A component that instantiates a core module `count` times.
     fn instances(module: &str, count: usize) -> String {
         format!("(component (core module $m {module}) {})", "(core instance (instantiate $m))".repeat(count))
     }
@@ -278,7 +278,7 @@ mod tests {
         ] {
             let fits = compile(&instances(module, most));
             StaticContent::measure(&fits).unwrap();
-            // SAFETY: this is what the compiler has just returned.
+            // SAFETY: the compiler has just returned these bytes.
             #[allow(unsafe_code, reason = "see above")]
             unsafe { wasmtime::component::Component::deserialize(&pool, &fits) }.unwrap();
             let refused = measure(&instances(module, most + 1)).unwrap_err();

@@ -1,4 +1,4 @@
-//! What ended a guest's call: a limit, or a trap.
+//! The end of a guest's call: a limit, or a trap.
 
 use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
@@ -7,7 +7,7 @@ use mcp_host_base::text;
 use mcp_host_sandbox::cpu::OutOfCpu;
 use mcp_host_sandbox::memory::OutOfMemory;
 
-/// Bytes of wasmtime's message about a trap that are kept.
+/// The maximum length of wasmtime's message about a trap, in bytes.
 const MAX_TRAP_MESSAGE: usize = 2048;
 
 /// wasmtime's message when lifting exceeds the fuel of `Store::set_hostcall_fuel`.
@@ -17,7 +17,7 @@ const HANDLE_LIMIT: &str = "store handle limit exceeded";
 /// wasmtime-wasi's message when a guest requests more than `WasiCtxBuilder::max_random_size`.
 const RANDOM_SIZE: &str = "requested len";
 
-/// What ended a guest's call.
+/// The cause that ended a guest's call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallEnd {
     /// `limits.cpu`.
@@ -30,12 +30,13 @@ pub(crate) enum CallEnd {
     ResponseSize,
     /// `limits.random-bytes`.
     RandomBytes,
-    /// Anything else, in wasmtime's words: truncated and escaped.
+    /// Any other cause, in wasmtime's words: truncated and escaped.
     Trap(String),
 }
 
 impl CallEnd {
-    /// Classifies the error of a call, during which the guest was refused memory or not.
+    /// Classifies the error of a call. `memory_refused` is whether the guest was refused memory during the
+    /// call.
     pub(crate) fn from_error(error: &wasmtime::Error, memory_refused: bool) -> Self {
         if error.downcast_ref::<OutOfCpu>().is_some() {
             return Self::Cpu;
@@ -47,7 +48,8 @@ impl CallEnd {
             return Self::Handles;
         }
         if error.downcast_ref::<Trap>().is_none() {
-            // wasmtime has no types for these errors. Only the root cause is compared: its context may contain the guest's text.
+            // wasmtime has no types for these errors. Only the root cause is compared, because outer contexts
+            // may contain the guest's text.
             let cause = error.root_cause().to_string();
             let known =
                 [(HOSTCALL_FUEL, Self::ResponseSize), (HANDLE_LIMIT, Self::Handles), (RANDOM_SIZE, Self::RandomBytes)];
@@ -59,7 +61,7 @@ impl CallEnd {
     }
 }
 
-/// What an error says, without the backtrace that the engine attaches to it as one of its contexts.
+/// Returns the message of an error, without the backtrace that the engine attaches as a context.
 fn message(error: &wasmtime::Error) -> String {
     let backtrace = error.downcast_ref::<WasmBacktrace>().map(ToString::to_string);
     let parts = error.chain().map(ToString::to_string).filter(|part| backtrace.as_ref() != Some(part));
@@ -79,7 +81,7 @@ mod tests {
         CallEnd::from_error(error, false)
     }
 
-    /// The error of calling `run` of a component in a store that `limit` has limited.
+    /// Returns the error of calling `run` of a component in a store that `limit` has limited.
     fn run(component: &str, limit: impl FnOnce(&mut Store<()>)) -> wasmtime::Error {
         let engine = Engine::default();
         let component = Component::new(&engine, wat::parse_str(component).unwrap()).unwrap();

@@ -1,11 +1,11 @@
-//! The caller: for whom a native provider is called, if its answers depend on that.
+//! The caller: the client on whose behalf a native provider is called, for providers whose answers depend on the client.
 //!
-//! A provider gets no principal, as the host decides about access. The exception is one whose data lies with a server that knows the user: a
-//! client of an upstream with a token for each principal. It asks for the [caller](Caller::current), and must not keep an answer for another
-//! one. Nothing of the host's own calls (probes, polls, the index) has a caller, so such a provider answers them with nothing.
+//! A provider gets no principal, because the host decides about access. The exception is a provider whose data is on a server that knows the
+//! user: a client of an upstream with a token for each principal. It uses the [caller](Caller::current), and must not reuse an answer for
+//! another caller. The host's own calls (probes, polls, the index) have no caller, so such a provider answers them with no data.
 //!
-//! It is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a native provider, which may run
-//! on another thread.
+//! The caller is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a native provider,
+//! which may run on another thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
-    /// For whom the current task calls a provider.
+    /// The caller for which the current task calls a provider.
     static CURRENT: Option<Caller>;
-    /// The access token that the request of the current task came with.
+    /// The access token of the current task's request.
     static TOKEN: Option<AccessToken>;
 }
 
-/// The access token that an issuer has given to a client, which is exchanged for another one at most. `Debug` does not show it.
+/// The access token that an issuer gave to a client. It may only be exchanged for another one. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct AccessToken(Arc<str>);
 
 impl AccessToken {
-    /// A token that has been verified.
+    /// Wraps a verified token.
     pub fn new(token: &str) -> Self {
         Self(token.into())
     }
 
-    /// Executes a request that came with that token, or with none.
+    /// Executes a request that came with this token, or with none.
     pub fn scope<F: Future>(token: Option<Self>, request: F) -> TaskLocalFuture<Option<Self>, F> {
         TOKEN.scope(token, request)
     }
@@ -58,8 +58,8 @@ struct Inner {
 }
 
 impl Caller {
-    /// The principal of the current request, with the access token that it came with. `name` is its name in rules: `None` if an application
-    /// authenticated it under the name of a built-in principal. `groups` includes the groups of the config.
+    /// Creates a caller for the principal of the current request, with the request's access token. `name` is the principal's name in rules:
+    /// `None` if an application authenticated it under the name of a built-in principal. `groups` includes the groups of the config.
     pub fn new<'a>(name: Option<&str>, groups: impl IntoIterator<Item = &'a str>) -> Self {
         let token = TOKEN.try_with(Option::clone).ok().flatten();
         Self(Arc::new(Inner { name: name.map(Box::from), groups: groups.into_iter().map(Box::from).collect(), token }))
@@ -70,27 +70,27 @@ impl Caller {
         self.0.name.as_deref()
     }
 
-    /// Whether rules name the principal so.
+    /// Returns whether rules use this name for the principal.
     pub fn is_named(&self, name: &str) -> bool {
         self.0.name.as_deref() == Some(name)
     }
 
-    /// Its access token, if an issuer gave it one.
+    /// Its access token, if it came with one from an issuer.
     pub fn access_token(&self) -> Option<&AccessToken> {
         self.0.token.as_ref()
     }
 
-    /// Whether it is a member of that group.
+    /// Returns whether it is a member of this group.
     pub fn is_member_of(&self, group: &str) -> bool {
         self.0.groups.iter().any(|name| **name == *group)
     }
 
-    /// Executes a task for that caller, or for none.
+    /// Executes a task for this caller, or for none.
     pub fn scope<F: Future>(caller: Option<Self>, task: F) -> TaskLocalFuture<Option<Self>, F> {
         CURRENT.scope(caller, task)
     }
 
-    /// For whom the current task calls a provider; none if nobody is known, or the host calls it for itself.
+    /// Returns the caller for which the current task calls a provider; none if it is unknown, or the host calls for itself.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Option::clone).ok().flatten()
     }

@@ -1,7 +1,7 @@
 //! The SHA-256 digest of a component file.
 //!
-//! It is written `sha256:` and 64 hexadecimal digits, as `mcp-host inspect` prints it. A plugin whose config has a
-//! `digest` is loaded only from a file with exactly that content.
+//! It is written as `sha256:` and 64 hexadecimal digits, as `mcp-host inspect` prints it. A plugin whose
+//! config has a `digest` is loaded only from a file with exactly this content.
 //!
 //! ```
 //! use mcp_host_model::digest::Digest;
@@ -22,11 +22,11 @@ use sha2::{Digest as _, Sha256};
 
 use mcp_host_base::text::quote;
 
-/// The text before the digits.
+/// The prefix before the digits.
 pub const PREFIX: &str = "sha256:";
 /// The number of hexadecimal digits.
 const DIGITS: usize = 64;
-/// The bytes of a file that are in memory at a time.
+/// The size of the part of a file that is in memory, in bytes.
 const CHUNK_SIZE: usize = 64 * 1024;
 
 /// The SHA-256 of a component file.
@@ -39,8 +39,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of everything that `reader` returns, and the number of bytes. At most 64 KiB are in memory
-    /// at a time.
+    /// Computes the digest of everything that `reader` returns, and the number of bytes. At most 64 KiB are
+    /// in memory.
     ///
     /// # Errors
     ///

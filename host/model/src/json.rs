@@ -1,18 +1,18 @@
 //! The size of a JSON text as a tree, computed without building it.
 //!
 //! A tree of `serde_json` values takes up to a hundred times the bytes of its text: `{"":0}` is a node of a B-tree with
-//! room for eleven members. So the values of a text are counted first, and it is parsed only if their number is allowed
-//! and the memory for them is charged. The text need not be valid JSON: parsing decides that, and stops at the first
-//! error, so nothing is built that was not counted. The parser bounds nesting at 128 levels.
+//! room for eleven members. So the values of a text are counted first. The text is parsed only if their number is
+//! allowed and their memory has been charged. The text need not be valid JSON: parsing decides this, and stops at the
+//! first error, so no uncounted value is built. The parser limits nesting to 128 levels.
 
 use serde_json::Value;
 
-/// The maximum bytes of a node of an object's B-tree: eleven members, an edge beside each, its own links.
+/// The maximum size in bytes of a node of an object's B-tree: eleven members, an edge beside each, its own links.
 const BTREE_NODE_SIZE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
-/// The bytes of the smallest array that is not empty.
+/// The size in bytes of the smallest non-empty array.
 const MIN_ARRAY_SIZE: usize = 4 * size_of::<Value>();
-/// The maximum bytes of one value beside its text: of a node that is at least five members full, with its part of the
-/// nodes above; in a growing array it is less. Includes what an allocator rounds up for two short texts.
+/// The maximum size in bytes of one value besides its text: in a node with at least five members, including its share
+/// of the nodes above. In a growing array it is less. Includes the rounding of an allocator for two short texts.
 const MAX_VALUE_SIZE: usize = BTREE_NODE_SIZE / 4 + 32;
 
 /// A counter of the values of a JSON text, fed piece by piece.
@@ -20,10 +20,10 @@ const MAX_VALUE_SIZE: usize = BTREE_NODE_SIZE / 4 + 32;
 pub struct JsonCount {
     in_string: bool,
     is_escaped: bool,
-    /// The bytes of the container of the first value of the object or array that has just begun.
+    /// The container bytes of the first value in the object or array that has just begun.
     opened: Option<usize>,
     values: usize,
-    /// The bytes of nodes and arrays that have a value.
+    /// The bytes of nodes and arrays with values.
     containers: usize,
 }
 
@@ -59,12 +59,12 @@ impl JsonCount {
         }
     }
 
-    /// The number of members of objects and elements of arrays, on all levels.
+    /// Returns the number of members of objects and elements of arrays, on all levels.
     pub fn values(&self) -> usize {
         self.values
     }
 
-    /// The maximum bytes of a tree of them, beside the bytes of its texts.
+    /// Returns the maximum size in bytes of a tree of these values, besides the bytes of its texts.
     pub fn tree_bytes(&self) -> usize {
         self.values.saturating_mul(MAX_VALUE_SIZE).saturating_add(self.containers)
     }
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// The number of members and elements of a value, on all levels.
+    /// Counts the members and elements of a value, on all levels.
     fn count_values(value: &Value) -> usize {
         match value {
             Value::Array(elements) => elements.iter().map(|element| 1 + count_values(element)).sum(),

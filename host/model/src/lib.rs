@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`uri`] | mounts, paths and URIs (RFC 3986), URI templates (RFC 6570), and which plugin owns a URI |
 //! | [`resource`] | the domain types: a provider's answers after validation by the host |
-//! | [`provider`] | the contract in Rust: the trait of native providers, and what components answer |
+//! | [`provider`] | the contract in Rust: the trait of native providers, and the answers of components |
 //! | [`net`] | network origins, and patterns of them |
 //! | [`json`] | the size of a JSON text as a tree |
 //! | [`digest`] | the SHA-256 digest of a component file |
 //! | [`principal`], [`requester`] | who makes a request, and the client whose share of a plugin the request uses |
-//! | [`caller`] | for whom a native provider is called, if its answers depend on that |
+//! | [`caller`] | the client on whose behalf a native provider is called |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 

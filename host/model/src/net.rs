@@ -36,7 +36,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the port that applies when none is given.
+    /// Returns the default port.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -66,7 +66,7 @@ impl HostName {
 pub enum UrlHost {
     /// By its name.
     Name(HostName),
-    /// By its address. A v4 address that is written as v6 (`::ffff:127.0.0.1`) is the v4 address.
+    /// By its address. A v4 address in v6 notation (`::ffff:127.0.0.1`) is the v4 address.
     Address(IpAddr),
 }
 
@@ -80,7 +80,8 @@ impl UrlHost {
     }
 }
 
-/// A server of the web: scheme, host and port. Its text is `https://docs.rs`, with the port if it is not the usual one.
+/// A web server: scheme, host and port. Its text is `https://docs.rs`, with the port if it is not the default
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     scheme: Scheme,
@@ -89,7 +90,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// How it is spoken to.
+    /// Its scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
@@ -104,7 +105,7 @@ impl Origin {
         self.port
     }
 
-    /// Host and port as the header `Host` has them: without the port if it is the usual one.
+    /// Returns host and port as in the header `Host`: without the port if it is the default one.
     pub fn authority(&self) -> String {
         if self.port == self.scheme.default_port() {
             self.host.to_string()
@@ -114,20 +115,21 @@ impl Origin {
     }
 }
 
-/// An origin, or all origins below a domain. Grants of outbound HTTP say what it matches (`grants.http` in `docs/grants.md`).
+/// An origin, or all origins below a domain. Grants of outbound HTTP document the matching (`grants.http` in
+/// `docs/grants.md`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginPattern(Pattern);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Pattern {
-    /// That origin.
+    /// One origin.
     Exact(Origin),
     /// All hosts below a domain.
     Subdomains { scheme: Scheme, domain: HostName, port: u16 },
 }
 
 impl OriginPattern {
-    /// How the origins are spoken to.
+    /// The scheme of the origins.
     pub fn scheme(&self) -> Scheme {
         match &self.0 {
             Pattern::Exact(origin) => origin.scheme,
@@ -143,7 +145,7 @@ impl OriginPattern {
         }
     }
 
-    /// The origin, if it is one only.
+    /// The origin, if the pattern has only one.
     pub fn exact(&self) -> Option<&Origin> {
         match &self.0 {
             Pattern::Exact(origin) => Some(origin),
@@ -151,7 +153,7 @@ impl OriginPattern {
         }
     }
 
-    /// Whether that origin is one of them.
+    /// Returns whether this origin matches.
     pub fn matches(&self, origin: &Origin) -> bool {
         match (&self.0, &origin.host) {
             (Pattern::Exact(one), _) => one == origin,
@@ -162,7 +164,7 @@ impl OriginPattern {
         }
     }
 
-    /// Of two patterns that match one origin, the one with more of it counts.
+    /// Returns how specific the pattern is. If two patterns match an origin, the more specific one applies.
     pub fn specificity(&self) -> usize {
         match &self.0 {
             Pattern::Exact(_) => usize::MAX,
@@ -171,7 +173,7 @@ impl OriginPattern {
     }
 }
 
-/// Why a text is no origin.
+/// Why a text is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
     /// There is no `://`.
@@ -183,27 +185,27 @@ pub enum OriginError {
     /// It has a user name or a password.
     #[error("an origin has no user name or password")]
     UserInfo,
-    /// It goes on behind the port.
+    /// It continues after the port.
     #[error("an origin ends with its host or port; unexpected: {}", quote(.rest))]
     UnexpectedPart {
-        /// What is too much.
+        /// The text that must be removed.
         rest: String,
-        /// What is before it.
+        /// The text before it.
         origin: String,
     },
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("{} is not a port", quote(.0))]
     Port(String),
     /// There is no host.
     #[error("the origin has no host")]
     NoHost,
-    /// A `*` is not the first label, or too little follows it.
+    /// A `*` is not the first label, or too few labels follow it.
     #[error("the wildcard of {} is not followed by a domain", quote(.0))]
     Wildcard(String),
-    /// The host is no name.
+    /// The host is not a valid name.
     #[error("{} is not the name of a host", quote(.0))]
     Name(String),
-    /// The host is a number, or colons without brackets, but no address.
+    /// The host is a number, or has colons without brackets, but is not an address.
     #[error("{} is not an IP address", quote(.0))]
     Address(String),
 }
@@ -247,7 +249,7 @@ impl FromStr for UrlHost {
             return Ok(Self::Address(address.into()));
         }
         let name: HostName = text.parse()?;
-        // Resolvers take `2130706433`, `127.1` and `0x7f.1` for addresses.
+        // Resolvers accept `2130706433`, `127.1` and `0x7f.1` as addresses.
         if name.0.rsplit('.').next().is_some_and(is_numeric_label) {
             Err(not_an_address())
         } else {
@@ -275,9 +277,9 @@ impl FromStr for HostName {
     }
 }
 
-/// Scheme, host as it is written, and port.
+/// Returns the scheme, the host as written, and the port.
 fn split_origin(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
-    // Before anything that would repeat it: a password stands there as often as not.
+    // Checked before any error that would quote the text, because it often contains a password.
     if text.contains('@') {
         return Err(OriginError::UserInfo);
     }
@@ -293,7 +295,7 @@ fn split_origin(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
         let origin = format!("{}://{authority}", scheme.as_str());
         return Err(OriginError::UnexpectedPart { rest: rest.to_owned(), origin });
     }
-    // The colons of a v6 address stand in its brackets.
+    // The colons of a v6 address are in brackets.
     let behind = authority.rfind(']').map_or(0, |bracket| bracket.saturating_add(1));
     let colon = authority.get(behind..).and_then(|rest| rest.rfind(':'));
     let (host, port) = match colon.and_then(|colon| authority.split_at_checked(behind.saturating_add(colon))) {
@@ -309,12 +311,13 @@ fn split_origin(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
 }
 
 fn parse_port(text: &str) -> Result<u16, OriginError> {
-    // The number's own parser would take a `+`.
+    // The parser of numbers would accept a `+`.
     let port = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     port.filter(|port| *port != 0).ok_or_else(|| OriginError::Port(text.to_owned()))
 }
 
-/// Letters, digits, hyphens within, and the underscores that some names have.
+/// Returns whether this is a DNS label: letters, digits, inner hyphens, and underscores, which some names
+/// have.
 fn is_dns_label(label: &str) -> bool {
     let plain = label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
     plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')

@@ -10,15 +10,15 @@ pub const LOCAL: &str = "local";
 /// The name of the principal of HTTP requests without authentication.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// The identity on whose behalf a request is made: the user who started the host, or a user whom the host or an application
-/// authenticated.
+/// The identity on whose behalf a request is made: the user who started the host, or a user that the host or an
+/// application authenticated.
 ///
-/// A principal is its name and its groups. Rules of the config name both, and a principal that no rule names gets what the
-/// rules for `*` give. It is cheap to clone.
+/// A principal is its name and its groups. Rules of the config name both; a principal that no rule names gets the access
+/// of the rules for `*`. It is cheap to clone.
 ///
-/// The built-in principals are constants. No name makes a principal equal to one of them, so a user who is called
-/// `local` has nothing of [`Principal::LOCAL`]. Give names an issuer, as in `users/ada`: rules of a config file can name
-/// only these, and the principals that the file itself declares.
+/// The built-in principals are constants. No name makes a principal equal to one of them, so a user named `local` has
+/// none of the rights of [`Principal::LOCAL`]. Prefix names with an issuer, as in `users/ada`: rules of a config file
+/// can name only such names, and the principals that the file itself declares.
 ///
 /// ```
 /// use mcp_host_model::principal::Principal;
@@ -30,16 +30,17 @@ pub const ANONYMOUS: &str = "anonymous";
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
     name: Name,
-    /// None is no group.
+    /// None means no group.
     groups: Option<Arc<Groups>>,
 }
 
 /// The names of groups.
 #[derive(PartialEq, Eq)]
 struct Groups {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     names: Box<[Box<str>]>,
-    /// Their hash: policies are looked up by principal for each request, and a principal may be in many groups.
+    /// The hash of the names: policies are looked up by principal for each request, and a principal may have many
+    /// groups.
     hash: u64,
 }
 
@@ -57,13 +58,13 @@ enum Name {
 }
 
 impl Principal {
-    /// Whoever started the host: a client over stdio, the command line, an embedding application. Without a rule that allows
-    /// it something by name, it may do everything that is not denied.
+    /// The principal that started the host: a client over stdio, the command line, an embedding application. Unless a
+    /// rule allows it something by name, it may do everything that is not denied.
     pub const LOCAL: Self = Self { name: Name::Local, groups: None };
     /// A client over HTTP that has not been authenticated.
     pub const ANONYMOUS: Self = Self { name: Name::Anonymous, groups: None };
 
-    /// Creates the principal with that name, in no group.
+    /// Creates the principal with this name, in no group.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self { name: Name::Authenticated(name.into()), groups: None }
     }
@@ -80,7 +81,7 @@ impl Principal {
         Self { groups: (!groups.names.is_empty()).then(|| groups.into()), ..self }
     }
 
-    /// Its name, as rules name it.
+    /// Its name in rules.
     pub fn name(&self) -> &str {
         match &self.name {
             Name::Local => LOCAL,
@@ -89,7 +90,7 @@ impl Principal {
         }
     }
 
-    /// The groups that it was given, in alphabetical order.
+    /// The groups that it was created with, in alphabetical order.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().flat_map(|groups| &groups.names).map(|group| &**group)
     }
@@ -104,7 +105,7 @@ impl Principal {
         Self { name: self.name.clone(), groups: None }
     }
 
-    /// Whether both are the same identity, whatever their groups: a token that was renewed may name others.
+    /// Returns whether both are the same identity, whatever their groups: a renewed token may name other groups.
     pub fn is_same_identity(&self, other: &Self) -> bool {
         self.name == other.name
     }

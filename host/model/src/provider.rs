@@ -1,9 +1,9 @@
 //! Native providers: Rust types that an application mounts beside components.
 //!
-//! A [`Provider`] answers the functions of the contract (`wit/provider.wit`) in this process, without a sandbox. Its types have
-//! the names and the shape of the guest SDK's, so a provider can be moved from one to the other by hand. Answers of components
-//! become the same types, and both are validated in the same way: a path that leaves the mount is dropped from a listing and
-//! rejected in a read, invalid hints are dropped, and each such fault is counted and logged.
+//! A [`Provider`] implements the functions of the contract (`wit/provider.wit`) in this process, without a sandbox. Its types
+//! have the names and the shape of the guest SDK's, so a provider can be ported by hand. Answers of components become the same
+//! types, and both are validated in the same way: a path that leaves the mount is dropped from a listing and rejected in a
+//! read, invalid hints are dropped, and each such fault is counted and logged.
 //!
 //! ```
 //! use mcp_host_model::provider::{Body, Contents, Entry, Failure, Page, Provider, Result, async_trait};
@@ -41,10 +41,10 @@
 //!
 //! # Threads
 //!
-//! The first poll of a call runs on its caller's thread, which may be one of a transport; later ones run on the engine's worker
-//! threads, shared with components. **A provider that blocks in a poll blocks that thread**, and neither `cpu` nor `deadline`
-//! can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the
-//! engine's runtime.
+//! The first poll of a call runs on its caller's thread, which may belong to a transport; later polls run on the engine's
+//! worker threads, shared with components. **A provider that blocks in a poll blocks that thread**, and neither `cpu` nor
+//! `deadline` can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on
+//! the engine's runtime.
 
 mod contents;
 mod entry;
@@ -65,15 +65,15 @@ pub use self::failure::{Failure, Result};
 pub use self::metadata::Icon;
 pub use self::program::{Program, ProgramEnd, ProgramEndReason, ProgramLimits, ProgramUsage, Programs};
 
-/// Answers the functions of the contract for one mount.
+/// Implements the functions of the contract for one mount.
 ///
-/// Calls overlap, up to `limits.concurrency`. No function gets the principal: access is decided by the host, before the call and
-/// again for each item of the answer.
+/// Calls overlap, up to `limits.concurrency`. No function gets the principal: the host decides about access, before the call
+/// and again for each item of the answer.
 ///
 /// # Paths
 ///
-/// Every path comes percent-encoded and in normal form (see [`uri`](crate::uri)), without dot segments, and must be returned so.
-/// The empty path is the mount itself.
+/// Every path is percent-encoded and in normal form (see [`uri`](crate::uri)), without dot segments, and must be returned in
+/// this form. The empty path is the mount itself.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// Describes the provider. Called once, when it is mounted. By default it has no name and does not watch.
@@ -81,107 +81,111 @@ pub trait Provider: Send + Sync + 'static {
         ProviderInfo::default()
     }
 
-    /// Lists the direct children of `parent`, or without one the resources that are useful to see first.
+    /// Lists the direct children of `parent`, or without a parent the resources that are most useful to see first.
     ///
-    /// `cursor` is the `next_cursor` of the page before. `limit`, at least 1, is the number of entries that the host can use;
-    /// fewer may be returned.
+    /// `cursor` is the `next_cursor` of the previous page. `limit`, at least 1, is the maximum number of entries that the host
+    /// can use; a page may have fewer.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] when there is no such parent; [`Failure::InvalidRequest`] when it is not listable, or the cursor is
-    /// not one of this provider's.
+    /// [`Failure::NotFound`] if there is no such parent; [`Failure::InvalidRequest`] if the parent is not listable, or the
+    /// cursor is not from this provider.
     async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page>;
 
-    /// Reads a resource: at least one content. Several with the same path are several formats of it, the preferred first; those
-    /// with other paths are resources below it.
+    /// Reads a resource: at least one content. Several contents with the same path are formats of the resource, the preferred
+    /// one first; contents with other paths are resources below it.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] when there is none; [`Failure::InvalidRequest`] when the path has no shape that this provider knows.
+    /// [`Failure::NotFound`] if there is no such resource; [`Failure::InvalidRequest`] if the path has no form that this
+    /// provider knows.
     async fn read(&self, path: &str) -> Result<Vec<Contents>>;
 
     /// Returns a resource without its content.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     async fn stat(&self, path: &str) -> Result<Entry>;
 
-    /// Returns the families of resources that can be read by building a path. By default there are none.
+    /// Returns the families of resources that can be read by building a path. Default: none.
     ///
     /// # Errors
     ///
-    /// The templates are unavailable, or the provider is at fault.
+    /// The templates are unavailable, or the provider has failed.
     async fn templates(&self) -> Result<Vec<Template>> {
         Ok(Vec::new())
     }
 
-    /// Completes a variable of one of the [`templates`](Self::templates). By default nothing matches.
+    /// Completes a variable of one of the [`templates`](Self::templates). Default: no values.
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidRequest`] when there is no such template or variable. No match is an empty answer, not a failure.
+    /// [`Failure::InvalidRequest`] if there is no such template or variable. No match is an empty answer, not a failure.
     async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
         let _ = (template, argument, context);
         Ok(Completion::default())
     }
 
     /// Returns which of the `watched` paths changed since a token, and whether the default listing did. Without a token nothing
-    /// has changed, and the token of the answer is the starting point. Called only if [`ProviderInfo::watches`]. By default
-    /// nothing ever changes.
+    /// has changed, and the token of the answer is the starting point. Called only if [`ProviderInfo::watches`]. Default: no
+    /// changes.
     ///
     /// # Errors
     ///
-    /// The provider cannot tell at the moment; the host retries. An unknown token is not a failure: see [`ChangeSet::all`].
+    /// The provider cannot determine the changes at the moment; the host retries. An unknown token is not a failure: see
+    /// [`ChangeSet::all`].
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         let _ = (watched, since);
         Ok(ChangeSet::none(""))
     }
 
-    /// Completes when there may be changes that [`changes`](Self::changes) has not returned, so that the host polls at once and not only at
-    /// its interval. Awaited while a client watches; what happened before is not lost if the next call completes at once. By default it
-    /// never completes.
+    /// Completes when there may be changes that [`changes`](Self::changes) has not returned, so that the host polls immediately
+    /// and not only at its interval. Awaited while a client watches. An event before that is not lost if the next call
+    /// completes immediately. Default: never completes.
     async fn changed(&self) {
         std::future::pending().await
     }
 
-    /// Returns since when its data cannot be reached, and why, if that is so now: for a provider whose data are elsewhere. It is asked often,
-    /// and must answer at once, from what is known. The plugin is shown as unreachable meanwhile, and a required one makes the server not
-    /// ready; calls are made all the same. By default it always can.
+    /// Returns why its data cannot be reached now, and since when: for a provider whose data is elsewhere. Called often, so it
+    /// must return known state immediately. During an outage the plugin is shown as unreachable, and a required one makes the
+    /// server not ready (readiness); calls are still made. Default: no outage.
     fn outage(&self) -> Option<Outage> {
         None
     }
 
-    /// Returns the memory that it holds beside its calls, in bytes, for administrators: that of a process of its own. By default there is none.
+    /// Returns the memory that it holds besides its calls, in bytes, for administrators: for example the memory of a separate
+    /// process. Default: none.
     fn memory(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the programs that it runs, for administrators. It is asked often, and must answer at once. By default it runs none.
+    /// Returns the programs that it runs, for administrators. Called often, so it must return immediately. Default: none.
     fn programs(&self) -> Option<Programs> {
         None
     }
 
-    /// Tries what a call does not, for `mcp-host check`, after the first page was listed. Returns warnings for an admin.
+    /// Tries parts that a call does not cover, for `mcp-host check`, after the first page was listed. Returns warnings for an
+    /// admin.
     ///
     /// # Errors
     ///
-    /// Why it does not work as it is configured, for an admin.
+    /// Why it does not work with its config, for an admin.
     async fn check(&self) -> std::result::Result<Vec<String>, String> {
         Ok(Vec::new())
     }
 }
 
-/// The time in which the data of a provider cannot be reached.
+/// A period in which the data of a provider cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// When it began.
+    /// The beginning of the outage.
     pub since: SystemTime,
-    /// Why they cannot be reached now, for an admin, in one line.
+    /// Why the data cannot be reached now, for an admin, in one line.
     pub reason: String,
 }
 
-/// A shared provider: the application keeps a handle to what it mounts.
+/// A shared provider: the application keeps a handle to the mounted provider.
 #[async_trait]
 impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn describe(&self) -> ProviderInfo {
@@ -235,29 +239,29 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
 /// The changes since a token.
 ///
-/// The token is opaque to the host, which stores it and passes it back as `since`: it stands for the present state of the
+/// The host stores the token, which is opaque to it, and passes it back as `since`: it represents the current state of the
 /// provider's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeSet {
     /// The value of `since` for the next call. At most 65536 bytes.
     pub token: String,
-    /// Those of the watched paths whose content or metadata changed, appeared or disappeared.
+    /// The watched paths whose content or metadata changed, appeared or disappeared.
     pub changed: Vec<String>,
     /// Whether the default listing or the templates changed.
     pub listing_changed: bool,
-    /// A hint when to poll next, which the host follows within bounds.
+    /// A hint for the time of the next poll, which the host follows within bounds.
     pub poll_after: Option<Duration>,
 }
 
 impl ChangeSet {
-    /// No changes, with the token of the present state.
+    /// No changes, with the token of the current state.
     pub fn none(token: impl Into<String>) -> Self {
         Self { token: token.into(), changed: Vec::new(), listing_changed: false, poll_after: None }
     }
 
-    /// All watched paths and the listing changed: the answer to an unknown token. A change too many costs a read; a change too
-    /// few is never noticed.
+    /// All watched paths and the listing changed: the answer to an unknown token. A superfluous change costs a read; a missing
+    /// change is never noticed.
     pub fn all(token: impl Into<String>, watched: &[String]) -> Self {
         Self { changed: watched.to_vec(), listing_changed: true, ..Self::none(token) }
     }
@@ -276,7 +280,7 @@ impl ChangeSet {
         self
     }
 
-    /// Sets the hint when to poll next.
+    /// Sets the hint for the time of the next poll.
     #[must_use]
     pub fn poll_after(mut self, after: Duration) -> Self {
         self.poll_after = Some(after);
@@ -284,8 +288,8 @@ impl ChangeSet {
     }
 }
 
-/// A provider's description of itself: what it is, not the state of its data. For each loaded plugin the host stores names cut at
-/// 1 KiB each and the description cut at 64 KiB.
+/// A provider's description of itself, not of the state of its data. For each loaded plugin the host stores names truncated to
+/// 1 KiB each, and the description truncated to 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderInfo {
     /// A short name for programs, such as `git`.
@@ -294,15 +298,15 @@ pub struct ProviderInfo {
     pub version: String,
     /// Its name for people.
     pub title: Option<String>,
-    /// What it serves and how its paths are built, for people and models that are about to use it.
+    /// What the provider serves and how its paths are built, for people and models that are about to use it.
     pub description: Option<String>,
-    /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it and nothing can be
+    /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no resource can be
     /// subscribed to.
     pub watches: bool,
 }
 
 impl ProviderInfo {
-    /// A provider by its short name and its version, usually `env!("CARGO_PKG_VERSION")`.
+    /// Creates the description from a short name and a version, usually `env!("CARGO_PKG_VERSION")`.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), ..Self::default() }
     }
@@ -321,7 +325,7 @@ impl ProviderInfo {
         self
     }
 
-    /// Sets whether it can tell what changed.
+    /// Sets whether it can report changes.
     #[must_use]
     pub fn watches(mut self, watches: bool) -> Self {
         self.watches = watches;
@@ -332,7 +336,7 @@ impl ProviderInfo {
 /// One page of a listing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The resources of this page, in an order that is stable while the data are.
+    /// The resources on this page, in an order that is stable while the data is.
     pub entries: Vec<Entry>,
     /// The cursor of the next page; none on the last. At most 4096 bytes, and never the cursor of this page.
     pub next_cursor: Option<String>,

@@ -1,10 +1,10 @@
-//! The requester: the client on whose behalf the current task executes a request, for shares of what the clients of a plugin
-//! have in common.
+//! The requester: the client on whose behalf the current task executes a request, for shares of resources that the clients
+//! of a plugin have in common.
 //!
-//! An authenticated principal is one requester, wherever it connects from. Any other client over HTTP is its address, or its
-//! network with IPv6, as for the limits of `[http.limits]`. The server names it, as only the transport knows the address; a
-//! request that comes through the façade alone has the principal. It is a task-local variable, as the context of the audit log is:
-//! everything between the façade and a plugin runs on the task of the request.
+//! An authenticated principal is one requester, from any address. Any other client over HTTP is its address, or its network
+//! with IPv6, as for the limits of `[http.limits]`. The server sets the requester, because only the transport knows the
+//! address; for a request without a transport, the requester is the principal. It is a task-local variable, like the context
+//! of the audit log: everything between the façade and a plugin runs on the task of the request.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ pub enum Requester {
     Principal(Principal),
     /// An address, or the first of a network.
     Address(IpAddr),
-    /// The host itself, for all clients that watch something: it has the share of one client.
+    /// The host itself, on behalf of all clients that watch something, with the share of one client.
     Host,
 }
 
@@ -35,7 +35,7 @@ impl Requester {
         CURRENT.scope(self, request)
     }
 
-    /// Returns the requester of the current task; of a task without one, the principal.
+    /// Returns the requester of the current task, or the principal if the task has none.
     pub fn current_or(principal: &Principal) -> Self {
         Self::current().unwrap_or_else(|| Self::Principal(principal.identity()))
     }
@@ -45,7 +45,7 @@ impl Requester {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    /// Returns whether there is no other client to leave a share for: the one that started the host.
+    /// Returns whether this is the client that started the host, which leaves no share for others.
     pub fn is_local(&self) -> bool {
         *self == Self::Principal(Principal::LOCAL)
     }

@@ -1,8 +1,8 @@
 //! The domain types: a provider's answers after validation by the host.
 //!
-//! They are independent of WIT, JSON-RPC and any protocol revision. `plugin` creates them from a component's results
-//! and drops invalid parts (a priority of 7, a malformed date); `server` encodes them as the objects of the client's
-//! protocol revision. Every value of these types is valid for clients.
+//! They are independent of WIT, JSON-RPC and any protocol revision. `plugin` creates them from a component's
+//! results and drops invalid parts (a priority of 7, a malformed date); `server` encodes them as objects of
+//! the client's protocol revision. Every value of these types is valid for clients.
 
 mod annotations;
 mod entry;
@@ -38,7 +38,7 @@ pub struct ResourceCapabilities {
 pub struct Argument {
     /// The variable's name.
     pub name: String,
-    /// The value, or the prefix to be completed.
+    /// The value, or the prefix to complete.
     pub value: String,
 }
 
@@ -90,7 +90,7 @@ pub struct ResourceContents {
 }
 
 impl ResourceContents {
-    /// The bytes of the bodies of contents.
+    /// Returns the total size of the bodies of contents in bytes.
     pub fn total_len(contents: &[Self]) -> u64 {
         let len = |one: &Self| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
         contents.iter().map(len).fold(0, u64::saturating_add)
@@ -128,7 +128,7 @@ pub struct Listing<T> {
 }
 
 impl<T> Listing<T> {
-    /// The same page with other items.
+    /// Returns the same page with other items.
     pub fn map<U>(self, item: impl FnMut(T) -> U) -> Listing<U> {
         let Self { items, next_cursor, missing } = self;
         Listing { items: items.into_iter().map(item).collect(), next_cursor, missing }
@@ -168,7 +168,7 @@ pub struct ResourceTemplate {
 }
 
 impl ResourceTemplate {
-    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    /// Prepends the title of its plugin to its own title, or to its name if it has no title.
     pub fn prefix_title(&mut self, plugin_title: &str) {
         self.title = Some(prefixed_title(plugin_title, self.title.as_deref(), &self.name));
     }

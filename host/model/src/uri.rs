@@ -2,7 +2,7 @@
 //!
 //! A provider names resources by paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host
 //! prefixes the path with the mount: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can
-//! name a resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]),
+//! name another's resource, and one provider can be mounted many times. This module composes ([`Mount::compose`]),
 //! routes ([`Router::route`]), and does the same for URI templates ([`UriTemplate`]).
 //!
 //! Guarantees for any input:
@@ -16,18 +16,20 @@
 //!
 //! # Normal form
 //!
-//! That of RFC 3986, section 6.2.2: scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and
-//! only where it is required (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Segments may be
-//! empty, except the first one of a path, and `a` and `a/` are different paths.
+//! The normal form of RFC 3986, section 6.2.2: scheme and host in lower case (section 6.2.2.1); percent-encoding in
+//! upper case, and only where it is required (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port
+//! (3.2.3). Segments may be empty, except the first one of a path, and `a` and `a/` are different paths.
 //!
-//! An empty query is removed: `a?` is `a`. The RFC leaves that to the specification of a scheme (6.2.3), and the schemes of mounts
-//! are the host's. No template expands to an empty query (RFC 6570, section 3.2.8), and to providers it means no query.
+//! An empty query is removed: `a?` is `a`. The RFC leaves this to the specification of a scheme (6.2.3), and the
+//! schemes of mounts are the host's. No template expands to an empty query (RFC 6570, section 3.2.8), and providers
+//! treat it as no query.
 //!
 //! # Percent-encoding
 //!
-//! The RFC leaves open whether `@` and `%40` are the same. A client that expands `{name}` (RFC 6570, section 3.2.2) encodes
-//! all reserved characters, one that expands `{+name}` encodes none, and a provider lists what a segment may have as it
-//! is. So that these name one resource, the normal form decodes them where they stand for themselves:
+//! The RFC leaves open whether `@` and `%40` are the same. A client that expands `{name}` (RFC 6570, section 3.2.2)
+//! encodes all reserved characters, a client that expands `{+name}` encodes none, and a provider lists the allowed
+//! characters of a segment unencoded. To make these name one resource, the normal form decodes them where they have no
+//! special meaning:
 //!
 //! | component | decoded, in addition to the unreserved characters | still different from its encoding |
 //! |---|---|---|
@@ -35,11 +37,11 @@
 //! | query | `@ : ! $ ' ( ) *` | `& = + , ;`, which separate, `/` and `?` |
 //! | host, also as the first segment below `web://` | none | all |
 //!
-//! A provider cannot give a path `a,b` another meaning than `a%2Cb`: values that may have a separator belong into segments of
-//! their own, or into the query.
+//! A provider cannot distinguish the paths `a,b` and `a%2Cb`: values that may contain a separator belong into separate
+//! segments, or into the query.
 //!
-//! One rule is stricter than the RFC, which ignores a `..` that has nothing left to remove: here it is an error, and so
-//! is a `..` that leaves a mount, even for another one.
+//! Protection against path traversal: one rule is stricter than the RFC, which ignores an excess `..`. Here an excess
+//! `..` is an error, and so is a `..` that leaves a mount, even for another one.
 //!
 //! | a path of a provider at `git://linux/` | result |
 //! |---|---|
@@ -69,14 +71,15 @@
 //!
 //! The mount `web://` owns all hosts of its scheme, and the first segment of its paths is the host: `Docs.RS/x` is
 //! `web://docs.rs/x`. That host must not be empty, a dot segment, or contain user information, and no `..` removes it.
-//! `notes:///` is a mount with an empty host: its paths are paths only.
+//! `notes:///` is a mount with an empty host: its paths have no host.
 //!
 //! # Mounts in front of URIs
 //!
-//! The mount `github+` is a prefix in front of URIs of any kind, with or without a host: its paths are URIs in normal form. So resources of
-//! an existing server keep their URIs behind it, `github+repo://x/y` and `github+urn:isbn:1`, and a URI that begins with it and has none
-//! behind it (`github+1x:a`) is an error. It overlaps every mount whose scheme begins so. Below it alone URIs may have user information,
-//! which is only compared. A dot segment is an error where its removal could make another kind of URI: in an opaque one, and in `a:/.//b`.
+//! The mount `github+` is a prefix in front of URIs of any kind, with or without a host: its paths are URIs in normal
+//! form. So resources of an existing server keep their URIs after it, `github+repo://x/y` and `github+urn:isbn:1`.
+//! Without a URI after the prefix (`github+1x:a`), the URI is an error. The mount overlaps every mount whose scheme
+//! begins with it. Only below it may URIs have user information, which is only compared. A dot segment is an error if
+//! its removal could result in another kind of URI: in an opaque URI, and in `a:/.//b`.
 //!
 //! # Example
 //!
@@ -123,9 +126,9 @@ pub use unicode::composed;
 ///
 /// RFC 9110, section 4.1, recommends at least 8,000 octets.
 pub const MAX_URI_LEN: usize = 8192;
-/// The maximum length in bytes of a mount: enough of [`MAX_URI_LEN`] is left for paths.
+/// The maximum length in bytes of a mount, which leaves enough of [`MAX_URI_LEN`] for paths.
 const MAX_MOUNT_LEN: usize = 1024;
-/// The maximum number of variables of a template, each counted as often as it appears.
+/// The maximum number of variables in a template. Repeated variables count each time.
 const MAX_TEMPLATE_VARIABLES: usize = 64;
 
 /// Implements access to the text of a type, in its field `text`.
@@ -231,7 +234,8 @@ pub mod fuzzing {
         Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
     });
 
-    /// Asserts that a text, as the URI of a client, the path of a provider, a mount or a template, keeps what the module promises.
+    /// Asserts that a text, as the URI of a client, the path of a provider, a mount or a template, satisfies the
+    /// guarantees of the module.
     pub fn uri(text: &str) {
         if let Ok(routed) = ROUTER.route(text) {
             assert!(routed.uri.as_str().starts_with(routed.mount.as_str()), "a URI begins with its mount");

@@ -1,14 +1,14 @@
-//! Change events of the directory trees that a plugin is granted, as far as the operating system reports them.
+//! Change events of a plugin's granted directory trees, as far as the operating system reports them.
 //!
-//! Where it does not (too many directories for inotify, a network file system, a missing directory), changes are only found by
-//! polling at the plugin's interval, and the log says so.
+//! If it does not report them (too many directories for inotify, a network file system, a missing directory), changes are
+//! only found by polling at the plugin's interval, and the log reports it.
 //!
-//! All trees are watched anew
+//! All trees are watched again
 //!
-//! - when a granted directory was replaced, or a symbolic link on its path leads elsewhere. The parent directories of
-//!   such links have a separate source of events, and only events of the links count;
-//! - when events were lost because the kernel's queue was full: a new directory may be among them. That costs a pass over all
-//!   directories, so it waits for a [`Backoff`]; until then the events that still come and the interval find the changes.
+//! - when a granted directory was replaced, or a symbolic link on its path was retargeted. The parent directories of such
+//!   links have a separate source of events, in which only events of the links count;
+//! - when events were lost because the kernel's queue was full: a new directory may be among them. This costs a pass over
+//!   all directories, so it waits for a [`Backoff`]; until then, the remaining events and the interval find the changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -29,11 +29,11 @@ use crate::backoff::Backoff;
 use crate::log_target;
 use crate::throttle::Throttle;
 
-/// The longest delay between an overflow and watching anew.
+/// The maximum delay between an overflow and watching again.
 const MAX_OVERFLOW_DELAY: Duration = Duration::from_mins(1);
-/// The time without an overflow after which the next one counts as a first.
+/// The time without an overflow after which the back-off starts over.
 const OVERFLOW_MEMORY: Duration = Duration::from_mins(2);
-/// The shortest time between two log lines about overflows.
+/// The minimum time between two log lines about overflows.
 const OVERFLOW_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A watcher of the granted directories of one plugin.
@@ -48,22 +48,22 @@ struct FsEvents {
     /// The granted directories.
     roots: Vec<PathBuf>,
     changed: Notify,
-    /// When all of them are to be watched anew.
+    /// When all trees must be watched again.
     rewatch_at: Mutex<Option<Instant>>,
     history: Arc<History>,
 }
 
-/// The state that is kept when the directories are watched anew.
+/// The state that is kept when the directories are watched again.
 struct History {
     has_warned: AtomicBool,
-    /// The time of the last overflow, and the back-off of those that followed one another.
+    /// The time of the last overflow, and the back-off of consecutive overflows.
     last_overflow: Mutex<Option<(Instant, Backoff)>>,
     overflow_log: Throttle,
 }
 
 impl DirectoryWatcher {
-    /// Watches the granted directories of a plugin, as far as possible, in place of the watcher `before`. A large tree takes
-    /// its time.
+    /// Watches the granted directories of a plugin, as far as possible, in place of the watcher `before`. This takes a
+    /// while for a large tree.
     pub async fn watch(plugin: &str, roots: impl Iterator<Item = &Path>, before: Option<Self>) -> Self {
         let roots = roots.map(Path::to_owned).collect();
         let history = before.map_or_else(Arc::default, |before| before.events.history.clone());
@@ -73,7 +73,7 @@ impl DirectoryWatcher {
         Self { events, _sources: watching.unwrap_or_default() }
     }
 
-    /// Waits until something changed, or until the directories should be watched anew.
+    /// Waits until something changed, or until the directories should be watched again.
     pub async fn changed(&self) {
         let changed = self.events.changed.notified();
         let rewatch_at = *self.events.rewatch_at.lock();
@@ -86,7 +86,7 @@ impl DirectoryWatcher {
         }
     }
 
-    /// Returns whether they should be watched anew.
+    /// Returns whether the directories should be watched again.
     pub fn needs_rewatch(&self) -> bool {
         self.events.rewatch_at.lock().is_some_and(|at| at <= Instant::now())
     }
@@ -104,7 +104,7 @@ impl FsEvents {
         let links = self.links();
         let sources = [self.watch_links(&links), self.watch_trees()];
         if self.links() != links {
-            // One was retargeted before it was watched.
+            // A link was retargeted before it was watched.
             self.rewatch_at_next_poll();
         }
         sources.into_iter().flatten().collect()
@@ -125,7 +125,7 @@ impl FsEvents {
         Some(source)
     }
 
-    /// Watches the directories that the links are in; `None` if there are no links.
+    /// Watches the parent directories of the links; `None` if there are no links.
     fn watch_links(self: &Arc<Self>, links: &BTreeMap<PathBuf, PathBuf>) -> Option<EventSource> {
         let names: BTreeSet<_> = links.keys().filter_map(|link| Some(link.file_name()?.to_owned())).collect();
         if names.is_empty() {
@@ -135,7 +135,7 @@ impl FsEvents {
         let mut source = self.new_source(move |event| events.on_link_event(event, &names))?;
         let directories: BTreeSet<_> = links.keys().map(|link| directory_of(link)).collect();
         for directory in directories {
-            // One that is missing makes the tree missing, too; one that may not be read stays so.
+            // If the directory is missing, so is the tree. If it is unreadable, it stays so.
             if let Err(error) = source.watch(directory, Depth::Entries) {
                 self.warn_once(&error);
             }
@@ -157,13 +157,13 @@ impl FsEvents {
             Ok(event) if event.need_rescan() => self.on_overflow(),
             Ok(event) if self.affects_root(&event) => self.rewatch_at_next_poll(),
             Ok(_) => {}
-            // Something below changed and is no longer watched.
+            // Something below has changed, and is no longer watched.
             Err(error) => self.warn_once(&error),
         }
         self.changed.notify_one();
     }
 
-    /// Handles an event of a directory that links are in, of which only those with the `names` of the links count.
+    /// Handles an event of a link's parent directory. Only events with the `names` of links count.
     fn on_link_event(&self, event: notify::Result<Event>, names: &BTreeSet<OsString>) {
         match event {
             Ok(event) if event.need_rescan() => self.on_overflow(),
@@ -176,7 +176,7 @@ impl FsEvents {
         self.changed.notify_one();
     }
 
-    /// Returns whether a granted directory itself was removed or renamed: the next one of that name is another directory.
+    /// Returns whether a granted directory itself was removed or renamed: a new one with its name is another directory.
     fn affects_root(&self, event: &Event) -> bool {
         let is_going = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
         is_going && event.paths.iter().any(|path| self.roots.contains(path))
@@ -226,7 +226,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Returns the delay after an overflow at that time.
+    /// Returns the delay after an overflow at this time.
     fn overflow_delay(&self, now: Instant) -> Duration {
         let mut last = self.last_overflow.lock();
         let recent = last.take().filter(|(last, _)| now.saturating_duration_since(*last) < OVERFLOW_MEMORY);
@@ -263,7 +263,7 @@ mod tests {
         assert!(is_changed(&events) && events.rewatch_at.lock().is_none());
     }
 
-    /// Returns the delay, give or take a tenth.
+    /// Returns the range around a delay with its jitter of a tenth.
     fn about(seconds: f64) -> std::ops::RangeInclusive<f64> {
         seconds * 0.89..=seconds * 1.11
     }
@@ -276,7 +276,7 @@ mod tests {
         assert!(is_changed(&events));
         let rewatch_at = *events.rewatch_at.lock();
         assert!(rewatch_at.is_some_and(|at| (at - before).as_secs_f64() >= *about(1.0).start()), "{rewatch_at:?}");
-        // A further one before that changes nothing.
+        // Another overflow before then changes nothing.
         events.on_event(overflow());
         assert_eq!(*events.rewatch_at.lock(), rewatch_at);
     }

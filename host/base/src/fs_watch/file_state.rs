@@ -1,19 +1,19 @@
-//! The metadata that identifies one state of a file.
+//! Metadata that identifies one state of a file.
 //!
 //! Two states with the same metadata have the same content, unless the file was written in place, with the same size, before the
-//! clock of the file system had advanced: a file that was changed so recently is *racily clean*, as git calls it. That clock has a
-//! granularity of up to 10 ms on the local file systems of Linux (a tick of the kernel; with Linux 6.13 some of them have a finer
-//! time wherever it matters), of a second on some others, and of two on FAT.
+//! clock of the file system had advanced: a file that was changed so recently is *racily clean*, in git's term. That clock has a
+//! granularity of up to 10 ms on the local file systems of Linux (a tick of the kernel; since Linux 6.13 some have finer times
+//! where it matters), of a second on some others, and of two seconds on FAT.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The coarsest clock of a file system.
+/// The granularity of the coarsest file system clock.
 const COARSEST_GRANULARITY: Duration = Duration::from_secs(2);
 
-/// The metadata that identifies one state of a file.
+/// Metadata that identifies one state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     device: u64,
@@ -28,7 +28,7 @@ pub struct FileState {
 pub(super) type FileId = (u64, u64);
 
 impl FileState {
-    /// The state that the metadata of a file describe.
+    /// Creates the state from the metadata of a file.
     pub fn new(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -39,7 +39,7 @@ impl FileState {
         }
     }
 
-    /// None for a file that does not exist.
+    /// Reads the state of a file; none if it does not exist.
     pub(super) fn read(file: &Path) -> Option<Self> {
         Some(Self::new(&file.metadata().ok()?))
     }
@@ -48,16 +48,16 @@ impl FileState {
         (self.device, self.inode)
     }
 
-    /// Returns whether it was changed at that time or later, to the precision of the coarsest clock. If not, a change after that
-    /// time has another state.
+    /// Returns whether the file was changed at this time or later, to the precision of the coarsest clock. If not, a change after
+    /// this time has another state.
     pub fn is_newer_than(&self, time: SystemTime) -> bool {
         let time = time.checked_sub(COARSEST_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
     }
 
-    /// Returns whether a change at that time, or shortly after, may have the same state, as far as the time itself tells: it is in
-    /// whole seconds, as on a file system with a coarse clock, and recent. If the clock of the file system differs from ours by more
-    /// than its granularity, as a server's may, the state is inconclusive.
+    /// Returns whether a change at this time, or shortly after, may leave the same state, judging by the state's own time: it has
+    /// whole seconds, as on a file system with a coarse clock, and is recent. If the clock of the file system differs from ours by
+    /// more than its granularity, as a server's may, the result is inconclusive.
     pub(super) fn has_coarse_time_near(&self, time: SystemTime) -> bool {
         let (seconds, nanos) = self.changed;
         let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());

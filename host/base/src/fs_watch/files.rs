@@ -1,17 +1,18 @@
 //! Change detection for single files: the config, the components, secrets in files.
 //!
-//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, so it does not matter how
-//! it was replaced: overwritten, renamed to, or through a link that now leads elsewhere, as in config maps of Kubernetes. The
-//! directories of the files, and of all links on the way, are watched; any event there triggers a new snapshot. Where a
-//! directory cannot be watched, snapshots are taken every [`POLL_INTERVAL`] instead, and the log says so.
+//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, however it was replaced:
+//! overwritten, renamed to, or by retargeting a link, as in config maps of Kubernetes. The directories of the files, and of
+//! all links on the way, are watched; any event there triggers a new snapshot. If a directory cannot be watched, snapshots
+//! are taken every [`POLL_INTERVAL`] instead, and the log reports it.
 //!
-//! Before files are used, and a snapshot becomes the last one, they have settled: none has changed for [`DEBOUNCE`], which is
-//! longer than a tick of the kernel's clock, and none has just been changed on a file system with a coarser clock. So a later change
-//! has other metadata, even if it is made in place and keeps the size. A file that does not settle within [`MAX_SETTLE`] counts as
-//! changed again. Not noticed is such a change on a file system whose clock is coarse and differs from this machine's.
+//! Before files are used, and a snapshot becomes the last one, the files must settle: none has changed for [`DEBOUNCE`],
+//! which is longer than a tick of the kernel's clock, and none has just been changed on a file system with a coarser clock.
+//! So a later change has other metadata, even if it is made in place and keeps the size. A file that does not settle within
+//! [`MAX_SETTLE`] counts as changed again. Such a change is missed only on a file system whose clock is coarse and differs
+//! from this machine's.
 //!
-//! A snapshot may hang, as on a network disk that is gone. It is taken on a separate thread, one at a time, and abandoned
-//! after [`DEADLINE`], which is logged, too.
+//! A snapshot may hang, for example on a disconnected network disk. It is taken on a separate thread, one at a time, and
+//! abandoned after [`DEADLINE`], which is logged, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,13 +29,13 @@ use super::{Depth, EventSource};
 use crate::log_target;
 use crate::regular_file::FileThreads;
 
-/// Files must be unchanged for this long before they are used.
+/// The time for which files must be unchanged before they are used.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The longest wait for that.
+/// The maximum time to wait until files are unchanged.
 const MAX_SETTLE: Duration = Duration::from_secs(10);
-/// The interval of snapshots where events are not available.
+/// The interval of snapshots without events.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// The longest time for one snapshot of all files.
+/// The maximum time for one snapshot of all files.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A watcher of files, with the last snapshot of their metadata.
@@ -46,7 +47,7 @@ pub struct FileWatcher {
     is_stalled: bool,
 }
 
-/// The states of files; none of one that does not exist.
+/// The states of files; none for a file that does not exist.
 type Snapshot = BTreeMap<PathBuf, Option<FileState>>;
 
 /// The files and their last snapshot.
@@ -64,7 +65,7 @@ impl Default for FileWatcher {
     fn default() -> Self {
         let wakeup = Arc::new(Notify::new());
         let notify = wakeup.clone();
-        // An error stands for lost events.
+        // An error means that events were lost.
         let source = EventSource::new(move |_| notify.notify_one());
         let mut watched = WatchState {
             files: BTreeSet::new(),
@@ -83,16 +84,16 @@ impl Default for FileWatcher {
 }
 
 impl FileWatcher {
-    /// Watches those files from now on, and takes a snapshot of them.
+    /// Watches these files from now on, and takes a snapshot of them.
     pub async fn watch(&mut self, files: BTreeSet<PathBuf>) {
         self.with_state(|watched| watched.watch(files)).await;
     }
 
-    /// Watches those files from now on, which were read after `began`. Files that were watched before keep their snapshot. A
-    /// new one that was modified after `began` counts as changed, since another version may have been read.
+    /// Watches these files from now on, which were read after `began`. Files that were watched before keep their snapshot. A
+    /// new file that was modified after `began` counts as changed, because an earlier version may have been read.
     pub async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
         self.with_state(move |watched| watched.update(files, began)).await;
-        // Check for what happened since the last snapshot.
+        // Checks for changes since the last snapshot.
         self.wakeup.notify_one();
     }
 
@@ -102,16 +103,16 @@ impl FileWatcher {
         loop {
             let is_polling = self.with_state(|watched| watched.is_polling).await.unwrap_or(true);
             let wait = if is_polling { POLL_INTERVAL } else { Duration::MAX };
-            // An event or the timeout: both lead to a new snapshot.
+            // Both an event and the timeout lead to a new snapshot.
             let _ = tokio::time::timeout(wait, self.wakeup.notified()).await;
             let has_changed = self.with_state(|watched| {
-                // A link may lead elsewhere now, or a directory may have been created.
+                // A link may have been retargeted, or a directory created.
                 watched.watch_directories();
                 watched.snapshot() != watched.last_snapshot
             });
             match has_changed.await {
                 Some(true) => break,
-                // Another file in one of the directories: one that is written all the time must not keep the threads busy.
+                // Another file in one of the directories. A file that is written all the time must not keep the threads busy.
                 Some(false) => sleep(DEBOUNCE).await,
                 None => self.wakeup.notify_one(),
             }
@@ -119,7 +120,8 @@ impl FileWatcher {
         self.settle().await;
     }
 
-    /// Waits until the files have settled, [`MAX_SETTLE`] at most, and takes a new snapshot. One that has not counts as changed.
+    /// Waits until the files have settled, at most [`MAX_SETTLE`], and takes a new snapshot. A file that has not settled
+    /// counts as changed.
     pub async fn settle(&mut self) {
         let began = Instant::now();
         let Some(mut before) = self.with_state(|watched| watched.snapshot()).await else { return };
@@ -163,7 +165,7 @@ fn lock(watched: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
     watched.lock()
 }
 
-/// Triggers one more snapshot when it is dropped: a superfluous one does no harm, and an interrupted one is repeated.
+/// Triggers one more snapshot when this is dropped: an extra one does no harm, and an interrupted one is repeated.
 struct RecheckOnDrop(Arc<Notify>);
 
 impl Drop for RecheckOnDrop {
@@ -225,7 +227,7 @@ impl WatchState {
     }
 }
 
-/// The files that differ from the snapshot before, or that may be changed without another state after `taken_at`.
+/// Returns the files that differ from the snapshot before, or that may change after `taken_at` without another state.
 fn unsettled_files(before: &Snapshot, now: &Snapshot, taken_at: SystemTime) -> Vec<PathBuf> {
     let is_unsettled = |file: &PathBuf, state: &Option<FileState>| {
         before.get(file) != Some(state) || state.as_ref().is_some_and(|state| state.has_coarse_time_near(taken_at))
@@ -233,8 +235,8 @@ fn unsettled_files(before: &Snapshot, now: &Snapshot, taken_at: SystemTime) -> V
     now.iter().filter(|&(file, state)| is_unsettled(file, state)).map(|(file, _)| file.clone()).collect()
 }
 
-/// The directories with an event when a path leads to another file: its parent, and the parents of all links on the way. The nearest
-/// existing ancestor replaces a directory that does not exist.
+/// Returns the directories that have an event when a path leads to another file: its parent, and the parents of all links on
+/// the way. The nearest existing ancestor replaces a directory that does not exist.
 fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
     let Resolved { links, path } = Resolved::new(file);
     let nearest = path.ancestors().skip(1).find(|directory| directory.is_dir());
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn the_directories_of_all_links_on_the_way_are_watched() {
         let (_kept, folder) = folder();
-        // As a config map has it: the file is a link, the directory that it leads through is another.
+        // As in a config map: the file is a link, and the directory on its way is replaced.
         fs::create_dir(folder.join("..2025")).unwrap();
         fs::write(folder.join("..2025/a.toml"), "").unwrap();
         symlink("..2025", folder.join("..data")).unwrap();
@@ -311,7 +313,7 @@ mod tests {
         fs::write(&b, "it came").unwrap();
         files.update([a.clone(), b.clone()].into(), began).await;
         tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
-        // One that was there all the time is none that came.
+        // A file that existed all the time is not a new one.
         files.watch([a.clone()].into()).await;
         files.update([a, b].into(), began + Duration::from_secs(60)).await;
         assert!(is_unchanged(&files));

@@ -1,15 +1,15 @@
 //! Symbolic links on the way to a path.
 //!
-//! The operating system reports events by inode. A retargeted link is an event of its parent directory, not of its target. So this
-//! module finds each link on the way, from the root on.
+//! The operating system reports events by inode. Retargeting a link is an event of its parent directory, not
+//! of its target. So this module finds each link on the way, starting at the root.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The number of links that one path may lead through.
+/// The maximum number of links on a path.
 const MAX_LINKS: usize = 40;
 
-/// Where a path leads.
+/// A path with its links resolved.
 pub(super) struct Resolved {
     /// Each link on the way, at its own path, with its target as stored.
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
@@ -18,18 +18,18 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Follows the links of a path. What does not exist is no link.
+    /// Follows the links of a path. Components that do not exist are not links.
     pub(super) fn new(path: &Path) -> Self {
         let mut found = Self { links: BTreeMap::new(), path: path.to_owned() };
         for _ in 0..MAX_LINKS {
-            // The first link on the way, from the root on.
+            // The first link on the way, starting at the root.
             let mut prefixes: Vec<_> = found.path.ancestors().collect();
             prefixes.reverse();
             let link = prefixes.into_iter().find_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
             let Some((link, target)) = link else { break };
             let rest = found.path.strip_prefix(link).unwrap_or(Path::new(""));
             let leads_to = directory_of(link).join(&target);
-            // A path with nothing joined to it would end with a slash.
+            // Joining an empty path would add a trailing slash.
             let path = if rest.as_os_str().is_empty() { leads_to } else { leads_to.join(rest) };
             found.links.insert(link.to_owned(), target);
             found.path = path;
@@ -38,7 +38,7 @@ impl Resolved {
     }
 }
 
-/// Returns the directory that a link is in.
+/// Returns the directory that contains a link.
 pub(super) fn directory_of(link: &Path) -> &Path {
     link.parent().unwrap_or(Path::new("/"))
 }

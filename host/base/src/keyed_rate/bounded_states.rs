@@ -9,21 +9,21 @@ use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::state::{InMemoryState, NotKeyed, StateStore};
 use parking_lot::Mutex;
 
-/// The number of states that all others share.
+/// The number of shared states for all other keys.
 const OVERFLOW_STATES: usize = 256;
-/// The number of states from which on states that equal a new one are evicted.
+/// The number of states from which states that equal a new one are evicted.
 pub(super) const MIN_SWEEP: usize = 1024;
 
-/// A key, and what is done with its state.
+/// A key, and the operation on its state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StateKey<K> {
-    /// It is measured and replaced.
+    /// Measure and replace the state.
     Take(K),
-    /// It is measured only.
+    /// Only measure the state.
     Peek(K),
 }
 
-/// The states of a limiter: one for each key, up to a maximum; then shared ones.
+/// The states of a limiter: one for each key, up to a maximum, and then shared ones.
 #[derive(Debug)]
 pub(super) struct BoundedStates<K> {
     by_key: Mutex<HashMap<K, Nanos>>,
@@ -74,7 +74,7 @@ impl<K: Eq + Hash + Clone> StateStore for BoundedStates<K> {
     }
 }
 
-/// Measures a state without replacing it: what is measured is returned as an error, which replaces nothing.
+/// Measures a state without replacing it: the measurement is returned as an error, which replaces nothing.
 fn peek<T, E>(state: &InMemoryState, measure: impl Fn(Option<Nanos>) -> Result<(T, Nanos), E>) -> Result<T, E> {
     let measured = |now| Err::<(Infallible, Nanos), _>(measure(now).map(|(outcome, _)| outcome));
     match state.measure_and_replace(&NotKeyed::NonKey, measured) {

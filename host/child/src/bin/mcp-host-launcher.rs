@@ -1,4 +1,4 @@
-//! The launcher as a program of its own: for applications whose `main` cannot begin with `run_launcher`, and for tests.
+//! The launcher as a separate program: for applications whose `main` cannot begin with `run_launcher`, and for tests.
 
 use std::process::ExitCode;
 

@@ -1,16 +1,17 @@
-//! Control groups (v2), where the host's own group is delegated to it: a group for each program.
+//! Control groups (v2), if the host's own group is delegated to it: one group for each program.
 //!
-//! | what | why beside the other limits |
+//! | file | reason beside the other limits |
 //! |---|---|
-//! | `memory.max`, no swap | holds between two measurements, and for memory of the kernel: sockets, pipes, `/tmp` |
-//! | `pids.max` | holds for all processes, whatever their user is |
-//! | `cpu.stat` | has the time of processes that nobody waited for |
-//! | `cgroup.kill` | kills all at once |
+//! | `memory.max`, no swap | holds between two measurements, and for kernel memory: sockets, pipes, `/tmp` |
+//! | `pids.max` | holds for all processes, whatever their user |
+//! | `cpu.stat` | has the time of processes that were not waited for |
+//! | `cgroup.kill` | kills all processes at the same time |
 //!
-//! A group counts as delegated if systemd says so (`Delegate=`, which sets an extended attribute), or if it is the root of a
-//! container's control groups, and if no processes but the host's own are in it. Processes may be in leaves only, so the host is moved to one (`mcp-host`) beside the programs (`program-N`).
+//! A group counts as delegated if systemd marks it (`Delegate=`, which sets an extended attribute), or if it is the
+//! root of a container's control groups, and in both cases only if it contains no processes except the host's. Only
+//! leaves may have processes, so the host is moved to one (`mcp-host`) beside the programs (`program-N`).
 //!
-//! Everything here is best effort: where it fails, the other limits hold.
+//! All of this is best effort: if it fails, the other limits hold.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,9 +27,9 @@ use crate::spec::Limits;
 const HOST: &str = "mcp-host";
 /// The controllers that are used.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
-/// What systemd sets for a delegated group.
+/// The extended attributes that systemd sets on a delegated group.
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
-/// How often a group that still has processes is tried to be removed.
+/// The maximum number of attempts to remove a group that still has processes.
 const MAX_ROUNDS: u32 = 200;
 
 /// A group that is delegated to the host.
@@ -37,19 +38,19 @@ pub(super) struct Delegated {
     dir: PathBuf,
 }
 
-/// The group of a program. Removed, with all processes in it, when it is dropped.
+/// The group of a program. When this is dropped, the group is removed with all its processes.
 #[derive(Debug)]
 pub(super) struct Group {
     dir: PathBuf,
 }
 
 impl Delegated {
-    /// The host's own group, if it is delegated to it.
+    /// Returns the host's own group, if it is delegated.
     pub(super) fn find() -> Option<Self> {
         let mount = mount_point(&fs::read_to_string("/proc/self/mounts").ok()?)?;
         let path = own_path(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
         let dir = mount.join(path.trim_start_matches('/'));
-        // A launcher that was started before has moved the host.
+        // An earlier launcher has moved the host.
         if let Some(parent) = dir.parent().filter(|_| dir.file_name().is_some_and(|name| name == HOST)) {
             let delegated = Self { dir: parent.to_owned() };
             return delegated.has_controllers("cgroup.subtree_control").then_some(delegated);
@@ -61,7 +62,8 @@ impl Delegated {
         Self { dir }.prepare(&processes).ok().flatten()
     }
 
-    /// Moves these processes to a leaf, and hands the controllers down. None if others are in the group, or a controller is missing.
+    /// Moves these processes to a leaf, and enables the controllers below. None if there are other processes in the
+    /// group, or a controller is missing.
     fn prepare(self, processes: &[i32]) -> io::Result<Option<Self>> {
         let within = fs::read_to_string(self.dir.join("cgroup.procs"))?;
         let is_own = |line: &str| line.parse().is_ok_and(|process| processes.contains(&process));
@@ -86,7 +88,7 @@ impl Delegated {
         CONTROLLERS.iter().all(|wanted| text.split_whitespace().any(|controller| controller == *wanted))
     }
 
-    /// A group for a program.
+    /// Creates a group for a program.
     pub(super) fn group(&self, limits: &Limits) -> io::Result<Group> {
         let group = Group { dir: self.dir.join(format!("program-{}", std::process::id())) };
         fs::create_dir(&group.dir)?;
@@ -97,26 +99,26 @@ impl Delegated {
 
 impl Group {
     fn limit(&self, limits: &Limits) -> io::Result<()> {
-        // `/tmp` is memory of the group, too.
+        // `/tmp` counts as memory of the group, too.
         write(&self.dir.join("memory.max"), &limits.memory.saturating_add(limits.temp).to_string())?;
-        // A machine without swap does not have it.
+        // A machine without swap has no such file.
         let _ = write(&self.dir.join("memory.swap.max"), "0");
         let _ = write(&self.dir.join("memory.oom.group"), "1");
-        // Beside the program's there is init.
+        // Init counts in addition to the program's processes.
         write(&self.dir.join("pids.max"), &limits.processes.saturating_add(1).to_string())
     }
 
-    /// Moves this process, and so all that it starts, to the group.
+    /// Moves this process, and everything that it starts, to the group.
     pub(super) fn enter(&self) -> io::Result<()> {
         write(&self.dir.join("cgroup.procs"), "0")
     }
 
-    /// Kills all processes in it. Linux before 5.14 cannot.
+    /// Kills all processes in the group. Not supported before Linux 5.14.
     pub(super) fn kill(&self) {
         let _ = write(&self.dir.join("cgroup.kill"), "1");
     }
 
-    /// What its processes have used.
+    /// Returns the resource use of the group's processes.
     pub(super) fn usage(&self) -> Usage {
         let number = |file: &str, key: &str| {
             let text = fs::read_to_string(self.dir.join(file)).unwrap_or_default();
@@ -126,7 +128,7 @@ impl Group {
         Usage { memory: number("memory.peak", ""), cpu, tasks: number("pids.current", "") }
     }
 
-    /// Whether the kernel has killed it for its memory.
+    /// Returns whether the kernel has killed a process because of the memory limit.
     pub(super) fn was_out_of_memory(&self) -> bool {
         let events = fs::read_to_string(self.dir.join("memory.events")).unwrap_or_default();
         number_of(&events, "oom_kill").is_some_and(|kills| kills > 0)
@@ -137,7 +139,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
         for _ in 0..MAX_ROUNDS {
-            // It has processes until the kernel has taken them down.
+            // The group has processes until the kernel has removed them.
             if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
                 return;
             }
@@ -146,18 +148,18 @@ impl Drop for Group {
     }
 }
 
-/// Writes to a file that the kernel has made.
+/// Writes to a file that the kernel has created.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// The number behind a key, or the only one.
+/// Returns the number after a key, or the only number.
 fn number_of(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     line?.trim().parse().ok()
 }
 
-/// Where the hierarchy of version 2 is mounted.
+/// Returns the mount point of the version 2 hierarchy.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let mut all = mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     all.find_map(|fields| match fields.as_slice() {
@@ -166,7 +168,7 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// The group of this process in the hierarchy of version 2.
+/// Returns the group of this process in the version 2 hierarchy.
 fn own_path(groups: &str) -> Option<String> {
     groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
@@ -176,7 +178,7 @@ fn is_delegated(dir: &Path) -> bool {
         let mut value = [0; 8];
         rustix::fs::getxattr(dir, *name, &mut value).is_ok_and(|length| value.get(..length) == Some(b"1"))
     });
-    // The root of the machine's hierarchy has no such file, the root of a container's has.
+    // The root of a container's hierarchy has this file, the root of the machine's does not.
     let is_of_container = || own_group_is_root() && dir.join("cgroup.events").exists();
     is_marked || is_of_container()
 }
@@ -189,7 +191,7 @@ fn own_group_is_root() -> bool {
 mod tests {
     use super::*;
 
-    /// A directory with the files that the kernel would make.
+    /// A directory with files as the kernel would create them.
     fn hierarchy(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {

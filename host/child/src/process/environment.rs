@@ -1,11 +1,11 @@
-//! The environment of a program: what is granted, and what every program expects.
+//! The environment of a program: granted variables, and those that every program expects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::namespaces::PROXY_PORT;
 
-/// Where the system has programs.
+/// The search path of the system's programs.
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Variables that name the proxy. Programs disagree on the case.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];

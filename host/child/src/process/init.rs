@@ -1,4 +1,5 @@
-//! What becomes the program: by way of init, process 1 of its namespaces, or without one if there are no namespaces.
+//! The process that becomes the program: started by init, process 1 of its namespaces, or directly if there are no
+//! namespaces.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -19,10 +20,10 @@ use crate::kernel::Lack;
 use crate::message::send;
 use crate::spec::Sandbox;
 
-/// What the supervisor is told while the program is started.
+/// A message to the supervisor during the start of the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Progress {
-    /// The namespaces are ready. A descriptor comes along if the program has a proxy.
+    /// The namespaces are ready. If the program has a proxy, a descriptor comes with the message.
     Ready(Vec<Lack>),
     /// The program cannot be started.
     Failed(String),
@@ -31,12 +32,12 @@ pub(super) enum Progress {
 /// The streams of a program.
 pub(super) type Streams = [OwnedFd; 3];
 
-/// What failed, with the error.
+/// Returns a function that formats an error with the failed operation.
 fn at<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// The main function of init. `progress` is closed when the program runs; `ended` gets how it ended.
+/// The main function of init. `progress` is closed when the program is running; `ended` receives the program's end.
 pub(super) fn init(plan: &Plan, streams: Streams, progress: UnixStream, ended: impl Write) -> ! {
     match start_inside(plan, streams, &progress) {
         Ok(program) => {
@@ -58,7 +59,7 @@ pub(super) fn start_outside(plan: &Plan, streams: Streams, progress: &UnixStream
         if sandbox == Sandbox::Full {
             privileges::drop_capabilities().map_err(at("capabilities"))?;
         }
-        // A change of the user undid it.
+        // A change of the user has reset it.
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("death signal"))
     });
     let started = started.and_then(|()| execute(plan, streams, sandbox, false));
@@ -66,7 +67,7 @@ pub(super) fn start_outside(plan: &Plan, streams: Streams, progress: &UnixStream
 }
 
 fn fail(progress: &UnixStream, reason: String) -> ! {
-    // The supervisor sees the end if it gets no reason.
+    // Without a reason, the supervisor still detects the end.
     let _ = tell(progress, &Progress::Failed(reason), &[]);
     sys::exit(1)
 }
@@ -75,13 +76,13 @@ fn tell(progress: &UnixStream, message: &Progress, descriptors: &[BorrowedFd<'_>
     send(progress, message, descriptors).map_err(at("tell the supervisor"))
 }
 
-/// Makes the namespaces, and starts the program in them.
+/// Creates the namespaces, and starts the program in them.
 fn start_inside(plan: &Plan, streams: Streams, progress: &UnixStream) -> Result<Pid, String> {
     let end_with_supervisor = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("death signal"));
     end_with_supervisor()?;
     namespaces::unshare_rest().map_err(at("namespaces"))?;
     let mut lacks = mounts::build(plan)?;
-    // The name of the host's machine is none of the program's business.
+    // Hides the name of the host's machine from the program.
     rustix::system::sethostname(b"sandbox").map_err(at("host name"))?;
     namespaces::set_up_loopback().map_err(at("loopback interface"))?;
     let listener = if plan.has_proxy() { Some(namespaces::listen_for_proxy().map_err(at("proxy"))?) } else { None };
@@ -92,9 +93,9 @@ fn start_inside(plan: &Plan, streams: Streams, progress: &UnixStream) -> Result<
         }
     }
     privileges::drop_capabilities().map_err(at("capabilities"))?;
-    // The program has the same user: without this it could write to the memory of init.
+    // The program has the same user, and without this could write to the memory of init.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("dumps"))?;
-    // A change of the user undid it. If the supervisor has ended before, telling it fails.
+    // A change of the user has reset it. If the supervisor has ended before, sending to it fails.
     end_with_supervisor()?;
     let descriptors: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
     tell(progress, &Progress::Ready(lacks), &descriptors)?;
@@ -120,7 +121,7 @@ fn execute(plan: &Plan, streams: Streams, sandbox: Sandbox, has_namespaces: bool
     limits::apply(plan.limits(), plan.other_processes()).map_err(at("limits"))?;
     if sandbox == Sandbox::Full {
         landlock::confine(plan, has_namespaces).map_err(at("confinement"))?;
-        // Last: it refuses the system calls that the others need.
+        // Last, because it refuses the system calls that the other steps need.
         seccomp::confine(has_namespaces).map_err(at("seccomp"))?;
     }
     let error = command.exec();
@@ -134,8 +135,8 @@ fn execute(plan: &Plan, streams: Streams, sandbox: Sandbox, has_namespaces: bool
     Err(format!("{}: {error}{hint}", plan.program().display()))
 }
 
-/// Waits for the processes that are given to process 1, until the program ends. Then this process ends, and the kernel kills
-/// what is left in its namespace.
+/// Reaps the processes that process 1 adopts, until the program ends. Then this process ends, and the kernel kills
+/// the remaining processes of its namespace.
 fn reap_until_end(program: Pid, mut ended: impl Write) -> ! {
     loop {
         match wait(WaitOptions::empty()) {
@@ -149,7 +150,7 @@ fn reap_until_end(program: Pid, mut ended: impl Write) -> ! {
     }
 }
 
-/// How a process ended, as bytes: whether by a signal, and its code or number.
+/// Encodes the end of a process: whether by a signal, and its code or number.
 pub(super) fn encode(status: WaitStatus) -> [u8; 5] {
     let (kind, number) = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => (0, code),

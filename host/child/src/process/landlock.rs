@@ -9,7 +9,7 @@ use landlock::{
 
 use super::plan::Plan;
 
-/// The version whose restrictions are used. A newer kernel restricts no more, an older one less.
+/// The version whose restrictions are used. A newer kernel restricts the same, an older one less.
 const VERSION: ABI = ABI::V9;
 
 /// Why a program cannot be confined.
@@ -38,10 +38,10 @@ fn write() -> BitFlags<AccessFs> {
     read() | write
 }
 
-/// Confines this process, and all that it starts.
+/// Confines this process, and everything that it starts.
 pub(super) fn confine(plan: &Plan, has_namespaces: bool) -> Result<(), LandlockError> {
     let rules = Ruleset::default().handle_access(AccessFs::from_all(VERSION))?.scope(Scope::from_all(VERSION))?;
-    // A network namespace has nothing to connect to but the program's own servers, and the proxy.
+    // In a network namespace, only the program's own servers and the proxy can be connected to.
     let rules = if has_namespaces { rules } else { rules.handle_access(AccessNet::from_all(VERSION))? };
     let mut rules = rules.create()?;
     for path in plan.executable_paths() {
@@ -60,7 +60,7 @@ pub(super) fn confine(plan: &Plan, has_namespaces: bool) -> Result<(), LandlockE
         let own = make_bitflags!(AccessFs::{MakeSock | MakeFifo | ResolveUnix});
         rules = allow(rules, Path::new("/tmp"), write() | own)?;
     } else {
-        // Of this process only: it stays the same by `exec`.
+        // The entry of this process only, which `exec` keeps.
         rules = allow(rules, Path::new("/proc/self"), read())?;
     }
     for directory in plan.directories() {
@@ -73,7 +73,7 @@ pub(super) fn confine(plan: &Plan, has_namespaces: bool) -> Result<(), LandlockE
     }
 }
 
-/// Allows that below a path, unless there is none.
+/// Allows an access below a path, if the path exists.
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     rules.add_rules(path_beneath_rules([path], access))
 }

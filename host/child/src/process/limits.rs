@@ -7,13 +7,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::spec::Limits;
 
-/// Processes of ours that the kernel counts with the program's: the supervisor and init.
+/// The host's processes that the kernel counts with the program's: the supervisor and init.
 const OWN_PROCESSES: u64 = 2;
 
-/// Limits this process, and all that it starts. The kernel counts so many other processes and threads with these.
+/// Limits this process, and everything that it starts. The kernel counts `others` other processes and threads
+/// with these.
 pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     let set_both = |resource, soft: u64, hard: u64| {
-        // The host's own limit may be less, and only root may exceed it.
+        // The host's own limit may be lower, and only root may exceed it.
         let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
         setrlimit(resource, Rlimit { current: Some(soft.min(own)), maximum: Some(hard.min(own)) })
     };
@@ -23,17 +24,17 @@ pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     set(Resource::Nofile, limits.files.into())?;
     set(Resource::Fsize, limits.file_size)?;
     set(Resource::Core, 0)?;
-    // System V and POSIX message queues are memory that no process has.
+    // System V and POSIX message queues are memory outside of any process.
     set(Resource::Msgqueue, 0)?;
     if let Some(cpu) = limits.cpu {
         let seconds = whole_seconds(cpu);
-        // First a signal that tells the reason, then one that cannot be ignored.
+        // The first signal reveals the reason, the second cannot be ignored.
         set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     Ok(())
 }
 
-/// The kernel counts whole seconds.
+/// Rounds up, because the kernel counts whole seconds.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
 }

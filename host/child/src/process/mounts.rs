@@ -1,4 +1,4 @@
-//! The file system of a program: a tmpfs that has what the [`Plan`] names, and nothing else.
+//! The file system of a program: a tmpfs with only the paths that the [`Plan`] names.
 //!
 //! | path | what is there |
 //! |---|---|
@@ -39,16 +39,16 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd/2", "/dev/stderr"),
     ("/tmp", "/dev/shm"),
 ];
-/// Where the host's file system is while the program's is made.
+/// The mount point of the host's file system while the program's is created.
 const HOST: &str = "/.host";
-/// Directories that the new root is mounted on for a moment: the first that exists.
+/// Directories on which the new root is briefly mounted: the first that exists.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/etc"];
-/// Mount points and the files in `/etc`.
+/// Mount options of the root, which has mount points and the files in `/etc`.
 const ROOT_OPTIONS: &str = "mode=755,size=4m,nr_inodes=65536";
-/// Files in `/tmp`.
+/// The maximum number of files in `/tmp`.
 const TEMP_INODES: u32 = 65_536;
 
-/// Makes the file system of a program that of this process. Returns what it lacks.
+/// Creates the program's file system, and makes it this process's. Returns the missing parts.
 pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     let mut root = Root::new()?;
     for path in SYSTEM {
@@ -58,11 +58,11 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     root.etc(plan.user())?;
     let lacks = root.proc()?;
     root.temp(plan.limits().temp, plan.user())?;
-    // After `/tmp`, where a program may be installed.
+    // After `/tmp`, because a program may be installed there.
     for (target, source) in plan.files() {
         root.bind(source, target, Access::Programs)?;
     }
-    // Shorter paths first: a directory may lie in another.
+    // Shorter paths first, because a directory may be inside another.
     let mut directories: Vec<_> = plan.directories().iter().collect();
     directories.sort_by_key(|directory| directory.path());
     for directory in directories {
@@ -73,7 +73,7 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     Ok(lacks)
 }
 
-/// Makes one with as little as possible, to see whether that is permitted.
+/// Creates a minimal file system, to find out whether this is permitted.
 pub(super) fn try_out() -> Result<Vec<Lack>, String> {
     let mut root = Root::new()?;
     root.mirror(Path::new("/usr"))?;
@@ -84,7 +84,7 @@ pub(super) fn try_out() -> Result<Vec<Lack>, String> {
     Ok(lacks)
 }
 
-/// What a program may do with what is mounted.
+/// The program's access to a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     /// Read, and execute programs.
@@ -99,32 +99,32 @@ impl Access {
     fn attributes(self) -> u64 {
         let all = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
         match self {
-            // A library may be loaded from a directory that can only be read.
+            // Programs may load libraries from read-only directories.
             Self::Programs | Self::Read => all | libc::MOUNT_ATTR_RDONLY,
             Self::Write => all | libc::MOUNT_ATTR_NOEXEC,
         }
     }
 }
 
-/// The root that is being made.
+/// The new root while it is created.
 struct Root {
-    /// The file systems in which mount points are made.
+    /// The file systems in which mount points may be created.
     own: Vec<u64>,
 }
 
-/// Says what failed, and where.
+/// Returns a function that formats an error with the failed operation and the path.
 fn at<E: std::fmt::Display>(what: &str, path: &Path) -> impl FnOnce(E) -> String {
     let place = format!("{what} {}", path.display());
     move |error| format!("{place}: {error}")
 }
 
 impl Root {
-    /// Makes an empty root that of this process. The host's is at [`HOST`].
+    /// Makes an empty root this process's root. The host's root is at [`HOST`].
     fn new() -> Result<Self, String> {
         umask(Mode::from_bits_truncate(0o022));
         let none = None::<&str>;
         let root = Path::new("/");
-        // No mount made here is seen outside, and none made there later is seen here.
+        // Mounts made here are not visible outside, and later ones outside are not visible here.
         mount(none, root, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(at("make private", root))?;
         let base = BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(root);
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
@@ -140,7 +140,7 @@ impl Root {
         Ok(Self { own: vec![device(root).map_err(at("inspect", root))?] })
     }
 
-    /// Shows a path of the host at the same place; a link as a link. Nothing if there is none.
+    /// Shows a path of the host at the same place; a link as a link. Does nothing if it does not exist.
     fn mirror(&self, path: &Path) -> Result<(), String> {
         let source = on_host(path);
         match fs::symlink_metadata(&source) {
@@ -153,7 +153,7 @@ impl Root {
         }
     }
 
-    /// Shows a path of the host. It has no links: these would be followed in the new root.
+    /// Shows a path of the host. It must have no links, which would be followed in the new root.
     fn bind(&self, source: &Path, target: &Path, access: Access) -> Result<(), String> {
         let source = on_host(source);
         let metadata = fs::symlink_metadata(&source).map_err(at("find", target))?;
@@ -163,13 +163,13 @@ impl Root {
         set_attributes(target, access.attributes(), true)
     }
 
-    /// Makes an empty directory or file to mount something on, unless there is one.
+    /// Creates an empty directory or file as a mount point, unless the path exists.
     fn mount_point(&self, path: &Path, is_dir: bool) -> io::Result<()> {
         if path.exists() {
             return Ok(());
         }
         let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-        // Otherwise it would be made in a directory of the host.
+        // Without this check, it would be created in a directory of the host.
         if !self.own.contains(&device(existing)?) {
             let message = format!("it does not exist in {}, which is mounted there", existing.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
@@ -193,7 +193,7 @@ impl Root {
         Ok(())
     }
 
-    /// The files in `/etc` that are made here.
+    /// Creates the files in `/etc`.
     fn etc(&self, user: User) -> Result<(), String> {
         let User { user, group } = user;
         let files = [
@@ -211,26 +211,26 @@ impl Root {
         Ok(())
     }
 
-    /// A `/proc` of this process namespace.
+    /// Mounts a `/proc` of this process namespace.
     fn proc(&self) -> Result<Vec<Lack>, String> {
         let path = Path::new("/proc");
         self.mount_point(path, true).map_err(at("make the mount point", path))?;
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         let mount_with = |options| mount(Some("proc"), path, Some("proc"), flags, options);
-        // A container that hides parts of `/proc` may permit one that has none of them.
+        // A container that hides parts of `/proc` may permit one with process directories only.
         match mount_with(None::<&str>).or_else(|error| mount_with(Some("subset=pid")).map_err(|_| error)) {
             Ok(()) => Ok(Vec::new()),
             Err(error) => Ok(vec![Lack::Proc(error.to_string())]),
         }
     }
 
-    /// The private `/tmp`.
+    /// Mounts the private `/tmp`.
     fn temp(&mut self, size: u64, user: User) -> Result<(), String> {
         let path = Path::new("/tmp");
         self.mount_point(path, true).map_err(at("make the mount point", path))?;
         let User { user, group } = user;
         let owner = if user == 0 { String::new() } else { format!(",uid={user},gid={group}") };
-        // A size of 0 would be no limit.
+        // A size of 0 would mean no limit.
         let options = format!("mode=700,size={},nr_inodes={TEMP_INODES}{owner}", size.max(4096));
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some("tmpfs"), path, Some("tmpfs"), flags, Some(options.as_str()))
@@ -239,7 +239,7 @@ impl Root {
         Ok(())
     }
 
-    /// Leaves the host's file system behind.
+    /// Detaches the host's file system.
     fn finish(self) -> Result<(), String> {
         let host = Path::new(HOST);
         umount2(host, MntFlags::MNT_DETACH).map_err(at("unmount", host))?;
@@ -248,7 +248,7 @@ impl Root {
     }
 }
 
-/// Where a path of the host is while the new root is made.
+/// Returns the place of a host's path while the new root is created.
 fn on_host(path: &Path) -> PathBuf {
     let mut host = PathBuf::from(HOST).into_os_string();
     host.push(path);

@@ -1,5 +1,5 @@
-//! Namespaces: users and processes by the supervisor, the others by init. The network has a loopback interface, where the host's proxy
-//! listens.
+//! Namespaces: the supervisor creates those for users and processes, init all others. The network has a
+//! loopback interface, on which the host's proxy listens.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use super::sys::{set_loopback_up, unshare};
 /// The port of the proxy on the loopback interface, the only interface of the network namespace.
 pub(super) const PROXY_PORT: u16 = 3128;
 
-/// A new user namespace in which this process has its user and group only, and all capabilities.
+/// Enters a new user namespace, in which this process has only its user and group, and all capabilities.
 pub(super) fn enter_user_namespace() -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER)?;
-    // One that changed its user before cannot write to its own files in `/proc` otherwise.
+    // Without this, a process that changed its user cannot write to its own files in `/proc`.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    // Without it, groups could be given up, which can give access.
+    // Without this, a process could drop groups, which can give access.
     match fs::write("/proc/self/setgroups", "deny") {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -30,15 +30,15 @@ pub(super) fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// A new process namespace for the next process that is forked.
+/// Creates a new process namespace for the next forked process.
 pub(super) fn unshare_processes() -> io::Result<()> {
     unshare(UnshareFlags::NEWPID)
 }
 
-/// New namespaces of all kinds that are left: mounts, network, IPC, host name, control groups.
+/// Enters new namespaces of all remaining kinds: mounts, network, IPC, host name, control groups.
 pub(super) fn unshare_rest() -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS)?;
-    // A kernel without control groups.
+    // The kernel may have no control groups.
     let _ = unshare(UnshareFlags::NEWCGROUP);
     Ok(())
 }
@@ -48,7 +48,7 @@ pub(super) fn set_up_loopback() -> io::Result<()> {
     set_loopback_up(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
 }
 
-/// A socket in this network that the host accepts the connections of.
+/// Returns a listening socket in this network. The host accepts its connections.
 pub(super) fn listen_for_proxy() -> io::Result<OwnedFd> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))?.into())
 }

@@ -1,4 +1,4 @@
-//! What a program gets, worked out before its namespaces are made: its own files, its user, its environment.
+//! The plan of a program's environment, made before its namespaces are created: its own files, its user, its variables.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +15,7 @@ use crate::spec::{Directory, Job, Limits, Sandbox, Spec};
 
 /// The user `nobody`.
 pub(super) const NOBODY: u32 = 65_534;
-/// Files of the system that programs read: the index of libraries, the time zone, certificates.
+/// Files of the system that programs read: the library cache, the time zone, certificates.
 const SYSTEM_FILES: [&str; 15] = [
     "/etc/ld.so.cache",
     "/etc/localtime",
@@ -34,28 +34,28 @@ const SYSTEM_FILES: [&str; 15] = [
     "/usr/share/zoneinfo",
 ];
 
-/// What a program gets.
+/// The plan of a program's environment.
 #[derive(Debug)]
 pub(super) struct Plan {
     program: PathBuf,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
-    /// Where the program sees its own files, and where they are.
+    /// The program's own files: the path that the program sees, and the real path.
     files: BTreeMap<PathBuf, PathBuf>,
-    /// The same of the system's files.
+    /// The system's files, in the same form.
     system_files: BTreeMap<PathBuf, PathBuf>,
     directories: Vec<Directory>,
     limits: Limits,
-    /// The user to become. None if this process has it already.
+    /// The user to become; none if this process has it already.
     becomes: Option<User>,
     user: User,
     has_proxy: bool,
-    /// Processes and threads that the kernel counts with those of the program.
+    /// The number of processes and threads that the kernel counts with the program's.
     other_processes: u64,
 }
 
 impl Plan {
-    /// Works out what a program gets. What it needs and is not there is an error.
+    /// Makes the plan of a program. Fails if a part that the program needs does not exist.
     pub(super) fn new(job: &Job, has_namespaces: bool) -> Result<Self, String> {
         let path = job.environment.get("PATH").map_or(SYSTEM_PATH, String::as_str);
         let files = ProgramFiles::find(&job.command, path)?;
@@ -99,23 +99,24 @@ impl Plan {
         &self.environment
     }
 
-    /// Where the program sees files that are its own or the system's, and where they are; not those of [`SYSTEM`].
+    /// Returns the program's and the system's files, except those in [`SYSTEM`]: the path that the program sees, and the real
+    /// path.
     pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
         let is_shown = |path: &Path| !SYSTEM.iter().any(|system| path.starts_with(system));
         self.system_files.iter().chain(&self.files).filter(move |(target, _)| is_shown(target))
     }
 
-    /// What the program may execute, with all that lies below.
+    /// Returns the paths that the program may execute, with everything below.
     pub(super) fn executable_paths(&self) -> impl Iterator<Item = &Path> {
         SYSTEM.iter().map(Path::new).chain(self.files.keys().map(PathBuf::as_path))
     }
 
-    /// What the program may read beside what is granted to it, with all that lies below.
+    /// Returns the paths that the program may read in addition to its grants, with everything below.
     pub(super) fn readable_paths(&self) -> impl Iterator<Item = &Path> {
         self.system_files.keys().map(PathBuf::as_path)
     }
 
-    /// What is granted, by its real path; `guest` is always there.
+    /// Returns the granted directories, with their real paths. `guest` is always set.
     pub(super) fn directories(&self) -> &[Directory] {
         &self.directories
     }
@@ -145,7 +146,7 @@ fn own_user() -> User {
     User { user: geteuid().as_raw(), group: getegid().as_raw() }
 }
 
-/// The user that a program becomes. None if this process has it already.
+/// Returns the user that a program becomes; none if this process has it already.
 fn user_of(name: Option<&str>, sandbox: Sandbox) -> Result<Option<User>, String> {
     let own = own_user();
     match (own.user, name, sandbox) {
@@ -159,8 +160,8 @@ fn user_of(name: Option<&str>, sandbox: Sandbox) -> Result<Option<User>, String>
 }
 
 impl Spec {
-    /// The directories that the program is granted to write to, and that its user may not write to, each with that user. If the program is
-    /// to become another user, owner and permissions decide, and access control lists are not looked at.
+    /// Returns the directories that the program is granted to write to, but that its user may not write to, each with that
+    /// user. If the program becomes another user, owner and permissions decide; access control lists are not checked.
     pub fn unwritable_directories(&self) -> Vec<(PathBuf, String)> {
         let Ok(becomes) = user_of(self.user.as_deref(), self.sandbox) else { return Vec::new() };
         let user = becomes.unwrap_or_else(own_user);
@@ -174,7 +175,7 @@ impl Spec {
                 return access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
             }
             let Ok(found) = directory.metadata() else { return true };
-            // To create an entry takes both.
+            // Creating an entry needs both permissions.
             let needed = if found.uid() == user.user {
                 0o300
             } else if found.gid() == user.group {
@@ -190,7 +191,8 @@ impl Spec {
     }
 }
 
-/// Whether the kernel counts the processes of a user namespace by themselves: Linux 5.14. Otherwise it counts all of the user.
+/// Returns whether the kernel counts the processes of a user namespace separately: since Linux 5.14. Earlier kernels count all
+/// processes of the user.
 fn counts_alone(has_namespaces: bool) -> bool {
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();
@@ -199,7 +201,7 @@ fn counts_alone(has_namespaces: bool) -> bool {
     has_namespaces && version >= (5, 14)
 }
 
-/// Those of the paths that exist, and where they really are.
+/// Returns the paths that exist, with their real paths.
 fn real_paths(paths: &[&str]) -> BTreeMap<PathBuf, PathBuf> {
     let real = |path: &&str| Some((PathBuf::from(path), Path::new(path).canonicalize().ok()?));
     paths.iter().filter_map(real).collect()

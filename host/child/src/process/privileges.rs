@@ -1,4 +1,4 @@
-//! Giving up privileges: the user, and the capabilities.
+//! Dropping privileges: the user, and the capabilities.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// A user, and the group that it has. It has no other groups.
+/// A user and its only group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) user: u32,
@@ -16,14 +16,14 @@ pub(super) struct User {
 }
 
 impl User {
-    /// The user of that name or number.
+    /// Returns the user with this name or id.
     pub(super) fn find(name: &str) -> Result<Self, String> {
         use nix::unistd::{Uid, User as Entry};
         let error = |error: nix::Error| format!("the user {name:?} cannot be looked up: {error}");
         let entry = match name.parse() {
             Ok(number) => match Entry::from_uid(Uid::from_raw(number)).map_err(error)? {
                 Some(entry) => Some(entry),
-                // A number needs no entry.
+                // An id needs no entry.
                 None => return Self { user: number, group: number }.checked(),
             },
             Err(_) => Entry::from_name(name).map_err(error)?,
@@ -32,7 +32,7 @@ impl User {
         Self { user: entry.uid.as_raw(), group: entry.gid.as_raw() }.checked()
     }
 
-    /// Limits of processes do not hold for root, and files of root can be written to.
+    /// Refuses root: limits on processes do not apply to root, and root can write to all its files.
     fn checked(self) -> Result<Self, String> {
         match self.user {
             0 => Err("a program is not started as root: name another `user`".to_owned()),
@@ -40,7 +40,7 @@ impl User {
         }
     }
 
-    /// Becomes that user, for good.
+    /// Becomes this user, irreversibly.
     pub(super) fn enter(self) -> io::Result<()> {
         let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
         set_thread_groups(&[])?;
@@ -49,12 +49,12 @@ impl User {
     }
 }
 
-/// Gives up all capabilities, also those that a program would get by `exec`.
+/// Drops all capabilities, including those that a program would get by `exec`.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     clear_ambient_capability_set()?;
     for capability in CapabilitySet::all() {
         match remove_capability_from_bounding_set(capability) {
-            // The kernel does not have it, or this process has no capability to begin with.
+            // The kernel does not have the capability, or this process has no capabilities anyway.
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

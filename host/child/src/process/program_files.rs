@@ -1,7 +1,8 @@
-//! The files that a program consists of, found from its command.
+//! The files that a program consists of, derived from its command.
 //!
-//! A command leads from file to file: links, the interpreter of a script (`#!`, also through `env`), the script that is the
-//! first argument of an interpreter. Each file that is not the system's brings the files that belong to it:
+//! A command leads from file to file: links, the interpreter of a script (`#!`, also through `env`), the script
+//! that is the first argument of an interpreter. Each file outside of the system's directories adds the files
+//! that belong to it:
 //!
 //! | the file | what belongs to it |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | in `bin`, `sbin` or `libexec` of a directory | `bin`, `sbin`, `lib`, `lib32`, `lib64` and `libexec` of it |
 //! | elsewhere | its directory |
 //!
-//! A directory that holds more than one program's files, such as a home directory or `/opt`, never belongs to a program: then it is the
-//! file only. What is found by none of this has to be granted as a directory.
+//! A directory with more than one program's files, such as a home directory or `/opt`, never belongs to a
+//! program: then only the file does. Files that these rules do not find must be granted as a directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,34 +22,34 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Directories of the system's programs and libraries. They hold nothing of a user.
+/// Directories of the system's programs and libraries. They contain no user files.
 pub(super) const SYSTEM: [&str; 10] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/alternatives"];
-/// The maximum number of files that a command leads to.
+/// The maximum number of files on the way from a command.
 const MAX_STEPS: usize = 32;
-/// The maximum length of a line with an interpreter, and of `pyvenv.cfg`.
+/// The maximum length of an interpreter line, and of `pyvenv.cfg`, in bytes.
 const MAX_HEAD: u64 = 4096;
-/// Programs whose first argument is the program that they run, by the beginning of their names.
+/// Programs whose first argument is the program that they run, by name prefix.
 const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "perl", "php", "bun", "sh", "bash"];
 /// Subdirectories of an installation.
 const INSTALLATION: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libexec"];
-/// Directories of a user, of many users or of many programs.
+/// Directories that belong to a user, to many users or to many programs.
 const SHARED: [&str; 12] =
     ["/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp", "/usr/local", "/opt"];
 
 /// The files of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProgramFiles {
-    /// The program, by its absolute path.
+    /// The absolute path of the program.
     pub(super) program: PathBuf,
-    /// Where the program sees its files, and where they are.
+    /// Its files: the path that the program sees, and the real path.
     pub(super) paths: BTreeMap<PathBuf, PathBuf>,
-    /// Directories with programs among them.
+    /// The directories among them that have programs.
     pub(super) dirs: Vec<PathBuf>,
 }
 
 impl ProgramFiles {
-    /// Finds the files of a command, whose program may be looked up in `search_path`.
+    /// Finds the files of a command. Its program may be looked up in `search_path`.
     pub(super) fn find(command: &[String], search_path: &str) -> Result<Self, String> {
         let (program, arguments) = command.split_first().ok_or("the command is empty")?;
         let program = look_up(program, search_path)?;
@@ -70,7 +71,7 @@ impl ProgramFiles {
         Err(format!("{} leads from link to link", program.display()))
     }
 
-    /// Adds what belongs to a file.
+    /// Adds the files that belong to a file.
     fn add(&mut self, file: &Path) {
         if is_system(file) {
             return;
@@ -92,7 +93,7 @@ impl ProgramFiles {
     }
 }
 
-/// Whether a program is an interpreter of that name, in any version: `python3.12`.
+/// Returns whether a program is an interpreter of this name, in any version: `python3.12`.
 fn is_version_of(name: &str, interpreter: &str) -> bool {
     let version = name.strip_prefix(interpreter);
     version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
@@ -106,7 +107,7 @@ fn is_executable(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
-/// The absolute path of a program.
+/// Returns the absolute path of a program.
 fn look_up(program: &str, search_path: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);
@@ -121,7 +122,7 @@ fn look_up(program: &str, search_path: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no program {program:?} in {search_path}; name it by its absolute path"))
 }
 
-/// Where a link leads to: relative to its own directory.
+/// Returns the target of a link, relative to the link's directory.
 fn link_target(link: &Path, target: &Path) -> Option<PathBuf> {
     Some(normal(&link.parent()?.canonicalize().ok()?.join(target)))
 }
@@ -139,7 +140,8 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The interpreter of a script, if it is one.
+/// Returns the interpreter of a script, and for `env` the program that it names; empty if the file is not a
+/// script.
 fn interpreter(file: &Path, search_path: &str) -> Result<Vec<PathBuf>, String> {
     let head = read_head(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let Some(line) = head.strip_prefix(b"#!") else { return Ok(Vec::new()) };
@@ -152,7 +154,7 @@ fn interpreter(file: &Path, search_path: &str) -> Result<Vec<PathBuf>, String> {
     let mut all = vec![program.clone()];
     if program.file_name().is_some_and(|name| name == "env") {
         let named = words.find(|word| !word.starts_with('-') && !word.contains('='));
-        // A program that is not found there may be found in the script's own directory, where PATH begins.
+        // The search begins in the script's own directory, as `PATH` of the program will.
         let dir = file.parent().map(|dir| dir.display().to_string()).unwrap_or_default();
         if let Some(named) = named {
             let found = look_up(named, &format!("{dir}:{search_path}"));
@@ -168,7 +170,7 @@ fn read_head(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What belongs to a file; see the module.
+/// Returns the files that belong to a file; see the module.
 fn belongings(file: &Path) -> Vec<PathBuf> {
     let dirs = || file.ancestors().skip(1);
     if let Some(venv) = dirs().find(|dir| dir.join("pyvenv.cfg").is_file()) {
@@ -197,7 +199,7 @@ fn installation(prefix: &Path) -> Vec<PathBuf> {
     INSTALLATION.iter().map(|name| prefix.join(name)).filter(|dir| dir.is_dir()).collect()
 }
 
-/// The installation of Python that a virtual environment is made from.
+/// Returns the Python installation that a virtual environment was created from.
 fn python_home(venv: &Path) -> Option<PathBuf> {
     let head = read_head(&venv.join("pyvenv.cfg")).ok()?;
     let text = String::from_utf8_lossy(&head).into_owned();
@@ -206,7 +208,7 @@ fn python_home(venv: &Path) -> Option<PathBuf> {
     bin.parent().filter(|prefix| !is_shared(prefix)).map(Path::to_owned)
 }
 
-/// Whether a directory holds more than one program's files.
+/// Returns whether a directory has more than one program's files.
 fn is_shared(dir: &Path) -> bool {
     let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == dir);
     let is_of_user = dir.parent().is_some_and(|parent| parent == Path::new("/home"));

@@ -1,10 +1,10 @@
-//! The system calls that a program is refused, beside those that everything of this host is ([`HOSTILE`]).
+//! The system calls that are refused to a program, in addition to those refused to all processes of this host ([`HOSTILE`]).
 //!
-//! | what | how it fails |
+//! | system calls | failure |
 //! |---|---|
 //! | [`HOSTILE`]: other processes (`ptrace`), mounts, namespaces, the kernel itself, keys, users | `EPERM` |
-//! | sockets other than TCP, UDP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets but pairs of Unix sockets | `EPERM` |
-//! | memory that no process has: `memfd_create`, System V shared memory and messages | `ENOSYS`, so that libraries do without |
+//! | sockets other than TCP, UDP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets except pairs of Unix sockets | `EPERM` |
+//! | memory outside of any process: `memfd_create`, System V shared memory and messages | `ENOSYS`, so that libraries work without it |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
 //!
 //! [`HOSTILE`]: mcp_host_base::seccomp::HOSTILE
@@ -12,13 +12,13 @@
 use mcp_host_base::seccomp::{Rules, bits, condition, errno, every, filter, hostile, install, rule, unreadable};
 use seccompiler::{SeccompAction, SeccompCmpOp, SeccompRule};
 
-/// Memory that is not resident in a process, so that its measurement would miss it.
+/// Memory that is not resident in a process, so that a measurement would miss it.
 const UNACCOUNTED: [i64; 4] = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget, libc::SYS_msgget];
 
 /// Protocols of IP sockets. Others would be loaded into the kernel as modules.
 const PROTOCOLS: [libc::c_int; 4] = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
 
-/// Filters the system calls of this process, and of all that it starts.
+/// Filters the system calls of this process, and of everything that it starts.
 pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
     let mut refused = hostile()?;
     refused.extend(sockets(has_namespaces)?);

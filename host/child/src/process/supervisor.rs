@@ -1,4 +1,4 @@
-//! The supervisor of a program: starts it, measures it, kills it, and tells how it ended.
+//! The supervisor of a program: starts it, measures it, kills it, and reports its end.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,12 +19,12 @@ use crate::kernel::{Kernel, Lack};
 use crate::message::{Answer, EndReason, Measured, Outcome, offer, receive, send};
 use crate::spec::{Job, Limits, Sandbox};
 
-/// How long the host may take to say what it wants to be started, and the program to start.
+/// The maximum time for the host to send the request, and for the program to start.
 const START_TIME: Duration = Duration::from_secs(15);
-/// How often the processes are measured.
+/// The interval of measurements.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the launcher has found on this machine.
+/// The launcher's findings about this machine.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) kernel: &'a Kernel,
@@ -38,12 +38,12 @@ pub(super) struct Supervisor<'a> {
     surroundings: Surroundings<'a>,
 }
 
-/// A program that runs.
+/// A running program.
 struct Running {
-    /// Its init, or the program itself if it has none.
+    /// Its init, or the program itself without an init.
     process: Pid,
     has_init: bool,
-    /// What init says of how the program ended.
+    /// Receives the end of the program from init.
     ended: std::io::PipeReader,
     lacks: Vec<Lack>,
     listener: Option<OwnedFd>,
@@ -55,9 +55,9 @@ impl<'a> Supervisor<'a> {
         Self { connection, streams, surroundings }
     }
 
-    /// Starts what the host asks for, if it is one of those or there are none, and waits for its end.
+    /// Starts the requested program, if it is in `only` or there is no such list, and waits for its end.
     pub(super) fn run(self, only: Option<&[Job]>) {
-        // No signal of a terminal arrives, and the program has a session without one.
+        // A new session, so that no signal of a terminal arrives, and the program has no terminal.
         let _ = setsid();
         let Self { connection, streams, surroundings } = self;
         if connection.set_read_timeout(Some(START_TIME)).is_err() {
@@ -72,7 +72,7 @@ impl<'a> Supervisor<'a> {
                     .to_owned(),
             ),
         };
-        // A host that has ended needs no answer, and its program is killed.
+        // If the host has ended, no answer is needed, and its program is killed.
         match started {
             Err(reason) => {
                 tree::kill_all();
@@ -99,7 +99,7 @@ fn start(
     let Surroundings { kernel, groups } = surroundings;
     let failed = |error: std::io::Error| format!("cannot start a process: {error}");
     let has_namespaces = kernel.namespaces && job.sandbox == Sandbox::Full;
-    // Whatever is left of the program when it has ended is given to this process.
+    // This process adopts the remaining processes of an ended program.
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| failed(error.into()))?;
     let plan = Plan::new(job, has_namespaces)?;
     let (progress, theirs) = UnixStream::pair().map_err(failed)?;
@@ -110,12 +110,12 @@ fn start(
         }
         namespaces::unshare_processes().map_err(|error| format!("process namespace: {error}"))?;
     }
-    // Before the fork, and best effort: see the module.
+    // Best effort, before the fork: see the module.
     let group = groups.and_then(|groups| groups.group(&job.limits).ok());
     let Some(process) = sys::fork().map_err(failed)? else {
         sys::close(connection);
         sys::close(&progress);
-        // A process that cannot enter it is limited by the rest.
+        // A process that cannot enter the group still has the other limits.
         let _ = group.as_ref().map(Group::enter);
         match has_namespaces {
             true => init(&plan, streams, theirs, ended_writer),
@@ -126,7 +126,7 @@ fn start(
     progress.set_read_timeout(Some(START_TIME)).map_err(failed)?;
     let mut running = Running { process, has_init: has_namespaces, ended, lacks: Vec::new(), listener: None, group };
     let mut is_ready = false;
-    // The end of the stream is that the program runs, or that what was to become it has ended.
+    // At the end of the stream, the program is running, or the process that should become it has ended.
     while let Some((message, descriptors)) = receive(&progress).map_err(failed)? {
         match message {
             Progress::Failed(reason) => return Err(reason),
@@ -141,9 +141,9 @@ fn start(
 }
 
 impl Running {
-    /// Waits for the end, and brings it about above the limits, or when the host closes the connection.
+    /// Waits for the end. Kills the program above its limits, or when the host closes the connection.
     fn supervise(mut self, connection: &UnixStream, limits: &Limits, is_wanted: bool) -> Outcome {
-        // The host has it now.
+        // The host has its own copy now.
         self.listener = None;
         let mut outcome = Outcome { reason: EndReason::Killed, cpu: Duration::ZERO, memory: 0 };
         let killed_for = if is_wanted { self.wait(connection, limits, &mut outcome) } else { Some(EndReason::Killed) };
@@ -158,23 +158,23 @@ impl Running {
         outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
         outcome.cpu = outcome.cpu.max(tree::waited_cpu()).max(in_group.cpu);
         outcome.memory = outcome.memory.max(in_group.memory);
-        // The kernel ends a process above its processor time by itself: first by a signal that can be ignored.
+        // The kernel ends a process above its processor time: first by a signal that can be ignored.
         outcome.reason = match (outcome.reason, limits.cpu) {
             (EndReason::Signal(signal), Some(_)) if signal == Signal::XCPU.as_raw() => EndReason::Cpu,
-            // What it limits it counts by samples, so this may be less.
+            // The kernel enforces this limit by samples, so the exact time may be less.
             (EndReason::Signal(signal), Some(cpu))
                 if signal == Signal::KILL.as_raw() && outcome.cpu.saturating_mul(2) >= cpu =>
             {
                 EndReason::Cpu
             }
-            // Init was killed with the rest.
+            // Init was killed with the other processes.
             (EndReason::Lost | EndReason::Signal(_), _) if was_out_of_memory => EndReason::Memory,
             (reason, _) => reason,
         };
         outcome
     }
 
-    /// Returns at the end of the program, or with why it must be killed.
+    /// Returns none at the end of the program, or the reason why it must be killed.
     fn wait(&self, connection: &UnixStream, limits: &Limits, outcome: &mut Outcome) -> Option<EndReason> {
         let Ok(process) = pidfd_open(self.process, PidfdFlags::empty()) else { return Some(EndReason::Killed) };
         let (mut next, mut told) = (Instant::now(), None);
@@ -202,11 +202,11 @@ impl Running {
             next = Instant::now().checked_add(INTERVAL)?;
             let usage = tree::measure();
             outcome.memory = outcome.memory.max(usage.memory);
-            // Children whose end nobody waits for take their time with them.
+            // The time of children that are not waited for is lost.
             let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
             outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
             let measured = Measured { memory: usage.memory, cpu: outcome.cpu, tasks: usage.tasks };
-            // A host that does not read is not waited for.
+            // Does not wait for a host that does not read.
             if told != Some(measured) && offer(connection, &Answer::Measured(measured)).is_ok() {
                 told = Some(measured);
             }
@@ -219,7 +219,7 @@ impl Running {
         }
     }
 
-    /// How the program ended by itself.
+    /// Returns how the program ended, if it was not killed.
     fn reason(&mut self, status: Option<WaitStatus>) -> EndReason {
         let mut bytes = [0; 5];
         if self.has_init && self.ended.read_exact(&mut bytes).is_err() {

@@ -10,7 +10,7 @@ use rustix::thread::UnshareFlags;
 
 /// Forks this process, which must have one thread. Returns none in the child.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the launcher and all processes below it have one thread, so no lock is held by another one.
+    // SAFETY: the launcher and all processes below it have one thread, so no other thread holds a lock.
     #[allow(unsafe_code, reason = "see above")]
     let forked = unsafe { nix::unistd::fork() }?;
     match forked {
@@ -21,9 +21,9 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Ends this process, without what the launcher registered to happen at its exit.
+/// Ends this process, without the exit handlers of the launcher.
 pub(super) fn exit(code: i32) -> ! {
-    // SAFETY: has no precondition.
+    // SAFETY: there is no precondition.
     #[allow(unsafe_code, reason = "see above")]
     unsafe {
         libc::_exit(code)
@@ -39,14 +39,14 @@ pub(super) fn close(descriptor: &impl AsFd) {
     }
 }
 
-/// Leaves namespaces for new ones.
+/// Enters new namespaces.
 pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags are namespaces; none of them is `FILES`.
     #[allow(unsafe_code, reason = "see above")]
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Adds attributes to a mount and to all mounts below it, if `is_recursive`. None is removed.
+/// Adds attributes to a mount, and to all mounts below it if `is_recursive`. Removes no attribute.
 pub(super) fn add_mount_attributes(path: &CStr, attributes: u64, is_recursive: bool) -> io::Result<()> {
     /// `struct mount_attr`.
     #[repr(C)]
@@ -58,7 +58,7 @@ pub(super) fn add_mount_attributes(path: &CStr, attributes: u64, is_recursive: b
     }
     let all = MountAttributes { set: attributes, clear: 0, propagation: 0, user_namespace: 0 };
     let flags = if is_recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the kernel reads the path, which ends with zero, and as many bytes of `all` as it has.
+    // SAFETY: the kernel reads the path, which ends with zero, and the given number of bytes of `all`.
     #[allow(unsafe_code, reason = "see above")]
     let result = unsafe {
         libc::syscall(
@@ -73,7 +73,8 @@ pub(super) fn add_mount_attributes(path: &CStr, attributes: u64, is_recursive: b
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets `exec` close all descriptors but the standard streams, also those that this process was started with.
+/// Makes `exec` close all descriptors except the standard streams, including those that this process was
+/// started with.
 pub(super) fn close_others_on_exec() -> io::Result<()> {
     const FIRST: libc::c_uint = 3;
     const CLOSE_ON_EXEC: libc::c_uint = 4;
@@ -92,13 +93,13 @@ pub(super) fn set_loopback_up(socket: impl AsFd) -> io::Result<()> {
         *to = from.cast_signed();
     }
     request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
-    // SAFETY: the kernel reads the structure that this request is made with.
+    // SAFETY: the kernel reads this structure.
     #[allow(unsafe_code, reason = "see above")]
     let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the error that a null pointer has for `seccomp`, which says whether the kernel has it.
+/// Returns whether the kernel has seccomp, by the error for a null pointer.
 pub(super) fn has_seccomp() -> bool {
     let null = std::ptr::null::<u32>();
     // SAFETY: the kernel refuses the null pointer.

@@ -1,4 +1,4 @@
-//! The processes of a program: all below its supervisor. What they use, and how they are killed.
+//! The processes of a program, which are all processes below its supervisor: measuring and killing them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,25 +6,26 @@ use std::time::Duration;
 use procfs::process::{Process, all_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-/// The maximum number of processes that are measured.
+/// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
-/// How often the processes that are left are killed before their supervisor gives up.
+/// The maximum number of rounds in which the supervisor kills the remaining processes.
 const MAX_ROUNDS: u32 = 2000;
-/// The time between two of these rounds.
+/// The pause between two rounds.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// What the processes use.
+/// The resource use of the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Memory that is resident and not a file's: of the processes themselves, and shared memory that they have mapped.
+    /// Resident memory that is not backed by a file: of the processes themselves, and shared memory that they
+    /// have mapped.
     pub(super) memory: u64,
-    /// Processor time of those that run, and of their children that they have waited for.
+    /// Processor time of running processes, and of their children that they have waited for.
     pub(super) cpu: Duration,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub(super) tasks: u64,
 }
 
-/// The processes below that one, without it.
+/// Returns all processes below `root`, without it.
 fn below(root: i32) -> Vec<Process> {
     let mut found = Vec::new();
     let mut pending = vec![root];
@@ -32,7 +33,7 @@ fn below(root: i32) -> Vec<Process> {
     while let Some(parent) = pending.pop() {
         let children = match children_of(parent) {
             Some(children) => children,
-            // A kernel without `/proc/…/children`: one reading of all processes, by their parents.
+            // A kernel without `/proc/…/children`: read all processes once, and group them by parent.
             None => table.get_or_insert_with(processes_by_parent).get(&parent).cloned().unwrap_or_default(),
         };
         for child in children {
@@ -48,7 +49,8 @@ fn below(root: i32) -> Vec<Process> {
     found
 }
 
-/// The children of all threads of a process. None if the kernel cannot tell; a process that has ended has none.
+/// Returns the children of all threads of a process. None if the kernel does not support this; an ended process
+/// has no children.
 fn children_of(process: i32) -> Option<Vec<i32>> {
     let Ok(tasks) = Process::new(process).and_then(|process| process.tasks()) else { return Some(Vec::new()) };
     let mut all = Vec::new();
@@ -72,7 +74,7 @@ fn processes_by_parent() -> BTreeMap<i32, Vec<i32>> {
     table
 }
 
-/// The processes and threads of a user.
+/// Returns the number of a user's processes and threads.
 pub(super) fn tasks_of(user: u32) -> u64 {
     let of_user = |process: &Process| process.status().is_ok_and(|status| status.ruid == user);
     let processes = all_processes().into_iter().flatten().flatten().filter(of_user);
@@ -101,11 +103,11 @@ pub(super) fn measure() -> Usage {
     usage
 }
 
-/// Kills the processes below this one, which orphans are given to, and waits for them, until there are none.
+/// Kills the processes below this one, which adopts orphans, and waits for them, until none is left.
 pub(super) fn kill_all() {
     for _ in 0..MAX_ROUNDS {
         for process in below(own_id()) {
-            // One that has ended meanwhile is none.
+            // This fails for a process that has ended meanwhile.
             let _ = Pid::from_raw(process.pid).map(|id| kill_process(id, Signal::KILL));
         }
         loop {
@@ -119,7 +121,7 @@ pub(super) fn kill_all() {
     }
 }
 
-/// The processor time of all processes below this one that have been waited for.
+/// Returns the processor time of all processes below this one that have been waited for.
 pub(super) fn waited_cpu() -> Duration {
     let ticks = procfs::ticks_per_second().max(1);
     let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return Duration::ZERO };

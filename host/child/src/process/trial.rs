@@ -1,4 +1,4 @@
-//! What the kernel has, found out by trying it in a child process.
+//! Detects the kernel's features by a trial in a child process.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use crate::message::{receive, send};
 /// The first version of Landlock that restricts signals and abstract Unix sockets.
 const SCOPES_ABI: u32 = 6;
 
-/// What the kernel has.
+/// Detects the features of the kernel.
 pub(super) fn kernel() -> Kernel {
     let mut lacks = Vec::new();
     let landlock_abi = match RestrictSelf::default().apply().map(|status| status.landlock) {
@@ -37,7 +37,7 @@ pub(super) fn kernel() -> Kernel {
     Kernel { landlock_abi, seccomp, namespaces, lacks }
 }
 
-/// Makes all namespaces in a process of their own.
+/// Creates all namespaces in a separate process.
 fn try_namespaces() -> io::Result<Vec<Lack>> {
     let (ours, theirs) = UnixStream::pair()?;
     let Some(child) = sys::fork()? else {
@@ -53,7 +53,7 @@ fn try_namespaces() -> io::Result<Vec<Lack>> {
     Ok(lacks)
 }
 
-/// The part of the supervisor.
+/// The supervisor's part of the trial.
 fn enter_and_try(report: &UnixStream) -> Result<Vec<Lack>, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -77,7 +77,7 @@ fn enter_and_try(report: &UnixStream) -> Result<Vec<Lack>, String> {
     lacks
 }
 
-/// The part of init.
+/// The init's part of the trial.
 fn try_inside(is_root: bool) -> Result<Vec<Lack>, String> {
     namespaces::unshare_rest().map_err(|error| format!("mount and network namespaces: {error}"))?;
     let mut lacks = mounts::try_out()?;

@@ -1,5 +1,5 @@
-//! Connections to granted origins: a name is resolved once, its addresses are checked, and one of these is connected to. So a
-//! name that resolves differently a moment later (DNS rebinding) has no effect.
+//! Connections to granted origins. A name is resolved once, its addresses are checked, and one of them is connected to, so DNS
+//! rebinding (another address at a second look-up) has no effect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,10 @@ use tokio::net::{TcpStream, lookup_host};
 /// The maximum number of addresses that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// Why there is no connection.
+/// Why a connection cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    /// The name resolves to addresses that are not of the public internet.
+    /// The name resolves only to addresses that are not on the public internet.
     #[error(
         "the name resolves to {0}, which is not an address of the public internet; grant the address instead of the name if that is meant"
     )]
@@ -22,13 +22,13 @@ pub(super) enum ConnectError {
     /// The name cannot be resolved.
     #[error("the name cannot be resolved: {0}")]
     Resolve(io::Error),
-    /// No address accepts.
+    /// No address accepts a connection.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
 }
 
-/// Connects to an origin. The permit is held while the name is resolved: the system's resolver cannot be cancelled, so a program
-/// would have any number of threads wait for it otherwise.
+/// Connects to an origin. The permit is held while the name is resolved, because the system's resolver cannot be cancelled, and
+/// a program could otherwise make any number of threads wait for it.
 pub(super) async fn connect(
     origin: &Origin,
     permit: Arc<impl Send + Sync + 'static>,
@@ -60,7 +60,7 @@ pub(super) async fn connect(
     Err(last)
 }
 
-/// Those of the addresses that are public. Fails if there are others only.
+/// Returns the public addresses. Fails if there are only others.
 fn public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ConnectError> {
     let (public, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| is_public(*address));
     match (public.is_empty(), other.first()) {

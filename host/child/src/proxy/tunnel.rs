@@ -1,4 +1,4 @@
-//! A tunnel: bytes in both directions, until both have ended or nothing has moved for a time.
+//! A tunnel: bytes in both directions, until both have ended or no byte has moved for some time.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::sleep;
 
-/// Bytes that are buffered in each direction.
+/// The size of the buffer for each direction, in bytes.
 const BUFFER: usize = 16 << 10;
 
-/// Transports bytes between the two.
+/// Transports bytes between two streams.
 pub(super) async fn tunnel(
     one: impl AsyncRead + AsyncWrite + Unpin,
     other: impl AsyncRead + AsyncWrite + Unpin,
     idle_time: Duration,
 ) {
     let ((one_read, one_write), (other_read, other_write)) = (split(one), split(other));
-    // One direction may be silent for long while the other is not, as in a download. The one that still moves bytes decides.
+    // One direction may be silent for long while the other is not, as in a download. So a byte in either direction counts.
     let moved = AtomicU64::new(0);
     let moved = &moved;
     let both = async {
@@ -41,7 +41,7 @@ pub(super) async fn tunnel(
     }
 }
 
-/// Transports one direction, and its end.
+/// Transports one direction, including its end.
 async fn transport(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

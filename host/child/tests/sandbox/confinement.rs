@@ -56,7 +56,7 @@ async fn a_program_neither_sees_nor_signals_processes_of_the_host() {
         std::process::id(),
     );
     let said = run(shell(&script)).await;
-    // The shell's own signal does not reach itself: `kill -1` leaves out the caller.
+    // The shell's own signal does not reach itself: `kill -1` excludes the caller.
     assert_eq!(said.stdout, "", "{said:?}");
     assert!(other.0.try_wait().unwrap().is_none());
     assert_eq!(sleepers(&marker).len(), 1);

@@ -1,4 +1,4 @@
-//! How programs end, with all that they have started.
+//! The end of programs, with everything that they have started.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::harness::{
     wait_for_sleepers,
 };
 
-/// Set in the process of a test that is a host: what its program sleeps for.
+/// Set in the process of a test that acts as a host: how long its program sleeps.
 const HOST: &str = "MCP_HOST_CHILD_TEST_HOST";
 
 /// Waits until these processes have ended.
@@ -24,7 +24,7 @@ pub(crate) fn wait_for_ends(processes: &[OwnedFd]) {
     }
 }
 
-/// What to wait for the ends of processes by.
+/// Returns handles to wait for the ends of processes.
 pub(crate) fn handles(processes: Vec<i32>) -> Vec<OwnedFd> {
     let open = |id: i32| pidfd_open(Pid::from_raw(id).unwrap(), PidfdFlags::empty()).unwrap();
     processes.into_iter().map(open).collect()
@@ -79,7 +79,7 @@ async fn a_child_that_is_dropped_ends_with_all_of_its_processes() {
         return;
     }
     let marker = marker();
-    // It ignores what can be ignored.
+    // The program ignores all signals that can be ignored.
     let script = format!("trap '' TERM HUP INT PIPE; setsid sleep {marker} & sleep {marker} & echo started; wait");
     let mut child = program(shell(&script)).launch().await.unwrap();
     assert_eq!(first_line(&mut child).await, "started");
@@ -104,13 +104,13 @@ async fn a_launch_that_is_given_up_starts_nothing_that_stays() {
             () = std::future::ready(()) => {}
         }
     }
-    // A supervisor that is told of no wish ends; the next one is started after those.
+    // A supervisor without a request ends. The next program is started after those supervisors.
     let mut child = program.launch().await.unwrap();
     assert_eq!(child.kill().await.reason, EndReason::Killed);
     wait_for_ends(&handles(sleepers(&marker)));
 }
 
-/// A host that is killed: it starts a program, and says so.
+/// A host that is killed: it starts a program, and prints a line.
 #[tokio::test]
 async fn host_process() {
     let Some(marker) = std::env::var_os(HOST) else { return };
@@ -135,7 +135,7 @@ fn nothing_outlives_a_host_that_is_killed() {
     let mut lines = BufReader::new(host.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "ready"));
     let processes = handles(wait_for_sleepers(&marker, 2));
-    // By SIGKILL.
+    // Dropping it sends SIGKILL.
     drop(host);
     wait_for_ends(&processes);
     assert_eq!(sleepers(&marker), Vec::<i32>::new());

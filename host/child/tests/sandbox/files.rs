@@ -1,4 +1,4 @@
-//! What of the host's file system a program sees.
+//! The part of the host's file system that a program sees.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use mcp_host_child::{Directory, EndReason, SpecError};
 
 use crate::harness::{has_namespaces, launcher, program, python, run, shell};
 
-/// A directory that every user may use, since the program may be another user than this one.
+/// A directory that every user may use, because the program may have another user than this process.
 fn shared_dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,4 @@
-//! Starting programs and reading what they say.
+//! Starting programs and reading their output.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,19 +8,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mcp_host_child::{Child, EndReason, Kernel, Launcher, LauncherProgram, Outcome, Program, Spec};
 use tokio::io::AsyncReadExt;
 
-/// The launcher as a program of its own, or the one that the variable names, such as `mcp-host`.
+/// The path of the separate launcher program, or of the one in the variable, such as `mcp-host`.
 pub(crate) fn launcher_path() -> PathBuf {
     std::env::var_os("MCP_HOST_TEST_LAUNCHER")
         .map_or_else(|| env!("CARGO_BIN_EXE_mcp-host-launcher").into(), PathBuf::from)
 }
 
-/// A launcher of these tests.
+/// Returns the launcher of these tests.
 pub(crate) fn launcher() -> &'static Launcher {
     static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
     LAUNCHER.get_or_init(|| Launcher::start(&LauncherProgram::Program(launcher_path()), None).unwrap())
 }
 
-/// Whether programs can be confined with namespaces. A test that needs that says that it is skipped.
+/// Returns whether programs can be confined with namespaces. A test that needs them prints that it is
+/// skipped.
 pub(crate) fn has_namespaces() -> bool {
     let Kernel { namespaces, seccomp, landlock_abi, lacks, .. } = launcher().kernel();
     let confines = *namespaces && *seccomp && landlock_abi.is_some();
@@ -30,7 +31,7 @@ pub(crate) fn has_namespaces() -> bool {
     confines
 }
 
-/// An interpreter of the system. A test that needs it says that it is skipped.
+/// Returns an interpreter of the system. A test that needs it prints that it is skipped.
 pub(crate) fn system_program(name: &str) -> Option<String> {
     let found = ["/usr/bin", "/usr/local/bin", "/bin"].map(|dir| format!("{dir}/{name}"));
     let found = found.into_iter().find(|path| std::fs::metadata(path).is_ok());
@@ -40,17 +41,17 @@ pub(crate) fn system_program(name: &str) -> Option<String> {
     found
 }
 
-/// A shell script.
+/// A program that runs a shell script.
 pub(crate) fn shell(script: &str) -> Spec {
     Spec::new(["/bin/sh", "-c", script])
 }
 
-/// A script in Python.
+/// A program that runs a Python script.
 pub(crate) fn python(script: &str) -> Option<Spec> {
     Some(Spec::new([system_program("python3")?, "-c".to_owned(), script.to_owned()]))
 }
 
-/// What a program said, and how it ended.
+/// The output of a program, and its end.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) stdout: String,
@@ -59,7 +60,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What it wrote to standard output, if it ended well.
+    /// Returns its standard output. Asserts that it exited with code 0.
     #[track_caller]
     pub(crate) fn success(self) -> String {
         assert_eq!(self.outcome.reason, EndReason::Exit(0), "{self:?}");
@@ -72,17 +73,17 @@ pub(crate) fn program(spec: Spec) -> Program {
     launcher().program(spec).unwrap()
 }
 
-/// Starts a program, and reads what it says until its end.
+/// Starts a program, and reads its output until it ends.
 pub(crate) async fn run(spec: Spec) -> Said {
     run_with(launcher(), spec).await
 }
 
-/// The same with another launcher.
+/// Does the same with another launcher.
 pub(crate) async fn run_with(launcher: &Launcher, spec: Spec) -> Said {
     read(launcher.program(spec).unwrap().launch().await.unwrap()).await
 }
 
-/// Reads what a program says until its end, without input.
+/// Reads the output of a program until it ends, without input.
 pub(crate) async fn read(mut child: Child) -> Said {
     drop(child.stdin.take());
     let (mut out, mut lines) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -116,13 +117,14 @@ pub(crate) async fn first_line(child: &mut Child) -> String {
     }
 }
 
-/// A number that no other process of this machine has among its arguments: how long a process of a test sleeps.
+/// Returns a number that no other process of this machine has among its arguments: a sleeping time for a
+/// test's process.
 pub(crate) fn marker() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{:04}", 100_000_000 + std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A process of a test, ended with the test.
+/// A process of a test, killed at the end of the test.
 pub(crate) struct Ended(pub(crate) std::process::Child);
 
 impl Drop for Ended {
@@ -132,13 +134,13 @@ impl Drop for Ended {
     }
 }
 
-/// A process of the host that sleeps for that long.
+/// Starts a process of the host that sleeps for this time.
 pub(crate) fn sleeping(marker: &str) -> Ended {
     let null = std::process::Stdio::null;
     Ended(Command::new("sleep").arg(marker).stdin(null()).stdout(null()).stderr(null()).spawn().unwrap())
 }
 
-/// The processes that sleep for that long.
+/// Returns the processes that sleep for this time.
 pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -149,7 +151,7 @@ pub(crate) fn sleepers(marker: &str) -> Vec<i32> {
     ids.filter(sleeps).collect()
 }
 
-/// Waits until so many processes sleep for that long: a shell forks before it executes.
+/// Waits until `count` processes sleep for this time: a shell forks before it executes.
 pub(crate) fn wait_for_sleepers(marker: &str, count: usize) -> Vec<i32> {
     loop {
         let found = sleepers(marker);
@@ -160,7 +162,7 @@ pub(crate) fn wait_for_sleepers(marker: &str, count: usize) -> Vec<i32> {
     }
 }
 
-/// This test executable, that runs the test of that name only.
+/// Returns this test executable, to run only the test with this name.
 pub(crate) fn this_test(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);

@@ -1,4 +1,4 @@
-//! What a program can use up.
+//! The resource limits of a program.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_process_above_its_processor_time_is_killed() {
     spec.limits.cpu = Some(Duration::from_secs(1));
     let outcome = run(spec).await.outcome;
     assert_eq!(outcome.reason, EndReason::Cpu);
-    // The kernel counts by samples what it limits, and exactly what it shows.
+    // The kernel enforces the limit by samples, but reports the exact time.
     assert!(outcome.cpu >= Duration::from_millis(300), "{outcome:?}");
 }
 
@@ -98,7 +98,7 @@ async fn the_processor_time_of_all_processes_counts() {
     if !has_namespaces() {
         return;
     }
-    // Each ends after a fraction of the time, and the shell waits for it.
+    // Each process ends after a fraction of the time, and the shell waits for it.
     let mut spec = shell("while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done");
     spec.limits.cpu = Some(Duration::from_secs(2));
     assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);

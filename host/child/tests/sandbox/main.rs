@@ -1,6 +1,7 @@
-//! Programs that try to leave their sandbox, in the launcher as it ships. They pass as root and as another user.
+//! Programs that try to leave their sandbox, with the launcher as it ships. The tests pass as root and as
+//! another user.
 //!
-//! What a kernel lacks is printed by the tests that need it, which then test nothing.
+//! Tests print the kernel features that are missing for them, and then test nothing.
 
 #![cfg(target_os = "linux")]
 #![allow(

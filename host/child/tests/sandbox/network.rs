@@ -1,4 +1,4 @@
-//! What a program can connect to.
+//! The servers that a program can connect to.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crate::harness::{has_namespaces, marker, program, python, read, run};
 
-/// A server that answers each connection with its request, behind a status line.
+/// Starts a server that answers each connection with its request, after a status line.
 fn echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! MCP servers over standard streams, as they are written: for Node and for Python, with what their files bring along.
+//! MCP servers over standard streams, in their usual form: for Node and for Python, with the files that they need.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Starts a server, and returns what it answers to `initialize`.
+/// Starts a server, and returns its response to `initialize`.
 async fn initialize(spec: Spec) -> String {
     let mut child = program(spec).launch().await.unwrap();
     child.stdin.as_mut().unwrap().write_all(format!("{INITIALIZE}\n").as_bytes()).await.unwrap();
@@ -50,7 +50,7 @@ async fn initialize(spec: Spec) -> String {
     answered.await
 }
 
-/// A directory that other users can look into.
+/// A directory that other users can read.
 fn installation() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -83,7 +83,7 @@ async fn a_server_for_python_answers() {
     assert!(answer.contains(r#""name": "python""#), "{answer}");
 }
 
-/// Servers of npm and PyPI, where they are installed: the variable has commands, one a line; `{}` is a granted directory.
+/// Tests installed servers from npm and PyPI. The variable has one command per line; `{}` is a granted directory.
 #[tokio::test]
 async fn installed_servers_answer() {
     let Ok(commands) = std::env::var("MCP_HOST_TEST_SERVERS") else {

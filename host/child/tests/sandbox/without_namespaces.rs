@@ -1,4 +1,4 @@
-//! A machine that forbids namespaces, or Landlock: a filter makes it so for the launcher.
+//! A machine that forbids namespaces, or Landlock: a filter simulates this for the launcher.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,10 @@ use seccompiler::SeccompAction;
 
 use crate::harness::{first_line, launcher_path, marker, python, read, run_with, shell, sleepers, sleeping, this_test};
 
-/// Set in the process that becomes a launcher: what it is refused.
+/// Set in the process that becomes a launcher: the system calls that are refused to it.
 const REFUSED: &str = "MCP_HOST_CHILD_TEST_REFUSED";
 
-/// A launcher without those system calls. It is started by a script, since a launcher has no environment.
+/// A launcher without these system calls. A script starts it, because a launcher has no environment.
 fn launcher(refused: &str) -> Launcher {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("launcher");
@@ -44,7 +44,7 @@ fn refused_launcher() {
     panic!("{}", Command::new(launcher_path()).arg("__launcher").exec());
 }
 
-/// A launcher without namespaces. None if the kernel lacks what is left, which is said.
+/// A launcher without namespaces. None, with a message, if the kernel lacks the other features.
 fn without_namespaces() -> Option<Launcher> {
     let launcher = launcher("namespaces");
     let kernel = launcher.kernel();
@@ -148,7 +148,7 @@ async fn orphans_and_fork_bombs_end_with_the_program() {
 
     let mut spec =
         shell(&format!("f() {{ sleep {marker} & f & f; }}; f 2>/dev/null & echo started; wait; sleep {marker}"));
-    // This counts all processes of the user on older kernels.
+    // On older kernels, this counts all processes of the user.
     spec.limits.processes = 300;
     let mut child = launcher.program(spec).unwrap().launch().await.unwrap();
     assert_eq!(first_line(&mut child).await, "started");

@@ -1,4 +1,5 @@
-//! What every engine must do, as checks that the tests of each call: of the model, which the simulation rests on, and of NATS.
+//! The contract of every engine, as checks for the tests of the model, which the simulation relies on, and of
+//! NATS.
 
 use std::time::Duration;
 
@@ -6,14 +7,14 @@ use tokio::sync::mpsc;
 
 use super::{Engine, EngineError, Entry};
 
-/// The time within which a message that is not lost arrives.
+/// The maximum delivery time of a message that is not lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Checks an engine whose bucket has none of the keys that are used here, by two connections to it.
+/// Checks an engine by two connections to it. Its bucket must have none of the keys that are used here.
 ///
 /// # Panics
 ///
-/// It does something else.
+/// The engine breaks the contract.
 pub(super) async fn check<E: Engine>(one: E, other: E) {
     a_key_is_created_once(&one, &other).await;
     a_value_is_replaced_by_whoever_knows_its_revision(&one, &other).await;
@@ -57,11 +58,11 @@ async fn of_many_writers_of_one_revision_one_succeeds<E: Engine>(one: &E, other:
     assert_eq!(entry.value, winners);
 }
 
-/// Checks an engine whose bucket keeps values for a time, by two connections to it.
+/// Checks an engine whose values expire, by two connections to it.
 ///
 /// # Panics
 ///
-/// It does something else.
+/// The engine breaks the contract.
 pub(super) async fn check_expiry<E: Engine>(one: E, other: E) {
     a_value_that_is_overwritten_is_not_written_by_who_knew_another(&one, &other).await;
     a_value_is_dropped_after_its_time_unless_it_is_written_again(&one, &other).await;
@@ -109,7 +110,7 @@ async fn messages_reach_all_subscribers_in_order<E: Engine>(one: &E, other: &E) 
         subscriptions.push(engine.subscribe("mcp.test.order").await.expect("a subscription"));
     }
     let mut elsewhere = one.subscribe("mcp.test.elsewhere").await.expect("a subscription");
-    // A subscription is known to a server once a message has come through it.
+    // A server has a subscription once a message has come through it.
     settle(one, &mut subscriptions).await;
     for number in 0_u8..100 {
         one.publish("mcp.test.order", vec![number]).await.expect("it is sent");
@@ -122,7 +123,7 @@ async fn messages_reach_all_subscribers_in_order<E: Engine>(one: &E, other: &E) 
     assert!(elsewhere.try_recv().is_err());
 }
 
-/// Sends messages until each subscription has had one, and waits until no more come.
+/// Sends messages until each subscription has received one, and waits until no more arrive.
 async fn settle<E: Engine>(engine: &E, subscriptions: &mut [mpsc::Receiver<Vec<u8>>]) {
     for subscription in subscriptions.iter_mut() {
         while subscription.try_recv().is_err() {
@@ -147,7 +148,7 @@ async fn a_message_is_sent_before_what_is_written_later_is_seen<E: Engine>(one: 
         expected = Some(written);
         let seen = other.get("ordered").await.expect("an answer").expect("a value");
         assert_eq!(seen.value, [number]);
-        // By the same connection it has arrived by now, or is about to.
+        // A message of the same connection has arrived by now, or is about to.
         assert_eq!(receive(&mut subscription).await, [number]);
     }
 }

@@ -1,6 +1,7 @@
-//! A model of an engine: what NATS documents of key-value buckets and of messages, in one process.
+//! A model of an engine in one process: the documented behavior of NATS key-value buckets and messages.
 //!
-//! [`ModelServer`] is the bucket, for the simulation. [`Model`] is an engine of it, for tests without a server.
+//! [`ModelServer`] is the bucket, for the simulation. [`Model`] is an engine with it, for tests without a
+//! server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Engine, EngineError, Entry};
 
-/// The number of messages that wait for a subscriber; further ones are lost.
+/// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 1024;
 
 /// A bucket.
@@ -27,11 +28,11 @@ impl ModelServer {
         self.entries.get(key).cloned()
     }
 
-    /// Writes the value of a key if it has that revision, or if there is none.
+    /// Writes the value of a key if the key has this revision, or if it does not exist.
     ///
     /// # Errors
     ///
-    /// It has another revision.
+    /// The key has another revision.
     pub fn write(&mut self, key: &str, value: &[u8], expected: Option<u64>) -> Result<u64, EngineError> {
         if self.entries.get(key).map(|entry| entry.revision) != expected {
             return Err(EngineError::Conflict);
@@ -56,13 +57,13 @@ impl ModelServer {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     server: Arc<Mutex<ModelServer>>,
-    /// When keys expire.
+    /// When each key expires.
     expiries: Arc<Mutex<BTreeMap<String, Instant>>>,
     subscribers: Arc<Mutex<Subscribers>>,
 }
 
 impl Model {
-    /// Returns the server, in which a key does not exist any more if it has expired.
+    /// Returns the server, after removing the key if it has expired.
     fn server(&self, key: &str) -> MutexGuard<'_, ModelServer> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,11 @@
-//! NATS: messages without persistence for what replicas tell each other, and a JetStream key-value bucket for the records.
+//! NATS: non-persistent messages between replicas, and a JetStream key-value bucket for the records.
 //!
-//! The bucket is a stream, `KV_NAME`, whose subjects are its keys (`$KV.NAME.KEY`), as NATS documents it (ADR-8). Three requests of its API are
-//! used: create the stream, read the last message of a subject from the stream's leader, and publish one with an expected sequence.
-//! The bucket is made with three copies where the servers are a cluster that can keep them, and else with one.
+//! The bucket is a stream, `KV_NAME`, whose subjects are its keys (`$KV.NAME.KEY`), as documented by NATS
+//! (ADR-8). Three requests of its API are used: create the stream, read the last message of a subject from the
+//! stream's leader, and publish one with an expected sequence. The bucket is created with three copies if the
+//! servers are a cluster that supports them, else with one.
 //!
-//! An answer is input from outside: bounded, parsed, and no permission for anything.
+//! A response is untrusted input: it is bounded and parsed, and grants no access.
 
 mod bucket;
 mod connection_log;
@@ -27,11 +28,11 @@ use self::bucket::Bucket;
 use self::connection_log::ConnectionLog;
 use super::{Engine, EngineError, Entry};
 
-/// The number of messages that wait for a subscriber; further ones are lost.
+/// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 4096;
 /// The maximum size of these messages, in bytes.
 const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
-/// The longest pause between two attempts to connect.
+/// The maximum pause between two attempts to connect.
 const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// How to connect to NATS.
 #[derive(Clone, Debug)]
@@ -40,18 +41,18 @@ pub struct NatsOptions {
     pub servers: Vec<String>,
     /// How to authenticate.
     pub login: Login,
-    /// The certificate authorities of the servers; none: those of the machine.
+    /// The certificate authorities of the servers; none for the machine's authorities.
     pub ca: Vec<CertificateDer<'static>>,
     /// The name of the bucket: letters, digits, `-` and `_`.
     pub bucket: String,
-    /// The time after which a request has failed.
+    /// The timeout of a request.
     pub timeout: Duration,
 }
 
 /// How to authenticate.
 #[derive(Clone, Default)]
 pub enum Login {
-    /// Not at all, or by a client certificate of the network.
+    /// No authentication, or by a client certificate of the network.
     #[default]
     None,
     /// With a token.
@@ -70,7 +71,7 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A connection to NATS, with a bucket. It connects with its first request, and again by itself.
+/// A connection to NATS, with a bucket. It connects on the first request, and reconnects automatically.
 #[derive(Clone, Debug)]
 pub struct Nats {
     connection: Arc<Connection>,
@@ -87,10 +88,10 @@ struct Connection {
     log: Arc<ConnectionLog>,
 }
 
-/// The options are not valid.
+/// Invalid options.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// A server's URL is none.
+    /// The URL of a server is invalid.
     #[error("`{0}` is not the URL of a NATS server, such as `tls://n1.example:4222`")]
     Url(String),
     /// The certificate authorities cannot be used.
@@ -98,7 +99,7 @@ pub enum NatsError {
     Tls(#[from] async_nats::rustls::Error),
 }
 
-/// TLS that trusts those authorities only.
+/// Creates a TLS config that trusts only these authorities.
 fn tls_config(ca: Vec<CertificateDer<'static>>) -> Result<ClientConfig, NatsError> {
     let mut roots = RootCertStore::empty();
     for authority in ca {
@@ -109,11 +110,11 @@ fn tls_config(ca: Vec<CertificateDer<'static>>) -> Result<ClientConfig, NatsErro
 }
 
 impl Nats {
-    /// A connection with those options. Needs no runtime, and does nothing yet.
+    /// Creates a connection with these options. Needs no runtime, and does not connect yet.
     ///
     /// # Errors
     ///
-    /// The URL of a server, or a certificate authority, is none.
+    /// The URL of a server, or a certificate authority, is invalid.
     pub fn new(options: NatsOptions) -> Result<Self, NatsError> {
         let NatsOptions { servers, login, ca, bucket, timeout } = options;
         let parse = |url: &String| url.parse().map_err(|_| NatsError::Url(url.clone()));
@@ -124,13 +125,13 @@ impl Nats {
         Ok(Self { connection: Arc::new(connection), bucket: Arc::new(Bucket::of_records(bucket)) })
     }
 
-    /// The same connection with a bucket of that name for the records of sessions: values that expire.
+    /// Returns the same connection with a bucket of this name for session records: values that expire.
     #[must_use]
     pub fn with_session_bucket(&self, name: String) -> Self {
         Self { connection: self.connection.clone(), bucket: Arc::new(Bucket::of_sessions(name)) }
     }
 
-    /// The client, which connects in the background: requests fail until a server answers.
+    /// Returns the client, which connects in the background: requests fail until a server responds.
     async fn client(&self) -> Result<&Client, EngineError> {
         let Connection { client, servers, login, tls, timeout, log } = &*self.connection;
         let connect = async || {
@@ -163,12 +164,13 @@ impl Nats {
         client.get_or_try_init(connect).await.map_err(|error| EngineError::NoAnswer(error.to_string()))
     }
 
-    /// Whether there is a connection now.
+    /// Returns whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         self.connection.client.get().is_some_and(|client| client.connection_state() == State::Connected)
     }
 
-    /// The client, if there is a connection: what it keeps until there is one is late.
+    /// Returns the client only if there is a connection, because requests that the client queues until then
+    /// would be late.
     async fn connected(&self) -> Result<&Client, EngineError> {
         let client = self.client().await?;
         if self.is_connected() { Ok(client) } else { Err(EngineError::NoAnswer("not connected".to_owned())) }
@@ -183,7 +185,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// That many wait still: the others were taken.
+    /// Keeps the last `count` messages: the others were taken.
     fn keep(&mut self, count: usize) {
         while self.lengths.len() > count
             && let Some(length) = self.lengths.pop_front()
@@ -254,7 +256,7 @@ impl Engine for Nats {
                     () = sender.closed() => None,
                 };
                 let Some(message) = message else { break };
-                // If nobody takes them, they are lost, as NATS loses them.
+                // If no receiver takes the messages, further ones are lost, as with NATS.
                 waiting.keep(sender.max_capacity().saturating_sub(sender.capacity()));
                 let length = message.payload.len();
                 if waiting.has_room(length) && sender.try_send(message.payload.to_vec()).is_ok() {

@@ -14,43 +14,44 @@ use super::{
     Time, WriteFailure, part,
 };
 
-/// The longest time for which a new holder waits to be told what others want.
+/// The maximum time for which a new holder collects the other replicas' wants.
 const MAX_COLLECTING: Duration = Duration::from_millis(500);
-/// The number of polls in succession that may fail before another replica may try.
+/// The number of consecutive failed polls after which another replica may try.
 const MAX_FAILURES: u32 = 3;
 
-/// What the holder knows.
+/// The state of the holder.
 #[derive(Debug)]
 pub(super) struct Holding {
     record: Box<Record>,
     revision: Revision,
-    /// When the last write that succeeded was begun.
+    /// When the last successful write was begun.
     confirmed: Time,
-    /// Until when it waits to be told what others want.
+    /// Until when it collects the other replicas' wants.
     collects_until: Option<Time>,
     /// Whether this replica polls its own paths, until a round has covered them.
     polls_own: bool,
-    /// Whether this replica's own paths are to be polled before the next round.
+    /// Whether this replica's own paths must be polled before the next round.
     own_is_due: bool,
-    /// Whether subscribers here rely on the record's tokens, and no round has covered all of their paths since.
+    /// Whether subscribers here rely on the record's tokens, and no round has covered all of their paths
+    /// since then.
     owes: bool,
     /// The record's tokens, until a poll has begun with them.
     tokens: Option<Vec<Option<String>>>,
-    /// Whom the poll under way covers.
+    /// The replicas that the poll under way covers.
     polling: Option<Covers>,
-    /// The version of this replica's paths that the last poll was about.
+    /// The version of this replica's paths in the last poll.
     polled_version: u64,
-    /// A round that was told, and is to be written.
+    /// A round that was published, and must be written.
     moved: Option<Moved>,
-    /// A write of which it is not known whether it took place.
+    /// A write whose outcome is unknown.
     unknown: Option<(Box<Record>, Time)>,
-    /// Whether somebody waits for a poll.
+    /// Whether a replica waits for a poll.
     is_wanted: bool,
     failures: u32,
     wants: Wants,
 }
 
-/// A round that was told.
+/// A published round.
 #[derive(Debug)]
 struct Moved {
     parts: u32,
@@ -63,17 +64,17 @@ impl Holding {
         self.record.epoch
     }
 
-    /// Whether this replica polls its own paths, too.
+    /// Returns whether this replica polls its own paths, too.
     pub(super) fn polls_own(&self) -> bool {
         self.polls_own
     }
 
-    /// The last own poll was made.
+    /// Records that the last own poll was made.
     pub(super) fn end_own_polls(&mut self) {
         self.polls_own = false;
     }
 
-    /// The record as it is to be written next: with the round that was told, or only confirmed.
+    /// Returns the next record to write: with the published round, or only as a confirmation.
     fn next_record(&self) -> (Box<Record>, Purpose) {
         let mut record = self.record.clone();
         match &self.moved {
@@ -92,17 +93,18 @@ impl Holding {
 }
 
 impl Member {
-    /// The time for which the holder relies on its lease.
+    /// Returns the time for which the holder relies on its lease.
     fn confidence(&self) -> Duration {
         part(self.lease, 2)
     }
 
-    /// The time for which a record must be the same before another replica takes the lease.
+    /// Returns the time for which a record must be unchanged before another replica takes the lease.
     fn patience_with_holder(&self) -> Duration {
         part(self.lease, 20).saturating_mul(11)
     }
 
-    /// The time without a message of the holder after which its record is read: to begin early to see whether it stays the same.
+    /// Returns the time without a message of the holder after which its record is read, to begin early to
+    /// check whether it is unchanged.
     pub(super) fn suspicion(&self) -> Duration {
         part(self.lease, 4)
     }
@@ -111,7 +113,7 @@ impl Member {
         part(self.lease, 6)
     }
 
-    /// The time at which the holder has something to do.
+    /// Returns the time at which the holder has something to do.
     pub(super) fn hold_deadline(&self) -> Option<Time> {
         let Role::Holding(holding) = &self.role else { return None };
         let renews = holding.confirmed.saturating_add(self.renewal_interval());
@@ -122,7 +124,7 @@ impl Member {
         [renews, loses, holding.collects_until].into_iter().flatten().min()
     }
 
-    /// Does what is due of the holder.
+    /// Performs the holder's due work.
     pub(super) fn hold(&mut self, now: Time) {
         let (confidence, renewal_interval) = (self.confidence(), self.renewal_interval());
         let Role::Holding(holding) = &mut self.role else { return };
@@ -150,7 +152,7 @@ impl Member {
         self.outputs.push_back(Output::Write { expected, record });
     }
 
-    /// The record was read; an error if that has failed.
+    /// Handles the result of reading the record.
     pub fn read(&mut self, now: Time, result: Result<Stored, ()>) {
         if self.request.take_if(|request| matches!(request, Request::Read)).is_none() || !self.is_active {
             return;
@@ -162,7 +164,7 @@ impl Member {
         match found {
             Stored::Invalid(revision) => {
                 self.saw(now, revision, Content::Invalid);
-                // Whoever holds the lease wrote a record: it was overwritten.
+                // The holder wrote a record, so another program has overwritten it.
                 self.lose_lease(now);
                 self.consider(now);
             }
@@ -187,7 +189,7 @@ impl Member {
         }
     }
 
-    /// A value of the bucket was read.
+    /// Records that a value of the bucket was read.
     fn saw(&mut self, now: Time, revision: Revision, content: Content) {
         match &mut self.seen {
             Some(seen) if seen.revision == revision => seen.content = content,
@@ -195,7 +197,7 @@ impl Member {
         }
     }
 
-    /// A record with a history of its own, held by this replica.
+    /// Returns a record with a new history, held by this replica.
     fn first_record(&mut self) -> Box<Record> {
         Box::new(Record {
             history: self.random.u64(..),
@@ -241,7 +243,7 @@ impl Member {
         }
     }
 
-    /// Finds out whether a write with an unknown outcome has taken place.
+    /// Determines whether a write with an unknown outcome has taken place.
     fn resolve(&mut self, now: Time, revision: Revision, found: &Record) {
         let Role::Holding(holding) = &mut self.role else { return };
         match holding.unknown.take() {
@@ -257,7 +259,7 @@ impl Member {
         }
     }
 
-    /// The record was written, or was not.
+    /// Handles the result of writing the record.
     pub fn written(&mut self, now: Time, result: Result<Revision, WriteFailure>) {
         let is_write = |request: &mut Request| matches!(request, Request::Write { .. });
         let Some(Request::Write { record, at, purpose }) = self.request.take_if(is_write) else { return };
@@ -272,7 +274,7 @@ impl Member {
             (Purpose::Renew | Purpose::Move, Ok(revision)) if is_holding => {
                 self.confirmed(now, revision, record, at, purpose);
             }
-            // It has a lease that it does not want any more.
+            // This replica no longer wants the lease that it has acquired.
             (_, Ok(revision)) => {
                 let record = Box::new(Record { holder: None, ..*record });
                 self.write(now, Some(revision), record, Purpose::Resign);
@@ -305,12 +307,12 @@ impl Member {
         }
     }
 
-    /// This replica has the lease.
+    /// Records that this replica has the lease.
     fn take(&mut self, now: Time, revision: Revision, record: Box<Record>, at: Time) {
         if matches!(self.role, Role::Holding(_)) {
             return;
         }
-        // What this replica relied on is what the record's tokens go on from, or something was missed.
+        // If the record's tokens do not continue this replica's chain, something was missed.
         let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_in_step(&record, self.me));
         if !is_in_step {
             self.break_chain(now);
@@ -339,13 +341,13 @@ impl Member {
         };
         let epoch = holding.epoch();
         self.role = Role::Holding(Box::new(holding));
-        // Those who follow hear that the lease is held.
+        // Informs the followers that the lease is held.
         self.publish_counted();
         self.ask(epoch, None);
         self.outputs.push_back(Output::Wake);
     }
 
-    /// The lease was lost, or may have been: this replica polls for itself.
+    /// Handles a lease that was lost, or may have been: this replica polls for itself.
     pub(super) fn lose_lease(&mut self, now: Time) {
         let Role::Holding(holding) = std::mem::replace(&mut self.role, Role::Alone) else { return };
         self.tell_all |= holding.owes;
@@ -362,7 +364,7 @@ impl Member {
     /// Gives the lease back.
     pub(super) fn resign(&mut self, now: Time) {
         let Role::Holding(holding) = &self.role else { return };
-        // Otherwise the lease ends by itself.
+        // If the record cannot be written now, the lease expires.
         if self.request.is_none() && holding.unknown.is_none() {
             let record = Box::new(Record { holder: None, ..*holding.record.clone() });
             let expected = Some(holding.revision);
@@ -385,7 +387,8 @@ impl Member {
         holding.is_wanted = false;
         let mut tokens = holding.tokens.clone();
         if let Some(tokens) = &mut tokens {
-            // Tokens that nobody relies on may be old: what changed meanwhile is no news to anyone.
+            // Without a replica that relies on the tokens, they may be old, and changes in between are no
+            // news for anyone.
             let known = holding.record.covers.keys().any(|replica| covers.contains_key(replica) && *replica != me);
             if !known && !holding.owes {
                 tokens.clear();
@@ -396,7 +399,8 @@ impl Member {
         Some(SharedPoll { paths, tokens, key: holding.record.history })
     }
 
-    /// Whether the next poll is one of this replica's own paths, though it polls for all.
+    /// Returns whether the next poll is for this replica's own paths, although it polls for all. Clears this
+    /// state.
     pub(super) fn takes_own_turn(&mut self) -> bool {
         match &mut self.role {
             Role::Holding(holding) => std::mem::take(&mut holding.own_is_due),
@@ -404,8 +408,9 @@ impl Member {
         }
     }
 
-    /// Whom a round covers that was made without some paths: who wants what the tokens do not cover any more is not covered, and who wants
-    /// what was not polled yet is covered as before.
+    /// Returns the replicas that a round without some paths covers. A replica is not covered if it wants lost
+    /// paths, which the tokens do not cover any more. It is covered as before if it wants left paths, which
+    /// were not polled yet.
     fn covered_without(&self, covers: Covers, lost: &BTreeSet<Arc<str>>, left: &BTreeSet<Arc<str>>) -> Covers {
         let Role::Holding(holding) = &self.role else { return covers };
         let relies = !holding.polls_own || holding.owes;
@@ -432,7 +437,8 @@ impl Member {
         covers.into_iter().filter_map(covered).collect()
     }
 
-    /// A round has covered this replica's own paths up to a version, or not at all.
+    /// Records the version of this replica's own paths that a round has covered; none if it has not covered
+    /// them.
     fn polled_own_in_round(&mut self, covered: Option<u64>) {
         let Role::Holding(holding) = &mut self.role else { return };
         match covered {
@@ -441,8 +447,8 @@ impl Member {
         }
     }
 
-    /// Has this replica's own paths polled beside the rounds, as a round was made without some of them. If those that were told by the
-    /// rounds are not covered any more, everything is told once.
+    /// Requests polls of this replica's own paths in addition to the rounds, because a round omitted some of
+    /// them. If the rounds no longer cover paths that were notified by rounds, everything is notified once.
     fn poll_own_beside(&mut self, is_covered: bool) {
         let Role::Holding(holding) = &mut self.role else { return };
         let has_relied = !holding.polls_own || holding.owes;
@@ -457,8 +463,9 @@ impl Member {
         self.outputs.push_back(Output::Wake);
     }
 
-    /// The poll for all replicas has ended. `is_complete` is whether the provider answers: then all paths were polled but those that are
-    /// [lost](Found::lost) or [left](Found::left). What it has said before it failed counts in any case.
+    /// Handles the end of a poll for all replicas. `is_complete` is whether the provider answered: then all
+    /// paths were polled except those that are [lost](Found::lost) or [left](Found::left). Changes that the
+    /// provider returned before a failure count in any case.
     pub fn shared_polled(&mut self, now: Time, found: Found, is_complete: bool) {
         if self.polling.take_if(|polling| matches!(polling, Polling::Shared)).is_none() {
             return;
@@ -495,14 +502,14 @@ impl Member {
         }
         let Role::Holding(holding) = &mut self.role else { return };
         if holding.failures >= MAX_FAILURES {
-            // Perhaps the provider answers another replica.
+            // The provider may answer another replica.
             self.abstains_until = now.saturating_add(self.lease.saturating_mul(2));
             self.resign(now);
             self.lose_lease(now);
         }
     }
 
-    /// A write of this holder has succeeded.
+    /// Handles a successful write of this holder.
     fn confirmed(&mut self, now: Time, revision: Revision, record: Box<Record>, at: Time, purpose: Purpose) {
         let (me, version) = (self.me, self.version);
         let Role::Holding(holding) = &mut self.role else { return };
@@ -537,7 +544,7 @@ impl Member {
         self.outputs.push_back(Output::Publish(message));
     }
 
-    /// A replica has said what it wants.
+    /// Handles a replica's wants.
     pub(super) fn wanted_by(&mut self, now: Time, want: Want) {
         if want.replica == self.me {
             return;
@@ -562,14 +569,14 @@ impl Member {
         }
     }
 
-    /// A replica wants nothing any more.
+    /// Removes the wants of a replica.
     pub(super) fn left(&mut self, replica: ReplicaId) {
         if let Role::Holding(holding) = &mut self.role {
             holding.wants.forget(replica);
         }
     }
 
-    /// What this replica wants has changed.
+    /// Handles a change of this replica's own paths.
     pub(super) fn own_changed(&mut self) {
         if let Role::Holding(holding) = &mut self.role {
             holding.wants.own_changed();
@@ -577,14 +584,14 @@ impl Member {
     }
 }
 
-/// What a round has found.
+/// The findings of a round.
 struct ChangeParts {
     changed: Vec<Arc<str>>,
     listing: bool,
 }
 
 impl ChangeParts {
-    /// The messages that tell it, as the round after that of the record.
+    /// Returns the messages that publish it, as the round after the record's.
     fn messages(self, record: &Record) -> Vec<Message> {
         let mut divided = parts(self.changed);
         if divided.is_empty() && self.listing {

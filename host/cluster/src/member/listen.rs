@@ -1,4 +1,4 @@
-//! How a replica hears of the holder's rounds, and notices that it has missed one.
+//! How a replica follows the holder's rounds, and detects that it has missed one.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::replica::ReplicaId;
 
 use super::{Content, Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
 
-/// The rounds that were heard of without a gap.
+/// The rounds that were received without a gap.
 #[derive(Debug)]
 pub(super) struct Chain {
     history: u64,
@@ -17,29 +17,29 @@ pub(super) struct Chain {
     epoch: u64,
     /// The last round.
     pub(super) seq: u64,
-    /// When a message of the holder was heard last.
+    /// When the last message of the holder was received.
     pub(super) heard: Time,
     /// The version of this replica's paths that the last round covered.
     pub(super) covered: u64,
-    /// The parts of the next round that were heard: its epoch, and their number.
+    /// The received parts of the next round: its epoch, and their number.
     parts: (u64, u32),
 }
 
-/// How a round that was written relates to the rounds that were heard of.
+/// The relation of a written round to the received rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is the last one.
+    /// It is the last received round.
     Same,
-    /// It is the next one, and all of its parts were heard.
+    /// It is the next round, and all of its parts were received.
     Next,
-    /// It is an earlier one.
+    /// It is an earlier round.
     Old,
     /// Something was missed.
     Missed,
 }
 
 impl Chain {
-    /// How a round of that history relates to this chain.
+    /// Returns the relation of a round in this history to this chain.
     pub(super) fn step(&self, history: u64, round: Round) -> Step {
         let is_next = self.seq.checked_add(1) == Some(round.seq);
         let has_parts = round.parts == 0 || self.parts == (round.epoch, round.parts);
@@ -52,7 +52,7 @@ impl Chain {
         }
     }
 
-    /// Whether what was heard goes on with a record without a gap.
+    /// Returns whether the record continues the received rounds without a gap.
     pub(super) fn is_in_step(&self, record: &Record, me: ReplicaId) -> bool {
         let covered = record.covers.get(&me).copied().unwrap_or(0);
         matches!(self.step(record.history, record.round), Step::Same | Step::Next) && covered >= self.covered
@@ -60,9 +60,9 @@ impl Chain {
 }
 
 impl Member {
-    /// A part of a round's changes.
+    /// Handles one part of a round's changes.
     pub(super) fn hear_changes(&mut self, at: Position, part: u32, changed: Vec<Arc<str>>, listing: bool) {
-        // Whoever polls for itself learns of its paths' changes by itself.
+        // A replica that polls for itself detects its paths' changes itself.
         let Some(chain) = &mut self.chain else { return };
         let is_next = at.history == chain.history && chain.seq.checked_add(1) == Some(at.seq);
         if !is_next || at.epoch < chain.epoch || at.epoch < chain.parts.0 {
@@ -77,7 +77,7 @@ impl Member {
         self.outputs.push_back(Output::Changed { changed, listing });
     }
 
-    /// The record was written.
+    /// Handles the message that the record was written.
     pub(super) fn hear_counted(&mut self, now: Time, at: Position, revision: Revision, round: Round, covers: &Covers) {
         if let Role::Holding(holding) = &self.role {
             if at.epoch <= holding.epoch() {
@@ -88,12 +88,13 @@ impl Member {
         if self.chain.as_ref().is_some_and(|chain| chain.history == at.history && at.epoch < chain.epoch) {
             return;
         }
-        // Seen at this moment, so written before: what is seen is never newer than it is.
+        // Received now, so written earlier: the time of `seen` is never earlier than the write.
         if self.seen.as_ref().is_none_or(|seen| seen.revision < revision) {
             self.seen = Some(Seen { revision, content: Content::Unknown, since: now });
         }
         self.read_at = Some(now.saturating_add(self.suspicion()));
-        // A holder that has made no round yet may never make one: what it says does not put off the time to poll for oneself.
+        // A holder that has made no round yet may never make one, so its messages do not postpone the time at which this
+        // replica polls for itself.
         let mut heard = now;
         if let Some(chain) = &self.chain {
             let step = chain.step(at.history, round);
@@ -138,8 +139,8 @@ impl Member {
         }
     }
 
-    /// The version of this replica's paths that a round has covered. One that this replica has not made says nothing: then the holder
-    /// is wrong about this replica, and has to begin anew.
+    /// Returns the version of this replica's paths that a round has covered. An unknown version means that the holder is
+    /// wrong about this replica, and must start over with it.
     fn covered_by(&mut self, now: Time, covers: &Covers) -> u64 {
         let mine = covers.get(&self.me).copied().unwrap_or(0);
         if mine <= self.version {
@@ -161,7 +162,7 @@ impl Member {
         }
     }
 
-    /// Something may have been missed: this replica polls for itself, and tells everything once if it relied on the chain.
+    /// Handles a possible gap: this replica polls for itself, and notifies everything once if it relied on the chain.
     pub(super) fn break_chain(&mut self, now: Time) {
         (self.chain, self.handover) = (None, None);
         if std::mem::take(&mut self.relies_on_chain) {
@@ -172,7 +173,7 @@ impl Member {
             (self.role, self.tokens) = (Role::Alone, OwnTokens::None);
         }
         if self.tell_all {
-            // Not all replicas at once.
+            // Jitter, so that not all replicas poll at the same time.
             let pause = self.jitter(10);
             self.wake_at = Some(now.saturating_add(pause));
         }
@@ -181,7 +182,7 @@ impl Member {
         }
     }
 
-    /// Asks one replica, or all, what they want.
+    /// Requests the wants of one replica, or of all.
     pub(super) fn ask(&mut self, epoch: u64, replica: Option<ReplicaId>) {
         self.outputs.push_back(Output::Publish(Message::Ask { epoch, replica }));
     }

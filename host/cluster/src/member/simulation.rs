@@ -1,14 +1,16 @@
-//! A simulation of replicas that run [`Member`]: seeded, deterministic, with faults, and with a check that each change is told in time.
+//! A simulation of replicas that run [`Member`]: seeded, deterministic, with faults, and with a check that
+//! each change is notified in time.
 //!
-//! One seed is one world: a provider with some paths that are edited, two to seven replicas with subscriptions that come and go, and an engine
-//! that delays, loses and cuts. Everything random comes from the seed, so that a failure can be run again:
-//! `MCP_HOST_SIMULATION_SEED=N cargo test -p mcp-host-cluster simulation`.
+//! One seed is one world: a provider with some paths that are edited, two to seven replicas with changing
+//! subscriptions, and an engine that delays, loses and disconnects. All randomness comes from the seed, so
+//! that a failure can be repeated: `MCP_HOST_SIMULATION_SEED=N cargo test -p mcp-host-cluster simulation`.
 //!
-//! The promise that is checked ([`Simulation::told_in_time`]): each edit of a path is told to each replica with an active subscription to
-//! it within [`BOUND`], unless that replica was stopped, or the provider has failed, in that time: as a whole, or for that path. And while nothing worse happens than that
-//! replicas crash, nobody is told everything: the next holder goes on with the token.
+//! The checked promise ([`Simulation::told_in_time`]): each replica with an active subscription to a path
+//! notifies each edit of it within [`BOUND`], unless in that time the replica was stopped, or the provider
+//! failed, as a whole or for this path. If replicas only crash, and nothing worse happens, no replica
+//! notifies everything: the next holder continues with the token.
 //!
-//! The test has bugs to be planted ([`Bug`]): each must be found, or the simulation shows nothing.
+//! The test can plant bugs ([`Bug`]). Each must be found; if not, the simulation proves nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -27,9 +29,9 @@ use super::{Found, Member, Output, OwnTokens, Plan, Revision, RoleName, Stored, 
 /// A mistake in the state machine that the simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// A holder relies on its lease for ever, and takes a write that failed for one that succeeded.
+    /// A holder relies on its lease forever, and treats a failed write as a success.
     LeaseNotChecked,
-    /// The token is moved before the changes are told.
+    /// The token is moved before the changes are published.
     TokenMovedFirst,
     /// A follower does not notice that it has missed a round.
     GapIgnored,
@@ -41,32 +43,32 @@ pub(super) enum Bug {
     NoLastOwnPoll,
     /// A record may have any numbers.
     NumbersNotBounded,
-    /// Who wants a path that the tokens do not cover any more counts as covered.
+    /// A replica that wants a path which the tokens do not cover any more counts as covered.
     LostIgnored,
-    /// Who wants a path that was not polled yet counts as covered.
+    /// A replica that wants a path which was not polled yet counts as covered.
     LeftIgnored,
 }
 
 const LEASE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The time in which a change is told: the lease, at the slowest clock, and the pause of a replica that begins to poll for itself; an
-/// interval; and twice the time of the longest poll and delay.
+/// The time in which a change must be notified: the lease, at the slowest clock, and the pause of a replica
+/// that begins to poll for itself; an interval; and twice the time of the longest poll and delay.
 const BOUND: Duration = Duration::from_millis(10_000 * 12 / 10 + 1000 + 1000 + 2000);
 const KEY: &str = "shard";
-/// The time for which a path for which the provider has failed is not part of a round.
+/// The time for which a path is omitted from rounds after the provider has failed for it.
 const LEFT_OUT: Duration = Duration::from_secs(5);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// What may happen in a world.
+/// The faults of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
-    /// Nothing bad.
+    /// No faults.
     Calm,
     /// The provider fails for some paths now and then.
     BadPaths,
     /// Replicas crash, one at a time.
     Crashes,
-    /// Everything.
+    /// All faults.
     Storm,
 }
 
@@ -77,7 +79,7 @@ enum Event {
     Wake {
         life: u64,
     },
-    /// The interval after a poll is over, unless another poll has begun.
+    /// The interval after a poll ends, unless another poll has begun.
     Poll {
         life: u64,
         polls: u64,
@@ -88,7 +90,7 @@ enum Event {
     PollEnds {
         life: u64,
     },
-    /// What a replica has sent arrives at the server.
+    /// A message or request of a replica arrives at the server.
     Arrives {
         connection: u64,
         sent: Sent,
@@ -103,7 +105,7 @@ enum Event {
         answer: Answer,
     },
     Edit,
-    /// The provider fails for a path from now on, or does so no more.
+    /// The provider begins to fail for a path, or stops failing for it.
     Break,
     Mend {
         path: Arc<str>,
@@ -141,23 +143,23 @@ struct Running {
     tell_all: bool,
     paths: BTreeSet<Arc<str>>,
     requested: u64,
-    /// What the provider has said; none before it was asked, or if it fails.
+    /// The provider's answer; none before it was called, or if it fails.
     said: Option<Said>,
 }
 
-/// What a provider has said.
+/// An answer of the provider.
 #[derive(Debug, Default)]
 struct Said {
     changed: Vec<Arc<str>>,
     token: Versions,
-    /// The paths for which it has failed, or which it was not asked about.
+    /// The paths for which it failed, or which were not part of the call.
     without: BTreeSet<Arc<str>>,
 }
 
 struct Subscription {
     requested: u64,
     active_since: Option<Time>,
-    /// The first edit that is not told yet.
+    /// The first edit that has not been notified yet.
     untold: Option<Time>,
 }
 
@@ -169,9 +171,9 @@ struct Replica {
     requested: u64,
     own: Option<Versions>,
     shared: Option<Versions>,
-    /// Paths that are not part of a round, until when.
+    /// Paths that are omitted from rounds, until this time.
     left_out: BTreeMap<Arc<str>, Time>,
-    /// Paths that its own polls did not reach: changes until they do are not known.
+    /// Paths that its own polls did not reach: changes until they do are unknown.
     owed: BTreeSet<Arc<str>>,
     running: Option<Running>,
     polls_again: bool,
@@ -183,7 +185,7 @@ struct Replica {
     connection: Option<u64>,
     uplink: Time,
     downlink: Time,
-    /// Requests to the bucket that are not answered.
+    /// The number of requests to the bucket without a response.
     request: u64,
     polls: u64,
     /// The number of times that a poll was planned.
@@ -204,12 +206,12 @@ struct Simulation {
     last_crash: Time,
     world: Versions,
     paths: Vec<Arc<str>>,
-    /// The paths for which the provider fails now, and when each did last.
+    /// The paths for which the provider fails now, and when each last failed.
     bad: BTreeSet<Arc<str>>,
     bad_until: BTreeMap<Arc<str>, Time>,
     end: Time,
     faults_end: Time,
-    /// Messages are lost, and delayed for long.
+    /// Messages are lost, or delayed for long.
     is_lossy: bool,
     connections: u64,
     trace: Option<Vec<String>>,
@@ -217,12 +219,12 @@ struct Simulation {
     told: u64,
 }
 
-/// What came of a world.
+/// The outcome of a world.
 #[derive(Debug, Default)]
 struct Outcome {
     failure: Option<String>,
     polls: u64,
-    /// The polls that one replica would make in the time.
+    /// The number of polls that a single replica would make in the time.
     polls_of_one: u64,
     told: u64,
     gaps: u64,
@@ -340,7 +342,7 @@ impl Simulation {
                     | Event::Arrives { .. }
             );
             if !is_of_world && self.replicas[index].stopped_until > self.now {
-                // It goes on in the same order.
+                // Events continue in the same order.
                 let until = self.replicas[index].stopped_until;
                 self.at(until, index, event);
                 continue;
@@ -410,7 +412,7 @@ impl Simulation {
                 self.bad.remove(&path);
             }
             Event::Fault => self.fault(),
-            // In the end they stay as they are.
+            // In the end, subscriptions no longer change.
             Event::Subscription if self.now > self.faults_end => {}
             Event::Subscription => {
                 self.subscription(index);
@@ -437,13 +439,13 @@ impl Simulation {
         self.is_server_up && self.replicas[index].connection == Some(connection)
     }
 
-    /// The time that a replica's clock shows.
+    /// Returns the time on a replica's clock.
     fn local(&self, index: usize) -> Time {
         let (offset, speed) = self.replicas[index].clock;
         offset + self.now * speed / 1000
     }
 
-    /// Calls a member, and does what it says.
+    /// Calls a member, and performs its outputs.
     fn with_member(&mut self, index: usize, call: impl FnOnce(&mut Member, Time)) {
         let local = self.local(index);
         if let Some(member) = &mut self.replicas[index].member {
@@ -451,7 +453,7 @@ impl Simulation {
         }
         let (mut polls, life) = (false, self.replicas[index].life);
         while let Some(output) = self.replicas[index].member.as_mut().and_then(Member::next_output) {
-            // A process may end between any two things that it does.
+            // A process may end between any two actions.
             let dies = !matches!(self.weather, Weather::Calm | Weather::BadPaths)
                 && self.now < self.faults_end
                 && self.may_crash();
@@ -537,7 +539,7 @@ impl Simulation {
                 Event::Answered { life, request, answer: Answer::Written(written) }
             }
         };
-        // An answer may be lost, too.
+        // A response may be lost, too.
         let is_lost = self.is_lossy && self.now < self.faults_end && self.random.u32(..20) == 0;
         if !is_lost && connection.is_some() {
             self.reply(index, answered);
@@ -584,14 +586,14 @@ impl Simulation {
         self.after(back, index, Event::Restart);
     }
 
-    /// One replica at a time, as at least one other is to go on. Where nobody is to be told everything, the next holder needs time to
-    /// make a round.
+    /// Only one replica crashes at a time, because at least one other must continue. In worlds where no
+    /// replica may notify everything, the next holder needs time to make a round.
     fn may_crash(&self) -> bool {
         let is_settled = self.weather == Weather::Storm || self.now >= self.last_crash + LEASE * 2;
         is_settled && self.replicas.iter().all(|replica| replica.member.is_some())
     }
 
-    // What the watch of plugins does with a member.
+    // The watch of plugins, as it uses a member.
 
     fn poll(&mut self, index: usize) {
         if self.replicas[index].running.is_some() {
@@ -640,7 +642,7 @@ impl Simulation {
             replica.hindered = self.now;
         } else {
             let since = if running.is_shared { &replica.shared } else { &replica.own };
-            // A token is about the paths of its poll, and knows nothing of others.
+            // A token covers only the paths of its poll.
             let is_changed = |path: &&Arc<str>| {
                 let before = since.as_ref().and_then(|since| since.get(*path));
                 before.is_some_and(|before| self.world.get(*path) != Some(before))
@@ -735,7 +737,7 @@ impl Simulation {
             return;
         }
         if replica.subscriptions.contains_key(&path) {
-            // The last one stays, mostly.
+            // The last subscription usually stays.
             if replica.subscriptions.len() > 1 || self.random.u32(..10) == 0 {
                 replica.subscriptions.remove(&path);
             }
@@ -753,7 +755,7 @@ impl Simulation {
             false => member.watch(now, paths, requested),
         });
         if is_idle {
-            // As the watch does: what is known becomes stale.
+            // As in the watch: the known state becomes stale.
             let replica = &mut self.replicas[index];
             (replica.own, replica.shared) = (None, None);
         } else {
@@ -795,7 +797,7 @@ impl Simulation {
         self.after(next, 0, Event::Break);
     }
 
-    /// Each edit is told to each replica with an active subscription in time.
+    /// Checks that each replica with an active subscription notifies each edit in time.
     fn check(&mut self, index: usize, path: Arc<str>, at: Time, life: u64) {
         let is_hindered_by_provider =
             self.replicas.iter().map(|replica| replica.hindered).max().unwrap_or_default() >= at;
@@ -821,7 +823,7 @@ impl Simulation {
             _ => self.milliseconds(20_000, 30_000),
         };
         self.after(next, 0, Event::Fault);
-        // Mostly the holder, as that is what hurts.
+        // Usually the holder, which matters most.
         let is_holder =
             |replica: &Replica| replica.member.as_ref().is_some_and(|member| member.role() == RoleName::Holding);
         let holder = self.replicas.iter().position(is_holder).filter(|_| self.random.u32(..3) > 0);
@@ -867,7 +869,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody else writes over the record, once.
+    /// Another program overwrites the record, once.
     fn overwrite(&mut self) {
         let Some(Entry { revision, value }) = self.server.get(KEY) else { return };
         let Ok(mut record) = serde_json::from_slice::<Record>(&value) else { return };
@@ -897,7 +899,7 @@ fn run(seed: u64, weather: Weather, bug: Option<Bug>) -> Outcome {
     Simulation::new(seed, weather, bug, false).run()
 }
 
-/// Why a world is not as it should be.
+/// Returns why a world breaks the promise, if it does.
 fn fault_of(weather: Weather, outcome: &Outcome) -> Option<String> {
     let Outcome { failure, gaps, roles, .. } = outcome;
     if let Some(failure) = failure {
@@ -913,7 +915,7 @@ fn fault_of(weather: Weather, outcome: &Outcome) -> Option<String> {
     None
 }
 
-/// The seeds of a test: one, if the environment says which.
+/// Returns the seeds of a test: only one, if the environment sets it.
 fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("MCP_HOST_SIMULATION_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],

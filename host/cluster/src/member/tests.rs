@@ -1,4 +1,4 @@
-//! One member: what it says and tells because of messages that anybody can send.
+//! One member: its outputs in response to messages that anyone can send.
 
 use super::*;
 use crate::record::{Covers, Round};
@@ -22,7 +22,7 @@ fn outputs(member: &mut Member) -> Vec<Output> {
     std::iter::from_fn(|| member.next_output()).collect()
 }
 
-/// Whether it withdraws what it wants, and how often it says all of it.
+/// Returns how often it withdraws its wants, and how often it publishes all of them.
 fn said(member: &mut Member) -> (usize, usize) {
     let (mut leaves, mut wants) = (0, 0);
     for output in outputs(member) {
@@ -54,7 +54,7 @@ fn however_often_it_is_asked_a_replica_answers_at_once_and_then_twenty_times_in_
         answers.extend((0..said(&mut member).1).map(|_| now));
     }
     assert_eq!(answers, [1000, 1500]);
-    // The last question is answered, too, and no other one.
+    // The last request is answered, too, and no other one.
     assert_eq!(member.deadline(), Some(ms(2000)));
     member.wake(ms(2000));
     assert_eq!(said(&mut member), (0, 1));

@@ -1,11 +1,12 @@
-//! The paths that other replicas want to be polled, as the holder knows them.
+//! The holder's knowledge of the paths that other replicas want polled.
 //!
 //! # Bounds
 //!
-//! What is kept of one replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and of all replicas [`MAX_TOTAL`] paths and
-//! [`MAX_TOTAL_BYTES`]: parts of a version that is not complete count like the others. A replica that goes beyond is *refused* for
-//! [`REFUSAL`] leases: nothing is kept of it, it is not covered, and polls for itself. A version must be complete within a lease, or its
-//! parts are dropped. A replica of which no version is known after a lease is forgotten.
+//! One replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and all replicas together [`MAX_TOTAL`]
+//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. A replica beyond a bound is
+//! *refused* for [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a
+//! version is not complete within a lease, its parts are dropped. A replica without a known version after a lease
+//! is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,25 +18,25 @@ use crate::replica::ReplicaId;
 
 use super::{MAX_PATHS, Time, part};
 
-/// The maximum number of paths of all replicas together, equal ones counted each time.
+/// The maximum number of paths of all replicas together. Equal paths count each time.
 const MAX_TOTAL: usize = 32 * MAX_PATHS;
-/// The maximum size of what one replica wants, in bytes.
+/// The maximum size of one replica's wants in bytes.
 const MAX_REPLICA_BYTES: usize = 16 * 1024 * 1024;
-/// The maximum size of what all replicas want, in bytes.
+/// The maximum size of all replicas' wants in bytes.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
-/// What a path costs beside its text, in bytes: its place in a set, and the counts of its references.
+/// The overhead of a path besides its text, in bytes: its place in a set, and the counts of its references.
 const PATH_OVERHEAD: usize = 64;
-/// The number of leases for which a replica is refused that wants too much.
+/// The number of leases for which a replica with too many wants is refused.
 const REFUSAL: u32 = 10;
 
-/// The paths that some replica wants, each with one of these.
+/// The wanted paths, each with one of the replicas that want it.
 pub(super) type WantedPaths = Arc<BTreeMap<Arc<str>, ReplicaId>>;
 
-/// What each replica wants.
+/// The wants of all replicas.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     by_replica: BTreeMap<ReplicaId, Wanted>,
-    /// What a round would poll now, and whom it would cover: computed when something has changed.
+    /// The paths and the covered replicas of a round now. Computed again after a change.
     union: Option<(WantedPaths, Covers)>,
 }
 
@@ -47,13 +48,13 @@ struct Wanted {
     /// The size of `paths`.
     bytes: usize,
     heard: Time,
-    /// When it was heard first.
+    /// When it was first heard.
     since: Time,
-    /// A version of which the last part has not come.
+    /// A version whose last part has not arrived.
     partial: Option<Partial>,
-    /// When it was asked last what it wants.
+    /// When its wants were last requested.
     asked: Option<Time>,
-    /// Until when nothing is kept of it.
+    /// Until when it is refused.
     refused_until: Option<Time>,
 }
 
@@ -62,23 +63,23 @@ struct Wanted {
 struct Partial {
     want: Want,
     bytes: usize,
-    /// When the first part came.
+    /// When the first part arrived.
     since: Time,
 }
 
-/// What came of a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing is new, or more parts must come.
+    /// Nothing is new, or more parts are needed.
     Nothing,
     /// There is a new version.
     New,
-    /// The version that it builds on is not known: the replica has to be asked.
+    /// The version that it builds on is unknown: the replica's wants must be requested.
     Unknown,
 }
 
 impl Wants {
-    /// Handles what a replica wants.
+    /// Handles a replica's wants.
     pub(super) fn hear(&mut self, now: Time, lease: Duration, want: Want) -> Heard {
         self.drop_late_parts(now, lease);
         let replica = want.replica;
@@ -92,7 +93,7 @@ impl Wants {
         }
         wanted.refused_until = None;
         if wanted.version.is_some_and(|version| version >= want.version) {
-            // Said before, or too late. A replica that repeats everything is not sure that it was heard.
+            // Repeated or late. A replica that repeats everything does not know whether its message arrived.
             return if want.base.is_none() && want.is_last { Heard::New } else { Heard::Nothing };
         }
         if want.base.is_some() && want.base != wanted.version {
@@ -106,7 +107,7 @@ impl Wants {
         self.bound(now, lease, replica, Heard::New)
     }
 
-    /// Refuses the replica if that is too much which is kept of it now.
+    /// Refuses the replica if its wants now exceed a bound.
     fn bound(&mut self, now: Time, lease: Duration, replica: ReplicaId, heard: Heard) -> Heard {
         let sum =
             |of: fn(&Wanted) -> usize| self.by_replica.values().fold(0, |sum: usize, one| sum.saturating_add(of(one)));
@@ -122,14 +123,14 @@ impl Wants {
         Heard::Nothing
     }
 
-    /// A replica wants nothing any more.
+    /// Removes a replica, which wants nothing any more.
     pub(super) fn forget(&mut self, replica: ReplicaId) {
         if self.by_replica.remove(&replica).is_some() {
             self.union = None;
         }
     }
 
-    /// Forgets replicas that were not heard since a time.
+    /// Removes replicas without a message since a time.
     pub(super) fn forget_silent(&mut self, since: Time) {
         let before = self.by_replica.len();
         self.by_replica.retain(|_, wanted| wanted.heard >= since);
@@ -138,41 +139,42 @@ impl Wants {
         }
     }
 
-    /// Drops parts of versions that are not complete in time, and replicas of which nothing else is known.
+    /// Drops late parts of versions, and replicas without any other state.
     pub(super) fn drop_late_parts(&mut self, now: Time, lease: Duration) {
         let is_late = |since: Time| since.saturating_add(lease) <= now;
         for wanted in self.by_replica.values_mut() {
             wanted.partial.take_if(|partial| is_late(partial.since));
         }
-        // None of them is in the union. Whoever is refused is remembered, as the next message would else be kept.
+        // None of these replicas is in the union. Refused replicas are kept, because their next message would be
+        // accepted otherwise.
         self.by_replica.retain(|_, wanted| {
             let is_refused = wanted.refused_until.is_some_and(|until| now < until);
             wanted.version.is_some() || wanted.partial.is_some() || is_refused || !is_late(wanted.since)
         });
     }
 
-    /// Something that this replica wants has changed.
+    /// Handles a change of this replica's own wants.
     pub(super) fn own_changed(&mut self) {
         self.union = None;
     }
 
-    /// Whether it is known what each of the replicas wants.
+    /// Returns whether the wants of all these replicas are known.
     pub(super) fn knows_all(&self, replicas: impl IntoIterator<Item = ReplicaId>) -> bool {
         replicas.into_iter().all(|replica| self.knows(replica))
     }
 
-    /// Whether it is known what the replica wants.
+    /// Returns whether the wants of the replica are known.
     pub(super) fn knows(&self, replica: ReplicaId) -> bool {
         self.by_replica.get(&replica).is_some_and(|wanted| wanted.version.is_some())
     }
 
-    /// The paths that a replica wants, of which a version is known.
+    /// Returns the wanted paths of a replica, if a version is known.
     pub(super) fn paths(&self, replica: ReplicaId) -> Option<&BTreeSet<Arc<str>>> {
         self.by_replica.get(&replica).filter(|wanted| wanted.version.is_some()).map(|wanted| &wanted.paths)
     }
 
-    /// The paths of a round, each with the first replica that wants it, and whom it covers: this replica first, then all others whose
-    /// paths fit.
+    /// Returns the paths of a round, each with the first replica that wants it, and the replicas that the round
+    /// covers: this replica first, then all others whose paths fit.
     pub(super) fn union(&mut self, me: ReplicaId, version: u64, own: &BTreeSet<Arc<str>>) -> (WantedPaths, Covers) {
         let by_replica = &self.by_replica;
         let (paths, covers) = self.union.get_or_insert_with(|| {
@@ -209,18 +211,19 @@ impl Wanted {
         }
     }
 
-    /// The number of paths that are kept.
+    /// Returns the number of kept paths.
     fn paths(&self) -> usize {
         let partial = self.partial.as_ref().map_or(0, |partial| partial.want.add.len().max(partial.want.remove.len()));
         self.paths.len().saturating_add(partial)
     }
 
-    /// The size of what is kept.
+    /// Returns the size of the kept wants.
     fn bytes(&self) -> usize {
         self.bytes.saturating_add(self.partial.as_ref().map_or(0, |partial| partial.bytes))
     }
 
-    /// Asks what it wants, unless it was asked a moment ago: each part of a version of which one was missed would be a reason.
+    /// Requests its wants, unless they were requested a moment ago: each part of a version with a missing part
+    /// would be a reason.
     fn ask(&mut self, now: Time, lease: Duration) -> Heard {
         if self.asked.is_some_and(|asked| now < asked.saturating_add(part(lease, 20))) {
             return Heard::Nothing;
@@ -229,7 +232,7 @@ impl Wanted {
         Heard::Unknown
     }
 
-    /// Adds a part of a version. Returns none if more must come, and `Some(None)` if one is missing.
+    /// Adds a part of a version. Returns none if more parts are needed, and `Some(None)` if one is missing.
     fn add_part(&mut self, now: Time, want: Want) -> Option<Option<Want>> {
         let added = size(&want.add).saturating_add(size(&want.remove));
         let partial = match self.partial.take() {
@@ -252,7 +255,7 @@ impl Wanted {
         None
     }
 
-    /// All parts of a version have come.
+    /// Applies a version whose parts have all arrived.
     fn complete(&mut self, want: Want) {
         if want.base.is_none() {
             self.paths.clear();
@@ -266,7 +269,7 @@ impl Wanted {
     }
 }
 
-/// What paths cost, in bytes.
+/// Returns the cost of paths in bytes.
 fn size<'a>(paths: impl IntoIterator<Item = &'a Arc<str>>) -> usize {
     paths.into_iter().fold(0, |sum: usize, path| sum.saturating_add(path.len()).saturating_add(PATH_OVERHEAD))
 }
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(wants.union(ME, 1, &BTreeSet::new()).1.len(), 1);
     }
 
-    /// Parts of a version that never ends, each of some paths that are as long as a path may be.
+    /// A part of a version that never ends, with paths of almost the maximum length.
     fn endless(replica: u128, part: u32) -> Want {
         let add = (0..60).map(|number| format!("{part}.{number:0>8000}").into()).collect();
         Want { part, is_last: false, add, ..want(replica, None, 1, &[], &[]) }
@@ -353,7 +356,7 @@ mod tests {
     #[test]
     fn parts_that_never_end_are_bounded_in_bytes_for_each_replica_and_for_all() {
         let mut wants = Wants::default();
-        // Within the time in which a version must be complete.
+        // All within the time in which a version must be complete.
         let now = Time::ZERO;
         for part in 0..100 {
             wants.hear(now, LEASE, endless(1, part));
@@ -366,7 +369,7 @@ mod tests {
                 assert!(bytes(&wants) <= MAX_TOTAL_BYTES, "{}", bytes(&wants));
             }
         }
-        // Another one still fits, and a refused one is heard again later.
+        // Another replica still fits, and the refused one is accepted again later.
         assert_eq!(wants.hear(now, LEASE, want(20, None, 1, &["a"], &[])), Heard::New);
         assert_eq!(wants.hear(now, LEASE, want(1, None, 2, &["b"], &[])), Heard::Nothing);
         let later = LEASE * REFUSAL;
@@ -396,7 +399,7 @@ mod tests {
         for replica in 1..=3 {
             assert_eq!(wants.hear(Time::ZERO, LEASE, part(replica, 0, 2)), Heard::Nothing);
         }
-        // Each further part keeps a replica from being silent, and does not give it more time.
+        // Each further part prevents the replica from counting as silent, but does not extend its time.
         assert_eq!(wants.hear(LEASE / 2, LEASE, part(2, 1, 2)), Heard::Nothing);
         wants.drop_late_parts(LEASE, LEASE);
         assert_eq!(wants.by_replica.keys().copied().collect::<Vec<_>>(), [ReplicaId::new(1)]);

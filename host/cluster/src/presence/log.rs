@@ -1,5 +1,5 @@
-//! What the log says about replicas that have something else than this one: each line but the first comes at least [`LOG_INTERVAL`] after
-//! the last warning, or says that all is well after it.
+//! Log lines about replicas that differ from this one. Each line except the first comes at least
+//! [`LOG_INTERVAL`] after the last warning, or reports afterwards that no replica differs.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,23 @@ use crate::roster::{About, ReplicaView, RosterView};
 /// The log about one kind of difference.
 #[derive(Debug)]
 pub(super) struct DifferenceLog {
-    /// Whether a replica differs.
+    /// Returns whether a replica differs.
     differs: fn(&ReplicaView) -> bool,
-    /// The replicas that differ and that the last warning has counted, as far as they are still alive.
+    /// The live replicas that differ and that the last warning has counted.
     counted: BTreeSet<ReplicaId>,
     throttle: Throttle,
 }
 
-/// What is to be logged.
+/// The next log line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DifferenceLine<'a> {
     Nothing,
-    /// So many replicas differ, and that is one of those that no warning has counted.
+    /// `count` replicas differ, and `one` is a replica that no warning has counted.
     Differ {
         count: usize,
         one: &'a ReplicaView,
     },
-    /// None differs any more.
+    /// No replica differs any more.
     AllSame,
 }
 
@@ -37,7 +37,7 @@ impl DifferenceLog {
         Self { differs, counted: BTreeSet::new(), throttle: Throttle::new(LOG_INTERVAL) }
     }
 
-    /// What is new. While nothing is heard, nothing is.
+    /// Returns the next line. None while nothing is received.
     pub(super) fn next<'a>(&mut self, view: &'a RosterView) -> DifferenceLine<'a> {
         if !view.hears {
             return DifferenceLine::Nothing;
@@ -64,7 +64,7 @@ impl DifferenceLog {
     }
 }
 
-/// Logs what is new of replicas with another config.
+/// Logs changes in the replicas with another config.
 pub(super) fn log_configs(log: &mut DifferenceLog, view: &RosterView) {
     match log.next(view) {
         DifferenceLine::Nothing => {}
@@ -83,7 +83,7 @@ pub(super) fn log_configs(log: &mut DifferenceLog, view: &RosterView) {
     }
 }
 
-/// Logs what is new of replicas with another `server.cursor-key`.
+/// Logs changes in the replicas with another `server.cursor-key`.
 pub(super) fn log_cursor_keys(log: &mut DifferenceLog, view: &RosterView) {
     match log.next(view) {
         DifferenceLine::Nothing => {}
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(log.next(&view(&[replica(number, true)])), DifferenceLine::Nothing);
             assert_eq!(log.next(&view(&[])), DifferenceLine::Nothing);
         }
-        // After the interval, those that no warning has counted are logged.
+        // After the interval, replicas that no warning has counted are logged.
         log.throttle = Throttle::new(Duration::ZERO);
         let one = view(&[replica(5, true)]);
         assert_eq!(log.next(&one), DifferenceLine::Differ { count: 1, one: &one.replicas[1] });

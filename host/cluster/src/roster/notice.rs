@@ -1,6 +1,6 @@
-//! What replicas tell each other about themselves, as JSON.
+//! Notices of replicas about themselves, as JSON.
 //!
-//! A notice is input from outside: one that is too large, or is none, is dropped, and nothing that it says is a permission.
+//! A notice is untrusted input: one that is too large or invalid is dropped, and no notice grants access.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,56 +10,56 @@ use crate::session::SessionKey;
 
 /// The maximum size of a notice in bytes.
 pub const MAX_NOTICE_BYTES: usize = 16 * 1024;
-/// The maximum number of plugins that a replica names as those whose lease it holds.
+/// The maximum number of plugins that a replica names because it holds their lease.
 pub const MAX_NAMED_LEASES: usize = 64;
-/// The maximum number of keys that a replica names.
+/// The maximum number of keys in a notice.
 const MAX_CURSOR_KEYS: usize = 8;
 /// The maximum length of a text in a notice, in bytes.
 const MAX_TEXT: usize = 128;
-/// The greatest number of notices that is valid: no host sends as many.
+/// The maximum valid number of notices: no host sends as many.
 const MAX_NUMBER: u64 = crate::message::MAX_NUMBER;
 
-/// What a replica tells the others.
+/// A notice of a replica to the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Notice {
-    /// It runs.
+    /// The replica is alive.
     Alive {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
         /// The number of [`Stale`](Self::Stale) and [`Session`](Self::Session) notices that it has sent.
         sent: u64,
-        /// What else it says about itself.
+        /// Its description of itself.
         about: About,
     },
-    /// Responses of a plugin that were cached before are stale.
+    /// Earlier cached responses of a plugin are stale.
     Stale {
-        /// Who says it.
+        /// The sender.
         replica: ReplicaId,
-        /// The number of this notice: each is one more than that before, and the first is 1.
+        /// The number of this notice, one more than the previous one's; the first is 1.
         number: u64,
         /// The [shard](crate::share::ShardName) of the plugin.
         plugin: String,
     },
-    /// The record of a session that replicas share is another one, or is deleted.
+    /// The record of a session that replicas share has changed or is deleted.
     Session {
-        /// Who says it.
+        /// The sender.
         replica: ReplicaId,
         /// The number of this notice, in one sequence with [`Stale`](Self::Stale).
         number: u64,
-        /// Which session.
+        /// The session.
         session: SessionKey,
     },
-    /// It ends.
+    /// The replica ends.
     Left {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
         /// The number of [`Stale`](Self::Stale) and [`Session`](Self::Session) notices that it has sent.
         sent: u64,
     },
 }
 
-/// What a replica says about itself.
+/// A replica's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The digest of its config.
@@ -72,36 +72,36 @@ pub struct About {
     pub process: u32,
     /// The number of plugins that it polls for all.
     pub leases: usize,
-    /// The names of these plugins, [`MAX_NAMED_LEASES`] at most.
+    /// The names of these plugins, at most [`MAX_NAMED_LEASES`].
     pub named_leases: Vec<String>,
-    /// For each key by which it opens cursors, what says which key it is and nothing else of it: a keyed digest. The first is that of the
-    /// key by which it seals cursors. None if it does not say.
+    /// A keyed digest of each key that it opens cursors with, which identifies the key and reveals nothing
+    /// else. The first belongs to the key that it seals cursors with. Empty if it does not publish them.
     #[serde(default)]
     pub cursor_keys: Vec<String>,
 }
 
-/// Bytes are no notice.
+/// Bytes that are not a notice.
 #[derive(Debug, thiserror::Error)]
 pub enum NoticeError {
-    /// They are too many, or no JSON of a notice.
+    /// They are too long, or not JSON of a notice.
     #[error("not a notice: {0}")]
     Json(#[from] JsonError),
-    /// One of its texts is longer than any host writes, or it names too many plugins or keys.
+    /// One of its texts is longer than a host writes, or it names too many plugins or keys.
     #[error(
         "a notice with a text of more than {MAX_TEXT} bytes, or with more than {MAX_NAMED_LEASES} plugins or {MAX_CURSOR_KEYS} keys"
     )]
     TooMuch,
-    /// It counts further than any host does.
+    /// A number is greater than any host can count.
     #[error("a notice with the number {0}; at most {MAX_NUMBER} is allowed")]
     TooGreat(u64),
 }
 
 impl Notice {
-    /// Reads a notice.
+    /// Decodes a notice.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The bytes are not a notice.
     pub fn decode(bytes: &[u8]) -> Result<Self, NoticeError> {
         let notice: Self = bounded_json::decode(bytes, MAX_NOTICE_BYTES)?;
         let is_bounded = match &notice {
@@ -120,7 +120,7 @@ impl Notice {
         }
     }
 
-    /// Writes the notice.
+    /// Encodes the notice.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl About {
             && all.all(|text| text.len() <= MAX_TEXT)
     }
 
-    /// Whether the cursors of each are valid at the other, as far as both say what keys they have.
+    /// Returns whether the cursors of each are valid at the other, as far as both publish their keys.
     pub(super) fn shares_cursors(&self, other: &Self) -> bool {
         let opens = |one: &Self, other: &Self| match other.cursor_keys.first() {
             Some(seals) => one.cursor_keys.is_empty() || one.cursor_keys.contains(seals),
@@ -148,7 +148,7 @@ impl About {
         opens(self, other) && opens(other, self)
     }
 
-    /// The same within the bounds of a notice.
+    /// Truncates the description to the bounds of a notice.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.named_leases.truncate(MAX_NAMED_LEASES);
@@ -211,7 +211,8 @@ mod tests {
         for (one, other, shares) in [
             (&["a"][..], &["a"][..], true),
             (&["a"], &["b"], false),
-            // A key is replaced: first all learn to open with it, then they seal with it, then the earlier one is removed.
+            // A key rotation: first all replicas open cursors with the new key, then they seal with it, then
+            // the old key is removed.
             (&["a"], &["a", "b"], true),
             (&["b", "a"], &["a", "b"], true),
             (&["b", "a"], &["b"], true),

@@ -1,4 +1,5 @@
-//! The roster: single rules, and a simulation of replicas with caches that lose messages, are cut off, pause and end.
+//! The roster: single rules, and a simulation of replicas with caches, with lost messages, partitions, pauses and
+//! ends.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,8 @@ fn session(replica: u128, number: u64) -> Notice {
     Notice::Session { replica: ReplicaId::new(replica), number, session: SessionKey::of("s") }
 }
 
-/// The number of live replicas after the ticks from `from` to `to`, each of which is heard if `hears`.
+/// Returns the number of live replicas after the ticks in `seconds`. The replica receives its own notices if
+/// `hears`.
 fn tick(roster: &mut Roster, seconds: std::ops::Range<u64>, hears: bool) -> u32 {
     for second in seconds {
         let Tick { alive, .. } = roster.tick(ms(second * 1000), about("c"));
@@ -94,13 +96,13 @@ fn however_many_reasons_there_are_all_is_dropped_once_in_a_sixth_of_the_lease_an
                 other => panic!("{other:?}"),
             }
         }
-        // Whoever is told that the plugin has changed, and reads it, must not get what was cached.
+        // A client that is notified of the change, and then reads, must not get the earlier cached response.
         let said = me.receive(ms(now), stale(number + 2_000_000, 1));
         assert!(said == Dropped::Plugin("p".to_owned()) || said == Dropped::All, "at {now}: {said:?}");
     }
     assert_eq!(dropped, [0, 1667, 3334, 5001, 6668, 8335]);
     assert_eq!(me.stats().dropped_all, 6);
-    // What was put off is done by itself.
+    // The delayed drop is performed at a tick.
     me.receive(ms(10_000), alive(1, 0));
     assert_eq!(me.tick(ms(10_000), about("c")).dropped, Dropped::Nothing);
     assert_eq!(me.tick(ms(10_002), about("c")).dropped, Dropped::All);
@@ -112,7 +114,7 @@ fn who_is_heard_has_not_left_whatever_others_say() {
     let mut me = roster(1);
     me.receive(ms(0), alive(2, 0));
     for second in 1..60 {
-        // Somebody else says ten times a second that it leaves.
+        // Another program publishes ten times a second that the replica leaves.
         for part in 0..10 {
             assert_eq!(me.receive(ms(second * 1000 + part * 100), left(2, 0)), Dropped::Nothing);
         }
@@ -137,10 +139,10 @@ fn the_number_of_replicas_is_corrected_each_period_and_kept_without_the_engine()
     me.receive(ms(1500), left(3, 0));
     me.receive(ms(2000), alive(2, 0));
     assert_eq!(tick(&mut me, 2..4, true), 2);
-    // Now nothing is heard, not even itself: it keeps its share.
+    // Now nothing is received, not even its own messages: it keeps its share.
     assert_eq!(tick(&mut me, 4..300, false), 2);
     assert!(!me.hears(ms(299_000)));
-    // It hears itself again, and the other one does not come back.
+    // It receives its own messages again, and the other replica does not return.
     assert_eq!(tick(&mut me, 300..302, true), 1);
 }
 
@@ -149,7 +151,7 @@ fn what_is_shown_of_a_cluster_agrees_at_every_moment_though_the_engine_goes_and_
     let mut me = roster(1);
     let mut lives = BTreeSet::new();
     for now in (0..60_000).step_by(100) {
-        // From 20 s to 40 s the engine is gone.
+        // The engine is gone from 20 s to 40 s.
         let is_heard = !(20_000..40_000).contains(&now);
         if now % 1000 == 0 {
             let Tick { alive: own, .. } = me.tick(ms(now), about("c"));
@@ -169,7 +171,7 @@ fn what_is_shown_of_a_cluster_agrees_at_every_moment_though_the_engine_goes_and_
         assert!(alive.iter().any(|replica| replica.is_me), "at {now}");
         lives.insert((view.live.get(), view.hears, me.divisor().get()));
     }
-    // It keeps its part of the rates, and says so by the divisor alone.
+    // It keeps its share of the rates, which only the divisor shows.
     assert!(lives.contains(&(1, false, 3)) && lives.contains(&(3, true, 3)), "{lives:?}");
 }
 
@@ -202,29 +204,30 @@ fn more_replicas_than_there_can_be_are_not_kept() {
 /// One replica of a simulated world, with a cache of one response.
 struct Replica {
     roster: Roster,
-    /// The version of the content that is cached, if it is.
+    /// The version of the cached content, if any.
     cached: Option<u64>,
     next_tick: u64,
-    /// It runs, and its clock stands still for what it does, until then.
+    /// It is running, but its clock stands still until this time.
     paused_until: u64,
     cut_until: u64,
-    /// While it is cut off it hears itself: its server is cut off from the others.
+    /// While it is cut off, it receives its own messages: its server is cut off from the others.
     is_island: bool,
     inbox: Vec<(u64, usize, Notice)>,
     ended: bool,
 }
 
-/// A rule that is left out, so that the simulation must find a response that is served for too long.
+/// An omitted rule, so that the simulation must find a response that is served for too long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bug {
     None,
-    /// A lost notice is not noticed.
+    /// A lost notice is not detected.
     IgnoreNumbers,
-    /// Whoever hears nothing goes on.
+    /// A replica that receives nothing continues.
     IgnoreSilence,
 }
 
-/// Runs a world for two minutes. Returns the longest time for which a replica has served a response that another one knew to be stale.
+/// Runs a world for two minutes. Returns the longest time for which a replica served a response that another one
+/// knew was stale.
 fn longest_stale(seed: u64, bug: Bug) -> u64 {
     const END: u64 = 120_000;
     let mut rng = Rng::with_seed(seed);
@@ -241,7 +244,7 @@ fn longest_stale(seed: u64, bug: Bug) -> u64 {
         ended: false,
     };
     let mut world: Vec<Replica> = (0..count).map(new).collect();
-    // When each version of the content was found to be there by some replica: from then on earlier ones are stale.
+    // When a replica first found each version of the content: earlier versions are stale from then on.
     let mut found: Vec<u64> = vec![0];
     let mut longest = 0;
     for now in (0..END).step_by(50) {
@@ -287,13 +290,13 @@ fn longest_stale(seed: u64, bug: Bug) -> u64 {
                 said.push((index, alive));
             }
             if rng.u32(0..300) == 0 {
-                // Its poll finds a change: it drops its own response and tells the others.
+                // Its poll finds a change: it drops its own response and notifies the others.
                 let version = u64::try_from(found.len()).unwrap();
                 found.push(now);
                 replica.cached = None;
                 said.push((index, replica.roster.invalidate(format!("{version}"))));
             }
-            // A client reads: from the cache, or what there is now.
+            // A client reads: from the cache, or the current version.
             let newest = u64::try_from(found.len() - 1).unwrap();
             let served = *replica.cached.get_or_insert(newest);
             if let Some(stale_since) = found.get(usize::try_from(served + 1).unwrap()) {
@@ -313,7 +316,7 @@ fn longest_stale(seed: u64, bug: Bug) -> u64 {
     longest
 }
 
-/// The lease, and what messages and ticks take.
+/// The lease, plus the time of messages and ticks.
 const LIMIT: u64 = 10_000 + 1000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The records of sessions in the bucket of an engine, each request within a time, and so many at once.
+//! The session records in the bucket of an engine, with a timeout and a bound on concurrent requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use crate::engine::{Engine, EngineError, Entry};
 use crate::member::Revision;
 use crate::replica::ReplicaId;
 
-/// The number of requests to the engine at once. Further ones fail at once, as if there were no engine: what a client can cause is
-/// bounded.
+/// The maximum number of concurrent requests to the engine. Load shedding: further requests fail immediately, as if
+/// there were no engine, so the load that a client can cause is bounded.
 const MAX_REQUESTS: usize = 256;
-/// The number of changes that wait for whoever follows them; beyond that, any record may have changed.
+/// The maximum number of changes that wait for a follower. Beyond it, any record may have changed.
 const MAX_CHANGES: usize = 1024;
 
-/// The records of sessions.
+/// The session records.
 #[derive(Clone)]
 pub struct SessionStore {
     shared: Arc<Shared>,
@@ -35,14 +35,14 @@ struct Shared {
     invalid: AtomicU64,
 }
 
-/// What is stored of a session.
+/// The stored state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Nothing: there is no such session, or nobody has written its record for its lifetime, or the engine has lost it.
+    /// No value: there is no such session, its record has expired, or the engine has lost it.
     Nothing,
     /// It was deleted.
     Deleted,
-    /// A value that is no record.
+    /// A value that is not a record.
     Invalid(Revision),
     /// The record.
     Record(Revision, Box<SessionRecord>),
@@ -54,7 +54,7 @@ pub enum StoreError {
     /// The record has another revision.
     #[error("the record was written by another replica")]
     Conflict,
-    /// The engine does not answer in time, or refuses.
+    /// The engine does not respond in time, or rejects the request.
     #[error("the records of sessions cannot be reached: {0}")]
     Unavailable(String),
     /// The record cannot be written.
@@ -69,7 +69,7 @@ impl std::fmt::Debug for SessionStore {
 }
 
 impl SessionStore {
-    /// The records in the bucket of that engine. A request takes `limit` at most.
+    /// Creates the records in the bucket of this engine. A request takes at most `limit`.
     pub fn new(engine: impl Engine, me: ReplicaId, limit: Duration) -> Self {
         let shared = Shared {
             me,
@@ -88,14 +88,15 @@ impl SessionStore {
         self.shared.me
     }
 
-    /// What changes from now on, as other replicas say. Who lags has to take it that any record has changed.
+    /// Returns a receiver of later changes that other replicas report. A receiver that lags must assume that any record
+    /// has changed.
     pub fn changes(&self) -> broadcast::Receiver<SessionChange> {
         self.shared.changes.subscribe()
     }
 
-    /// Another replica says that records have changed.
+    /// Handles a change that another replica reports.
     pub fn heard(&self, change: SessionChange) {
-        // Nobody may follow.
+        // There may be no receiver.
         let _ = self.shared.changes.send(change);
     }
 
@@ -103,7 +104,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// It is not known what is stored.
+    /// The stored state is unknown.
     pub async fn read(&self, key: &SessionKey) -> Result<Stored, StoreError> {
         let entry = self.request(self.shared.engine.get(key.as_str())).await?;
         let Some(Entry { revision, value }) = entry else { return Ok(Stored::Nothing) };
@@ -120,12 +121,12 @@ impl SessionStore {
         }
     }
 
-    /// Writes the record of a session if it has that revision, or if there is none. It is dropped after that time, unless it is written
-    /// again.
+    /// Writes the record of a session if it has this revision, or does not exist. The record expires after `lifetime`,
+    /// unless it is written again.
     ///
     /// # Errors
     ///
-    /// It has another revision, or is too long, or it is not known whether it was written.
+    /// The record has another revision, or is too long, or it is unknown whether it was written.
     pub async fn write(
         &self,
         key: &SessionKey,
@@ -137,16 +138,17 @@ impl SessionStore {
         self.request(self.shared.engine.write(key.as_str(), value, expected, lifetime)).await
     }
 
-    /// Deletes the record of a session: for that time an empty value is in its place, so that nobody who knew it writes it again.
+    /// Deletes the record of a session, and leaves an empty value for `lifetime`, so that a replica that knew the
+    /// record cannot write it again.
     ///
     /// # Errors
     ///
-    /// It is not known whether it was deleted.
+    /// It is unknown whether the record was deleted.
     pub async fn delete(&self, key: &SessionKey, lifetime: Duration) -> Result<(), StoreError> {
         self.request(self.shared.engine.overwrite(key.as_str(), Vec::new(), lifetime)).await.map(drop)
     }
 
-    /// The numbers of requests that failed, and of values that were no records.
+    /// Returns the numbers of failed requests, and of values that were not records.
     pub fn failures(&self) -> (u64, u64) {
         let [failed, invalid] = [&self.shared.failed, &self.shared.invalid].map(|count| count.load(Ordering::Relaxed));
         (failed, invalid)

@@ -1,4 +1,4 @@
-//! A listing of many entries, of which each group may see its share.
+//! A listing with many entries. Each group may see a share of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use tempfile::TempDir;
 
 use crate::rules::{GROUPS, config};
 
-/// The entries that there are to list.
+/// The number of entries in the listing.
 const COUNT: usize = 10_000;
-/// The entries of a page.
+/// The number of entries on a page.
 const PAGE: usize = 100;
 
 /// Entries below `team0` to `team99`, in turn.
 #[derive(Default)]
 struct Entries {
-    /// The number of entries that were returned.
+    /// The number of entries that the provider has returned.
     returned: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ impl Provider for Entries {
     }
 }
 
-/// A host with that listing.
+/// A host with this listing.
 pub(crate) struct Pages {
     host: Host,
     entries: Arc<Entries>,
@@ -66,7 +66,8 @@ impl Pages {
         Self { host, entries, _dir: dir }
     }
 
-    /// Asks so many times for the first page. Returns the number of entries that were looked at.
+    /// Requests the first page `times` times. Returns the number of entries that the provider returned for
+    /// it.
     pub(crate) async fn ask(&self, principal: &Principal, times: u64) -> usize {
         let before = self.entries.returned.load(Ordering::Relaxed);
         for _ in 0..times {

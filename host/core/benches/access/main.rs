@@ -1,7 +1,7 @@
-//! What access control costs: a decision under many rules, and a page of a listing of which most is hidden.
+//! The cost of access control: a decision under many rules, and a page of a listing of which most is hidden.
 //!
-//! `cargo bench --workspace --bench access`; with `-- --quick` for a first look. Nothing is asserted about time. The
-//! figures depend on the machine; they are in `docs/performance.md`.
+//! `cargo bench --workspace --bench access`; with `-- --quick` for a first look. No times are asserted: they depend
+//! on the machine. The figures are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

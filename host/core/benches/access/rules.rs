@@ -8,7 +8,7 @@ use mcp_resource_host::config::Config;
 
 /// The number of groups.
 pub(crate) const GROUPS: usize = 100;
-/// The number of rules: the same number for each group.
+/// The number of rules. Each group has the same number.
 pub(crate) const RULES: usize = 1000;
 
 /// A config with three globs in each of its rules, and no plugin of its own.
@@ -31,7 +31,7 @@ pub(crate) fn config() -> Config {
     config
 }
 
-/// A principal in those groups.
+/// A principal that is a member of these groups.
 pub(crate) fn member_of(groups: impl IntoIterator<Item = usize>) -> Principal {
     Principal::new("corp/ada").with_groups(groups.into_iter().map(|group| format!("corp/g{group}")))
 }

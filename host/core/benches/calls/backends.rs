@@ -1,4 +1,4 @@
-//! Ways to the same answer.
+//! The backends that return the same response.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -13,29 +13,30 @@ use tokio::runtime::Runtime;
 
 use crate::setup::{self, MOUNT, Request, StateDir};
 
-/// A way to an answer.
+/// A way to produce a response.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    /// A map from URIs to the host's own types, in this process; an answer is a copy. The least that any server does.
+    /// A map from URIs to the host's own types, in this process. A response is a copy: the least that any server
+    /// does.
     Native(Arc<Native>),
-    /// The same, on the threads of another runtime and back: what keeping callers apart from a busy provider costs with
-    /// no sandbox at all.
+    /// The same map on the threads of another runtime, and back: the cost of isolating callers from a busy provider,
+    /// without a sandbox.
     Thread(Arc<Native>, Arc<Runtime>),
     /// The façade with a native provider: routing, access, admission, validation of the answer, and no sandbox.
     Provider(Arc<Host>),
-    /// The façade: routing, access, a fresh instance of the provider, and the checks of what it answers.
+    /// The façade: routing, access, a fresh instance of the provider, and validation of its response.
     Fresh(Arc<Host>),
-    /// The same with an instance that has served others before (`instances.max-calls`).
+    /// The façade with an instance that has served other calls before (`instances.max-calls`).
     Reused(Arc<Host>),
 }
 
-/// The data of the baseline: what the host answered, so that both have the same.
+/// The data of the baseline: the host's responses, so that both return the same.
 pub(crate) struct Native {
     contents: HashMap<String, Vec<ResourceContents>>,
     page: Listing<Resource>,
 }
 
-/// All ways, the baseline first.
+/// Returns all backends, the baseline first.
 pub(crate) async fn all(kept: &StateDir, fresh: Host, reused: Host, requests: &[Request]) -> [Backend; 5] {
     let mut contents = HashMap::new();
     for request in requests {
@@ -66,7 +67,7 @@ impl Backend {
         }
     }
 
-    /// Asks, and drops the answer.
+    /// Makes the request, and drops the response.
     pub(crate) async fn answer(&self, request: &Request) {
         match self {
             Self::Native(native) => native.answer(request),
@@ -101,7 +102,8 @@ async fn list(host: &Host) -> Listing<Resource> {
     page
 }
 
-/// A native provider with the resources of the component: all entries, and the contents that are read.
+/// A native provider with the resources of the component: all entries, and the contents of the resources that are
+/// read.
 struct NativeProvider {
     entries: Vec<provider::Entry>,
     contents: HashMap<String, Vec<provider::Contents>>,

@@ -1,9 +1,8 @@
-//! What a call costs: the same answer from a sandboxed provider and from a map in this process.
+//! The cost of a call: the same response from a sandboxed provider and from a map in this process.
 //!
-//! `cargo bench --workspace --bench calls`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
-//! timed in five [`Backend`]s in the same run, with one caller and with as many as there are processors, and the table at
-//! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
-//! are in `docs/performance.md`.
+//! `cargo bench --workspace --bench calls`; with `-- --quick` for a first look, with `-- read` for a part. One run times
+//! every request in five [`Backend`]s, with one caller and with one caller per processor. The table at the end has the
+//! ratios. No times are asserted: they depend on the machine. The ratios are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -61,7 +60,8 @@ fn main() {
     print!("{ratios}");
 }
 
-/// How long so many calls take when so many callers share them, each asking again as soon as it has its answer.
+/// Returns the time that `calls` calls take in total when `callers` callers share them. Each caller repeats the request as
+/// soon as it has the response.
 async fn timed(way: &Backend, request: &Request, callers: usize, calls: u64) -> Duration {
     let callers = callers as u64;
     let start = std::time::Instant::now();

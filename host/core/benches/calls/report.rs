@@ -1,11 +1,11 @@
-//! The table at the end: what each way took, and how often longer than the first.
+//! The table at the end: the time of each backend, and its ratio to the first.
 
 use std::fmt;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// What was timed, in the order in which it first was.
+/// The samples, in the order in which their requests were first timed.
 #[derive(Default)]
 pub(crate) struct Report {
     rows: Vec<Row>,
@@ -27,7 +27,7 @@ impl Row {
 }
 
 impl Report {
-    /// Takes note of a sample: so many calls took so long.
+    /// Records a sample: the total time of `calls` calls.
     pub(crate) fn record(&mut self, row: &str, way: &'static str, took: Duration, calls: u64) {
         if self.rows.last().is_none_or(|last| last.name != row) {
             self.rows.push(Row { name: row.to_owned(), backends: Vec::new() });

@@ -1,4 +1,4 @@
-//! A host with the provider `sizes`, and what it is asked for.
+//! A host with the provider `sizes`, and the requests to it.
 
 use std::fmt;
 use std::path::Path;
@@ -12,14 +12,14 @@ use mcp_resource_host::provider::Provider;
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
-/// Where the resources are mounted.
+/// The mount of the resources.
 pub(crate) const MOUNT: &str = "sizes:///";
-/// Resources that there are to list: some pages.
+/// The number of resources: several pages.
 const COUNT: usize = 1000;
-/// Entries of one page.
+/// The number of entries on a page.
 const PAGE: usize = 100;
 
-/// Where the host keeps things: the state goes away with it, compiled components stay.
+/// The directories of the host. The state is temporary; compiled components are kept.
 pub(crate) struct StateDir {
     state: TempDir,
 }
@@ -65,7 +65,7 @@ pub(crate) fn requests() -> Vec<Request> {
     reads.chain([Request::List]).collect()
 }
 
-/// A host with one plugin, whose instances are as said, and the limits that plugins have by default but for the rate.
+/// A host with one plugin: with this instance reuse, and the default limits except for the rate.
 pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> Host {
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
@@ -99,7 +99,7 @@ fn in_directories(mut config: Config, kept: &StateDir) -> Config {
     config
 }
 
-/// Builds the guests that are made to test and measure with. It takes a second when there is nothing to do.
+/// Builds the guests for tests and benchmarks. It takes a second when everything is up to date.
 fn build_fixtures() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo).args(["xtask", "plugins", "--fixtures"]).current_dir(root()).status();

@@ -40,12 +40,13 @@ pub(crate) async fn edit_to_notification() {
     );
 }
 
-/// Measures the time until many subscribers have the update for one change, and its cost.
+/// Measures the time until many subscribers have received the update for one change, and the memory of a
+/// subscriber.
 pub(crate) async fn fan_out() {
     let mut rows = Vec::new();
     for count in [1, 1000, 10_000] {
         let setup = Setup::start(1, 1).await;
-        // The cost of the first one is shared by all.
+        // The first subscriber has the cost that all of them share.
         let _first = subscribers(&setup, 1).await;
         let before = resident();
         let waiting = subscribers(&setup, count).await;
@@ -77,7 +78,7 @@ pub(crate) async fn fan_out() {
     print(["subscribers", "p50 ms", "longest ms", "bytes a subscriber"], rows);
 }
 
-/// Measures the cost of a reload of one plugin among many for concurrent requests.
+/// Measures how a reload of one plugin among many delays concurrent requests.
 pub(crate) async fn reload() {
     let setup = Arc::new(Setup::start(PLUGINS, 1).await);
     let (reloading, ending) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -125,7 +126,7 @@ pub(crate) async fn reload() {
     );
 }
 
-/// Creates so many subscribers, each subscribed to the same resource.
+/// Creates `count` subscribers, each subscribed to the same resource.
 async fn subscribers(setup: &Setup, count: usize) -> Vec<Subscriber> {
     let (mut ready, mut under_way) = (Vec::with_capacity(count), FuturesUnordered::new());
     for _ in 0..count {

@@ -1,11 +1,11 @@
-//! The cost of change notifications: from a file that is saved to an update that is received, by one subscriber and by
-//! ten thousand; and the cost of a reload for concurrent requests.
+//! The cost of change notifications: the time from saving a file until one subscriber and ten thousand subscribers have
+//! received the update; and the delay of concurrent requests by a reload.
 //!
-//! `cargo bench --workspace --bench changes` prints tables; no times are asserted. With `-- --soak MINUTES`
-//! (`cargo xtask soak`) it notifies thousands of subscribers for that long instead, while files change, providers crash
-//! and configs are reloaded, and fails when an update is lost or memory grows.
+//! `cargo bench --workspace --bench changes` prints tables; no times are asserted. With `-- --soak MINUTES` (`cargo
+//! xtask soak`) it notifies thousands of subscribers for this time instead, while files change, providers crash and
+//! configs are reloaded. It fails when an update is lost or memory grows.
 //!
-//! It uses the façade, in this process: the cost of a transport is measured elsewhere (`benches/server` of the tests).
+//! The façade is called in this process: `benches/server` of the tests measures the cost of a transport.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

@@ -19,7 +19,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Starts a host with so many plugins `p0`, `p1` and so on, and files `f0`, `f1` and so on.
+    /// Starts a host with `plugins` plugins `p0`, `p1` and so on, and `files` files `f0`, `f1` and so on.
     pub(crate) async fn start(plugins: usize, files: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join(".faults")).expect("a folder");

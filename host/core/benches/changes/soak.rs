@@ -1,4 +1,5 @@
-//! Soak test: thousands of subscribers for some minutes. None loses an update, and memory stays flat.
+//! Soak test: thousands of subscribers for some minutes. No subscriber loses an update, and memory stays
+//! flat.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
         for _ in 0..REPLACED_PER_ROUND {
             let (number, task): (usize, tokio::task::JoinHandle<()>) = tasks.pop_front().expect("there are thousands");
             task.abort();
-            // Dropped for certain, so that it is not counted below.
+            // Wait until the subscriber is dropped, so that it is not counted below.
             let _ = task.await;
             tasks.push_back(spawn_subscriber(&setup, &waiting, number).await);
         }
@@ -92,7 +93,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
     if growth > MAX_GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Waits for updates of the file with that number, until the task is aborted.
+/// Waits for updates of the file with this number, until the task is aborted.
 async fn spawn_subscriber(
     setup: &Setup,
     waiting: &Arc<Vec<FileProgress>>,
@@ -101,7 +102,7 @@ async fn spawn_subscriber(
     let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
     let subscriber = setup.host.subscriber(&Principal::LOCAL);
     let uri = format!("faulty://p{plugin}/f{file}");
-    // A provider that has just crashed is called again, as a client would.
+    // A provider that has just crashed is called again, as a client would do.
     while let Err(error) = setup.host.subscribe(&subscriber, &uri).await {
         tracing::debug!(%error, "not yet");
     }

@@ -1,10 +1,10 @@
-//! Generated documents: words whose frequencies follow Zipf's law, as those of natural languages do.
+//! Generated documents whose word frequencies follow Zipf's law, as in natural languages.
 
-/// The number of different words, and of words of a document.
+/// The number of different words. The next two are the bounds of the number of words in a document.
 const VOCABULARY: usize = 50_000;
 const MIN_WORDS: u64 = 40;
 const MAX_WORDS: u64 = 260;
-/// The number of words of a line.
+/// The number of words on a line.
 const LINE: u64 = 12;
 
 /// The frequency of the words of a query.
@@ -25,7 +25,7 @@ impl Frequency {
     }
 }
 
-/// Documents that are generated again each time, from their number.
+/// Documents that are generated from their number each time.
 pub(crate) struct Corpus {
     count: usize,
     words: Vec<String>,
@@ -58,7 +58,7 @@ impl Corpus {
         text
     }
 
-    /// Queries of words of that frequency.
+    /// Queries of words with this frequency.
     pub(crate) fn queries(&self, frequency: Frequency, count: usize) -> impl Iterator<Item = String> {
         let (ranks, words) = match frequency {
             Frequency::Rare => (3000..30_000, 2),
@@ -74,7 +74,7 @@ impl Corpus {
         })
     }
 
-    /// A word; the probability of the one of rank r is about 1/r.
+    /// Returns a random word. The word of rank r has a probability of about 1/r.
     fn random_word(&self, random: &mut Random) -> &str {
         let part = random.next() as f64 / u64::MAX as f64;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
@@ -83,7 +83,7 @@ impl Corpus {
     }
 }
 
-/// The word of a rank: syllables that differ from those of any other.
+/// Returns the word of a rank: syllables that no other word has.
 fn word(rank: usize) -> String {
     const CONSONANTS: &[u8] = b"bdfghjklmnprstvwz";
     const VOWELS: &[u8] = b"aeiou";

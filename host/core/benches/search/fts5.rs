@@ -1,4 +1,4 @@
-//! The baseline: the same documents in a table of FTS5 with its own tokenizer, in transactions of 64.
+//! The baseline: the same documents in an FTS5 table with the default tokenizer, in transactions of 64.
 
 use std::time::{Duration, Instant};
 

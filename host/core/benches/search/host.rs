@@ -1,4 +1,4 @@
-//! A host that indexes a corpus, and serves another resource meanwhile.
+//! A host that indexes a corpus, and serves another resource at the same time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const EDITED: usize = 7;
 /// The other resource.
 const OTHER: &str = "other:///a";
 
-/// The documents, none of which is listed before indexing begins.
+/// The documents. None is listed before indexing begins.
 struct Documents {
     corpus: Arc<Corpus>,
     is_listed: AtomicBool,
@@ -97,7 +97,7 @@ impl Provider for Other {
     }
 }
 
-/// A host with both.
+/// A host with both providers.
 pub(crate) struct Searched {
     host: Host,
     documents: Arc<Documents>,
@@ -131,7 +131,7 @@ impl Searched {
         Self { host, documents, dir }
     }
 
-    /// Lists the documents from now on.
+    /// Makes the provider list the documents.
     pub(crate) fn begin(&self) {
         self.documents.is_listed.store(true, Ordering::SeqCst);
     }
@@ -155,7 +155,7 @@ impl Searched {
             let began = Instant::now();
             self.host.read(&Principal::LOCAL, OTHER).await.expect("it can be read");
             times.push(began.elapsed());
-            // As clients do, and so that the reads do not take the processor from the indexer.
+            // As clients do, and so that the reads leave the processor to the indexer.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         times

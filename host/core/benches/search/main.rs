@@ -1,9 +1,9 @@
-//! What search costs: indexing beside SQLite alone, queries over many documents, an edit until it is found, and reads of other
-//! resources while a plugin is indexed.
+//! The cost of search: indexing compared with SQLite alone, queries over many documents, the time until an edit is found, and
+//! reads of other resources while a plugin is indexed.
 //!
-//! `cargo bench --workspace --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000 as
-//! well. Documents are generated, and served by a native provider in the same process, so that the figures are those of the
-//! index. Nothing is asserted about time. The figures depend on the machine; they are in `docs/performance.md`.
+//! `cargo bench --workspace --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000 as well.
+//! A native provider in this process generates the documents, so the figures describe the index only. No times are asserted:
+//! they depend on the machine. The figures are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::cast_precision_loss,
@@ -30,7 +30,7 @@ use self::host::Searched;
 const QUERIES: usize = 500;
 /// The number of edits.
 const EDITS: usize = 20;
-/// The time for which reads of another resource are measured while nothing is indexed: before, and once more after.
+/// The time for which reads of another resource are measured while no plugin is indexed: before, and once more after.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
 fn main() {
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Measures everything over so many documents.
+/// Measures everything over `count` documents.
 async fn measure(count: usize) {
     let corpus = Arc::new(Corpus::new(count));
     let bytes = corpus.bytes();

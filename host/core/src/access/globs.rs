@@ -1,4 +1,4 @@
-//! The globs of all rules, matched together: a decision costs about the same for one rule and for a thousand.
+//! All globs of all rules, matched together: a decision costs about the same for one rule and for a thousand.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -17,8 +17,8 @@ pub(super) struct RuleGlobs {
     pub(super) deny: GlobIndex,
 }
 
-/// Globs that are matched together: those of the forms `**` and `P/**` by lookups of the parts of a URI, and the others as
-/// sets of regular expressions.
+/// Globs that are matched together: the forms `**` and `P/**` by looking up prefixes of the URI, all others as sets of
+/// regular expressions.
 #[derive(Debug)]
 pub(super) struct GlobIndex {
     /// All globs, in the order of the config.
@@ -27,9 +27,9 @@ pub(super) struct GlobIndex {
     everything: Vec<usize>,
     /// The indices of the globs `P/**`, by `P`.
     below: HashMap<Box<str>, Vec<usize>>,
-    /// For each length, whether there is a `P` of it: most parts of a URI need no lookup.
+    /// For each length, whether there is a `P` of this length: most prefixes of a URI need no lookup.
     lengths: Vec<bool>,
-    /// The sets of the patterns of all others. Usually one, with the offset of its first pattern.
+    /// The pattern sets of all other globs, each with the offset of its first pattern. Usually there is one set.
     sets: Vec<(usize, GlobSet)>,
     /// The index of the glob of each pattern.
     of_pattern: Vec<usize>,
@@ -59,7 +59,8 @@ pub struct MatchedGlob {
     pub rule: usize,
     /// The glob as written.
     pub glob: Arc<str>,
-    /// Where the config has the rule: `FILE:LINE`, with the name of the file. None for a rule that an application made.
+    /// The location of the rule in the config: `FILE:LINE`, with the name of the file. None for a rule that an
+    /// application made.
     pub location: Option<Arc<str>>,
 }
 
@@ -73,14 +74,14 @@ impl RuleGlobs {
             let globs = rules.flat_map(|(index, rule)| key(rule).iter().map(move |glob| (index, glob)));
             GlobIndex::new(globs, &locations, other_form)
         };
-        // `deny` errs on the safe side, and `allow` means what it says.
+        // `deny` errs on the safe side; `allow` is taken literally.
         Self { allow: globs(|rule| &rule.allow, |_| None), deny: globs(|rule| &rule.deny, UriGlob::composed) }
     }
 }
 
 impl GlobIndex {
-    /// Compiles globs with the index of the rule of each. `locations` are those of the rules. A glob also matches what its
-    /// `other_form` matches.
+    /// Compiles globs, each given with the index of its rule. `locations` are the locations of the rules. The
+    /// `other_form` of a glob counts as the glob itself.
     fn new<'g>(
         globs: impl Iterator<Item = (usize, &'g UriGlob)>,
         locations: &[Option<Arc<str>>],
@@ -123,7 +124,7 @@ impl GlobIndex {
         }
     }
 
-    /// Returns the first glob of the config that matches, of the rules that `applies` selects by their indices.
+    /// Returns the first matching glob, in the order of the config, among the rules that `applies` selects by index.
     pub(super) fn first(&self, subject: &Subject<'_>, applies: impl Fn(usize) -> bool) -> Option<&MatchedGlob> {
         let is_applicable = |index: &usize| self.globs.get(*index).is_some_and(|glob| applies(glob.rule));
         let everything = self.everything.iter().copied().find(is_applicable);
@@ -146,7 +147,7 @@ impl GlobIndex {
         }
         let candidate = subject.candidate.get_or_init(|| Candidate::new(subject.text));
         let mut matched = Vec::new();
-        // Whether any pattern matches is known in a fraction of the time in which all are that do.
+        // `is_match` takes a fraction of the time that collecting all matching patterns takes.
         self.sets.iter().filter(|(_, set)| set.is_match_candidate(candidate)).find_map(|(offset, set)| {
             // In ascending order.
             set.matches_candidate_into(candidate, &mut matched);
@@ -156,8 +157,8 @@ impl GlobIndex {
     }
 }
 
-/// Compiles patterns into one set; into several, if one would exceed the size limit of a regular expression. Each pattern
-/// alone has been compiled before.
+/// Compiles patterns into one set, or into several if one set would exceed the size limit of a regular expression. Each
+/// pattern has been compiled alone before.
 fn compile(patterns: &[Glob], offset: usize, sets: &mut Vec<(usize, GlobSet)>) {
     if patterns.is_empty() {
         return;

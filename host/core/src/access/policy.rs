@@ -26,7 +26,7 @@ pub struct Policy {
     has_allow_globs: bool,
     /// The decision when no glob matches.
     default_allow: bool,
-    /// What was decided about everything below a mount, by mount: as many as there are plugins.
+    /// The decisions about everything below a mount, by mount: one entry per plugin.
     below: RwLock<HashMap<Mount, BelowMount>>,
 }
 
@@ -74,7 +74,7 @@ fn bit(operation: Operation) -> u8 {
 }
 
 impl Policy {
-    /// The policy of the rules at those indices, in the order of the config.
+    /// Creates the policy of the rules at these indices, which are in the order of the config.
     pub(super) fn new(all: Arc<[Rule]>, globs: Arc<RuleGlobs>, rules: Box<[usize]>, default_allow: bool) -> Self {
         let mut operations = vec![0; all.len()];
         for (index, rule) in rules.iter().filter_map(|index| Some((*index, all.get(*index)?))) {
@@ -122,8 +122,7 @@ impl Policy {
         self.allows(Operation::Subscribe, uri) && self.allows(Operation::Read, uri)
     }
 
-    /// Returns the decision on a request for a resource, and the operation that it is about: who subscribes to a resource must be allowed to
-    /// read it, too.
+    /// Returns the decision on a request for a resource, and the operation that decided: a subscription also requires read access.
     pub fn decide_request(&self, operation: Operation, uri: &Uri) -> (Operation, Decision) {
         match self.decide(operation, uri) {
             decision if operation == Operation::Subscribe && decision.is_allowed() => {
@@ -136,7 +135,7 @@ impl Policy {
         }
     }
 
-    /// Returns the decision on a resource with the glob that it is based on: of several, the first of the config.
+    /// Returns the decision on a resource, with the glob that decided. If several globs match, this is the first one of the config.
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         self.decide_text(operation, without_query(uri))
     }
@@ -169,18 +168,20 @@ impl Policy {
         self.default_allow
     }
 
-    /// Returns whether it may allow the operation on something below the mount. False positives are possible. The decision is kept.
+    /// Returns whether the policy may allow the operation on something below the mount. False positives are possible. The decision
+    /// is cached.
     pub(crate) fn may_allow_below(&self, operation: Operation, mount: &Mount) -> bool {
         self.below(mount).some & bit(operation) != 0
     }
 
-    /// Returns whether it allows the operation on everything below the mount. False negatives are possible. The decision is kept.
+    /// Returns whether the policy allows the operation on everything below the mount. False negatives are possible. The decision is
+    /// cached.
     pub(crate) fn allows_all_below(&self, operation: Operation, mount: &Mount) -> bool {
         self.below(mount).all & bit(operation) != 0
     }
 
-    /// Returns whether it allows to list and to read everything below the mount, so that nothing of it is hidden. False negatives are
-    /// possible.
+    /// Returns whether the policy allows listing and reading everything below the mount, so that nothing is hidden. False negatives
+    /// are possible.
     pub(crate) fn shows_all_below(&self, mount: &Mount) -> bool {
         [Operation::List, Operation::Read].into_iter().all(|operation| self.allows_all_below(operation, mount))
     }
@@ -201,8 +202,8 @@ impl Policy {
         below
     }
 
-    /// Returns whether it may allow the operation on a URI of the pattern. False positives are possible. Unless the pattern is one URI,
-    /// it costs as much as there are rules.
+    /// Returns whether the policy may allow the operation on a URI of the pattern. False positives are possible. Unless the pattern
+    /// is one URI, the cost is proportional to the number of rules.
     pub(crate) fn may_allow(&self, operation: Operation, pattern: &UriPattern) -> bool {
         match pattern.as_text() {
             Some(uri) => self.allows_text(operation, uri),
@@ -217,8 +218,8 @@ impl Policy {
         }
     }
 
-    /// Returns whether it allows the operation on all URIs of the pattern. False negatives are possible. Unless the pattern is one URI,
-    /// it costs as much as there are rules.
+    /// Returns whether the policy allows the operation on all URIs of the pattern. False negatives are possible. Unless the pattern
+    /// is one URI, the cost is proportional to the number of rules.
     pub fn allows_all(&self, operation: Operation, pattern: &UriPattern) -> bool {
         match pattern.as_text() {
             Some(uri) => self.allows_text(operation, uri),
@@ -256,7 +257,7 @@ impl Policy {
         applicable.filter(move |rule| rule.operations.contains(&operation))
     }
 
-    /// Whether there is something that it may allow.
+    /// Returns whether the policy may allow anything at all.
     pub fn may_allow_anything(&self) -> bool {
         self.default_allow || self.has_allow_globs
     }
@@ -269,7 +270,7 @@ impl Policy {
                     && self.globs.allow.first(subject, |rule| self.applies(rule, operation)).is_some()))
     }
 
-    /// Returns the first glob that denies it, in any of its [forms](denied_forms).
+    /// Returns the first glob that denies the operation, in any [form](denied_forms) of the URI.
     fn denying_glob(&self, operation: Operation, subject: &Subject<'_>) -> Option<&MatchedGlob> {
         if !self.has_deny_globs {
             return None;
@@ -291,17 +292,17 @@ fn strip_query(uri: &str) -> &str {
     uri.split('?').next().unwrap_or(uri)
 }
 
-/// The other forms of a URI that `deny` globs are matched against, as only the provider knows whether they mean the same: without a
-/// port and without the trailing dot of its host, and with its characters in canonical composition.
+/// Returns the other forms of a URI that `deny` globs are matched against: without the port and without the trailing dot of the
+/// host, and with characters in canonical composition. Only the provider knows whether these forms mean the same resource.
 fn denied_forms(uri: &str) -> impl Iterator<Item = String> {
     let bare = with_bare_host(uri);
     let both = bare.as_deref().and_then(composed);
     [composed(uri), both, bare].into_iter().flatten()
 }
 
-/// A pattern, and its other forms as [`denied_forms`] has them of a URI.
+/// Returns a pattern and its other forms, as [`denied_forms`] returns them for a URI.
 fn denied_pattern_forms(pattern: &UriPattern) -> Vec<UriPattern> {
-    // A host that continues in a gap has no form without its port.
+    // If the literal prefix ends within the host, there is no form without the port.
     let has_host = pattern.literal_prefix().split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
     let bare = pattern.map_texts(|index, text| with_bare_host(text).filter(|_| index == 0 && has_host));
     let in_composition = |pattern: &UriPattern| pattern.map_texts(|_, text| composed(text));
@@ -309,7 +310,7 @@ fn denied_pattern_forms(pattern: &UriPattern) -> Vec<UriPattern> {
     [Some(pattern.clone()), in_composition(pattern), both, bare].into_iter().flatten().collect()
 }
 
-/// The URI without the port of its host, and without dots at its end; none if it has neither.
+/// Returns the URI without the port of its host and without the host's trailing dots; none if it has neither.
 fn with_bare_host(uri: &str) -> Option<String> {
     let (scheme, rest) = uri.split_once("://")?;
     let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len()))?;

@@ -1,15 +1,15 @@
-//! Rate limits of requests: one for each client, and one for all together (GCRA).
+//! Rate limits of requests: one token bucket (GCRA) per client, and one for all clients together.
 //!
-//! A client is an authenticated principal, wherever it connects from, or else an address. A request that its client may not
-//! make yet takes nothing of the rate of all, so a client at its limit takes nothing from others. The rate of one client
-//! is never more than its share of the rate of all.
+//! A client is an authenticated principal, from any address, or else an address. A request over its client's rate takes
+//! nothing from the overall rate, so a client at its limit does not affect others. A client's rate is capped at the
+//! configured share of the overall rate.
 //!
-//! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
-//! of a new one is forgotten; no other is, so a client cannot evade its limit by making the host forget it. While there are
-//! more, further ones share a fixed number of states ([`keyed_rate`](mcp_host_base::keyed_rate)).
+//! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a bucket. Only full buckets are evicted, so
+//! eviction never resets a limit. When the table is full, further clients share a fixed number of buckets
+//! ([`keyed_rate`](mcp_host_base::keyed_rate)).
 //!
-//! The limits are those of all live replicas of a cluster together: where there are N, each request takes what N requests take. So the
-//! states outlast a change of that number, which gives nobody a new burst.
+//! The limits hold for all live replicas of a cluster together: with N replicas, each request takes N tokens. The
+//! buckets outlast a change of N, so such a change grants no client a new burst.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -24,7 +24,7 @@ use mcp_host_config::http::HttpServerLimits;
 
 use super::Principal;
 
-/// The number of clients of one kind with a state of their own.
+/// The maximum number of clients of one kind with their own bucket.
 const MAX_CLIENTS: usize = 65_536;
 
 /// The rates of the clients of a host, by its current config.
@@ -35,7 +35,7 @@ pub struct RequestRates {
     replicas: AtomicU32,
 }
 
-/// A client, as rate limits tell clients apart.
+/// A client, as rate limits distinguish clients.
 #[derive(Clone, Copy, Debug)]
 pub enum RateClient<'a> {
     /// An authenticated principal, or one whose address is not known.
@@ -44,7 +44,7 @@ pub enum RateClient<'a> {
     Address(IpAddr),
 }
 
-/// A request that may not be made yet.
+/// A request that exceeds a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct RateExceeded {
@@ -121,7 +121,7 @@ impl Quotas {
     }
 }
 
-/// The quota that is within both.
+/// Returns the quota that satisfies both.
 fn lower(one: Quota, other: Quota) -> Quota {
     let interval = one.replenish_interval().max(other.replenish_interval());
     let burst = one.burst_size().min(other.burst_size());
@@ -129,7 +129,7 @@ fn lower(one: Quota, other: Quota) -> Quota {
 }
 
 impl RequestRates {
-    /// Takes a number of requests from the limits of a client.
+    /// Takes `requests` tokens from the limits of a client.
     pub fn take(
         &self,
         limits: &HttpServerLimits,
@@ -147,14 +147,14 @@ impl RequestRates {
         taken.map_err(|until| RateExceeded { limit: RateLimit::Overall, retry_after: wait_time(&until) })
     }
 
-    /// Takes one failed authentication of that address.
+    /// Takes one token for a failed authentication from this address.
     pub fn take_failed_authentication(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
         let cost = self.cost(NonZeroU32::MIN);
         let taken = self.rates(limits).failed_authentications.take(&address, cost);
         taken.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
     }
 
-    /// Returns whether that address may fail once more. Takes nothing.
+    /// Returns whether this address may fail once more. Takes no token.
     pub fn check_failed_authentications(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
         let checked = self.rates(limits).failed_authentications.peek(&address);
         checked.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
@@ -165,12 +165,12 @@ impl RequestRates {
         self.replicas.store(replicas.get(), Ordering::Relaxed);
     }
 
-    /// What requests take of the limits of all replicas.
+    /// Returns the number of tokens that requests take: one per request and replica.
     fn cost(&self, requests: NonZeroU32) -> NonZeroU32 {
         NonZeroU32::new(self.replicas.load(Ordering::Relaxed)).map_or(requests, |count| requests.saturating_mul(count))
     }
 
-    /// The limiters for those limits. They begin anew when a reload has changed the limits.
+    /// Returns the limiters for these limits. A reload that changes the limits resets them.
     fn rates(&self, limits: &HttpServerLimits) -> Arc<Rates> {
         let quotas = Quotas::new(limits);
         match self.current.load_full() {
@@ -205,7 +205,7 @@ mod tests {
         RateClient::Address(Ipv4Addr::new(192, 0, 2, last).into())
     }
 
-    /// The number of requests of a client that are taken at once.
+    /// Returns the number of requests that a client may make in one burst.
     fn burst(rates: &RequestRates, limits: &HttpServerLimits, client: RateClient<'_>) -> usize {
         (0..1000).take_while(|_| rates.take(limits, client, NonZeroU32::MIN).is_ok()).count()
     }
@@ -255,11 +255,11 @@ mod tests {
         replicas(&other, 2);
         assert_eq!([&one, &other].map(|rates| burst(rates, &limits, address(1))), [6, 6]);
         assert_eq!(burst(&one, &limits, address(2)), 6);
-        // One of them ends. What was taken stays taken.
+        // One of the replicas ends. The tokens that were taken stay taken.
         replicas(&one, 1);
         assert_eq!(burst(&one, &limits, address(1)), 0);
         assert_eq!(burst(&one, &limits, address(3)), 12);
-        // There are more than the limit allows requests: each still has one.
+        // There are more replicas than the limit allows requests: each replica still allows one.
         replicas(&one, 100);
         assert_eq!(burst(&one, &limits, address(4)), 1);
     }

@@ -1,11 +1,11 @@
 //! The scopes of a request's credentials (RFC 6749, section 3.3): the operations that an access token is for.
 //!
-//! The server refuses a request whose credentials are not for its operations (RFC 6750, section 3.1, `insufficient_scope`). What such a
-//! request is answered beside what it asks for, such as the index of a directory that is read, takes another operation and is left out here.
-//! The rules decide besides.
+//! The server rejects a request whose credentials are not for its operations (RFC 6750, section 3.1, `insufficient_scope`). Optional parts
+//! of a response that need another operation, such as the index of a directory that is read, are omitted here instead. The access rules
+//! apply in addition.
 //!
-//! It is a task-local variable, as only the transport knows the credentials: everything between the transport and a plugin runs on the task
-//! of the request. What the host does for itself has no credentials, and lacks none.
+//! The scopes are a task-local variable, because only the transport knows the credentials, and everything between the transport and a
+//! plugin runs on the task of the request. The host's own work has no credentials and is not restricted.
 
 use mcp_host_config::Operation;
 use tokio::task::futures::TaskLocalFuture;
@@ -15,7 +15,7 @@ tokio::task_local! {
     static CURRENT: CredentialScopes;
 }
 
-/// The operations that the credentials of a request are not for; by default there are none.
+/// The operations that the credentials of a request do not cover; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CredentialScopes {
     /// By operation, in the order of [`Operation::ALL`].
@@ -23,7 +23,7 @@ pub struct CredentialScopes {
 }
 
 impl CredentialScopes {
-    /// Credentials for all operations but those that `allows` rejects.
+    /// Credentials for all operations except those that `allows` rejects.
     pub fn new(allows: impl Fn(Operation) -> bool) -> Self {
         Self { missing: Operation::ALL.map(|operation| !allows(operation)) }
     }

@@ -1,4 +1,4 @@
-//! The context of a request: what only the transport that received it knows.
+//! The context of a request: the facts that only its transport knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ tokio::task_local! {
     static CURRENT: RequestContext;
 }
 
-/// The bytes of a JSON-RPC id that a line has.
+/// The maximum length of a JSON-RPC id in a line, in bytes.
 pub(super) const MAX_REQUEST_ID: usize = 128;
 
-/// What a transport knows of a request.
+/// The facts about a request that only its transport knows.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
     /// The session, if the request belongs to one.
     pub(super) session: Option<SessionHash>,
-    /// What it is made by.
+    /// Who makes the request.
     origin: Origin,
-    /// The trace that it belongs to.
+    /// The trace of the request.
     pub(super) trace_id: Option<TraceId>,
 }
 
-/// What a request is made by.
+/// Who makes a request.
 #[derive(Clone, Debug)]
 enum Origin {
-    /// A client, by a JSON-RPC request of that id.
+    /// A client, by a JSON-RPC request with this id.
     Request(RequestId),
-    /// An administrator of that name.
+    /// An administrator with this name.
     Administrator(Arc<str>),
 }
 
@@ -46,7 +46,7 @@ pub enum RequestId {
     Text(Arc<str>),
 }
 
-/// The beginning of the SHA-256 of a session id: it tells sessions apart, and cannot be used to take one over.
+/// The beginning of the SHA-256 of a session id: it distinguishes sessions, and cannot be used to hijack one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionHash([u8; 8]);
 
@@ -71,7 +71,7 @@ impl RequestContext {
         Self { session, origin, trace_id }
     }
 
-    /// The id of the JSON-RPC request, if it is one.
+    /// The id of the JSON-RPC request, if the request came as one.
     pub(super) fn request_id(&self) -> Option<&RequestId> {
         match &self.origin {
             Origin::Request(id) => Some(id),
@@ -102,12 +102,12 @@ impl RequestContext {
         self.session
     }
 
-    /// The trace that it belongs to, if any.
+    /// The trace of the request, if any.
     pub fn trace_id(&self) -> Option<TraceId> {
         self.trace_id
     }
 
-    /// The length of its text of foreign origin, in bytes.
+    /// The length of the text that comes from outside, in bytes.
     pub(super) fn text_len(&self) -> usize {
         match &self.origin {
             Origin::Request(RequestId::Text(text)) | Origin::Administrator(text) => text.len(),

@@ -1,9 +1,9 @@
 //! Failed logins: requests and TLS handshakes whose credentials are not accepted.
 //!
-//! Anybody can cause them, so their lines are bounded. In a window of [`WINDOW`] the first failure of each client for each reason has
-//! a line at once. Those that follow are counted, and have one line with their number when the window ends. Beyond
-//! [`MAX_CLIENTS`] pairs of client and reason in a window the rest is counted together, in one line without a client. So there are
-//! at most 33 lines in a minute, of some 300 bytes each: 14 MB in a day.
+//! Any client can cause failed logins, so their lines are bounded. In a window of [`WINDOW`], the first failure of each client for
+//! each reason is written immediately. Further failures are counted, and are written as one line with their number when the window
+//! ends. Beyond [`MAX_CLIENTS`] pairs of client and reason in a window, all other failures are counted together, in one line
+//! without a client. So there are at most 33 lines a minute of some 300 bytes each: 14 MB a day.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use super::line;
 
-/// The time for which failures are counted.
+/// The length of a window.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 /// The maximum number of pairs of client and reason that are counted separately in a window.
 const MAX_CLIENTS: usize = 16;
-/// The bytes of a client that a line has.
+/// The maximum length of a client's name in a line, in bytes.
 const MAX_CLIENT: usize = 128;
 
 /// The failures of the current window.
@@ -27,20 +27,20 @@ pub(super) struct FailedLogins(Mutex<Window>);
 
 #[derive(Debug, Default)]
 struct Window {
-    /// When it began; none if there was no failure yet.
+    /// When the window began; none before the first failure.
     began: Option<Instant>,
-    /// The number of failures without a line.
+    /// The numbers of failures that have no line of their own.
     counted: HashMap<(String, &'static str), u64>,
-    /// The number of failed logins of all other clients.
+    /// The number of failures of all other clients.
     others: u64,
 }
 
-/// What a failure leads to.
+/// The result of recording a failure.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
-    /// The members of lines to be queued.
+    /// The members of the lines that the caller must queue.
     pub(super) lines: Vec<Vec<u8>>,
-    /// A window has begun, whose end has lines, too.
+    /// Whether a window has begun. Its end has lines, too.
     pub(super) has_begun: bool,
 }
 
@@ -57,7 +57,7 @@ struct Members<'a> {
 }
 
 impl FailedLogins {
-    /// Records a failure of that client.
+    /// Records a failure of this client.
     pub(super) fn record(&self, client: &str, reason: &'static str) -> Recorded {
         self.record_at(client, reason, Instant::now())
     }
@@ -83,7 +83,7 @@ impl FailedLogins {
         recorded
     }
 
-    /// Ends the window. Returns the members of the lines about what was counted.
+    /// Ends the window. Returns the members of the lines about the counted failures.
     pub(super) fn end_window(&self) -> Vec<Vec<u8>> {
         self.0.lock().end()
     }

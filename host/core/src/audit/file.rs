@@ -1,7 +1,7 @@
-//! The file of the audit log: appended to, and rotated by renaming.
+//! The file of the audit log: append-only, rotated by renaming.
 //!
-//! The file is locked (`flock`) while it is open, so that two hosts do not rotate one file. A file that was renamed or
-//! removed by others, such as logrotate, is made anew at the next write.
+//! The file is locked (`flock`) while it is open, so that two hosts do not rotate the same file. If another
+//! program, such as logrotate, renames or removes the file, the next write creates it again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -19,7 +19,7 @@ use super::torn_line::{TornLine, Written};
 /// The shortest interval between warnings about rotation.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A file of lines that is open.
+/// An open log file.
 #[derive(Debug)]
 pub(super) struct LogFile {
     config: AuditFile,
@@ -35,7 +35,7 @@ impl LogFile {
         Ok(Self { config, file, torn, rotation_warnings: Throttle::new(WARNING_INTERVAL) })
     }
 
-    /// Applies other settings of the same file. Returns whether it is the same.
+    /// Applies other settings of the same file. Returns whether the path is the same.
     pub(super) fn reconfigure(&mut self, config: &AuditFile) -> bool {
         let is_same = self.config.path == config.path;
         if is_same {
@@ -56,7 +56,8 @@ impl LogFile {
         written
     }
 
-    /// Opens the file anew if it is no longer at its path, and rotates it if the given number of bytes would make it too large.
+    /// Opens the file again if its path names another file now, and rotates it if `more` bytes would make it
+    /// too large.
     fn prepare(&mut self, more: usize) -> io::Result<()> {
         if !self.is_in_place() {
             self.reopen()?;
@@ -65,7 +66,7 @@ impl LogFile {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         if len > 0 && len.saturating_add(more) > self.config.max_size.bytes() {
             match self.rotate() {
-                // Otherwise lines would be lost because there are too many.
+                // The lines are written anyway: a file that is too large is better than lost lines.
                 Err(error) => {
                     if self.rotation_warnings.record().is_some() {
                         let file = self.config.path.display();
@@ -86,10 +87,10 @@ impl LogFile {
         Ok(())
     }
 
-    /// Renames the rotated files, then the file, each to the next number; the last one is replaced.
+    /// Renames the rotated files and then the file, each to the next number. The last one is overwritten.
     fn rotate(&self) -> io::Result<()> {
         let keep = self.config.keep.get();
-        // Left over from a config with a larger number.
+        // Files that an earlier config with a larger number has left.
         let leftover = (keep.saturating_add(1)..).map(|number| self.rotated(number));
         leftover.take_while(|path| fs::remove_file(path).is_ok()).for_each(drop);
         for number in (1..keep).rev() {
@@ -101,7 +102,7 @@ impl LogFile {
         fs::rename(&self.config.path, self.rotated(1))
     }
 
-    /// The path of the rotated file with that number.
+    /// Returns the path of the rotated file with this number.
     fn rotated(&self, number: usize) -> PathBuf {
         let mut path = OsString::from(&self.config.path);
         path.push(format!(".{number}"));
@@ -128,7 +129,7 @@ impl LogFile {
     }
 }
 
-/// Opens a file and locks it. Its last line may be torn: a host may have been killed while it wrote.
+/// Opens a file and locks it. Its last line may be torn if a host was killed while it wrote.
 fn open_locked(path: &Path) -> Result<(File, TornLine), AuditError> {
     let failed = |source| AuditError::Open { path: path.to_owned(), source };
     let mut file = regular_file::open_to_append(path).map_err(failed)?;
@@ -152,7 +153,7 @@ fn ends_in_a_line(file: &mut File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// A destination that is open.
+/// An open destination.
 #[derive(Debug)]
 pub(super) enum Sink {
     File(LogFile),
@@ -168,7 +169,7 @@ impl Sink {
         }
     }
 
-    /// Applies other settings of the same destination. Returns whether it is the same.
+    /// Applies other settings of the same destination. Returns whether the destination is the same.
     pub(super) fn reconfigure(&mut self, destination: &AuditDestination) -> bool {
         match (self, destination) {
             (Self::File(file), AuditDestination::File(config)) => file.reconfigure(config),
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(written, lines.len());
     }
 
-    /// The files in the directory, by name, with the first character of each.
+    /// Returns the names of the files in the directory, sorted, with the first character of each file.
     fn files(dir: &Path) -> Vec<(String, char)> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
         let first = |path: PathBuf| fs::read_to_string(path).unwrap().chars().next().unwrap();

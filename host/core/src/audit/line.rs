@@ -16,30 +16,30 @@ use sha2::{Digest as _, Sha256};
 use super::context::{MAX_REQUEST_ID, RequestContext, RequestId, SessionHash};
 use crate::access::Decision;
 
-/// The bytes of the beginning of a URI that a line has.
+/// The maximum length of the beginning of a URI in a line, in bytes.
 pub(super) const MAX_URI: usize = 2048;
-/// The bytes of the end of a longer URI that a line has.
+/// The maximum length of the end of a longer URI in a line, in bytes.
 const MAX_URI_END: usize = 256;
-/// The bytes of the URIs that were returned that a line has, with their quotation marks and commas.
+/// The maximum length of the returned URIs in a line, in bytes, with their quotation marks and commas.
 pub(super) const MAX_RETURNED: usize = 4096;
-/// The bytes of a principal's name that a line has.
+/// The maximum length of a principal's name in a line, in bytes.
 const MAX_PRINCIPAL: usize = 256;
-/// The bytes of a filter of the log that a line has.
+/// The maximum length of a log filter in a line, in bytes.
 const MAX_FILTER: usize = 1024;
-/// The bytes of text of foreign origin that a line has.
+/// The maximum length of all text in a line that comes from outside, in bytes.
 const MAX_TEXT: usize = MAX_URI + MAX_URI_END + MAX_PRINCIPAL + MAX_REQUEST_ID + MAX_FILTER;
 /// The maximum number of bytes of JSON for one byte of text: `\u001b`.
 const MAX_ESCAPE: usize = 6;
-/// The bytes of a rule's location that a line has.
+/// The maximum length of a rule's location in a line, in bytes.
 const MAX_LOCATION: usize = 64;
-/// The bytes of a glob that a line has.
+/// The maximum length of a glob in a line, in bytes.
 const MAX_GLOB: usize = 128;
 /// The maximum length of everything else in a line: the rule, keys, numbers, the plugin's name.
 const MAX_REST: usize = 768 + (MAX_LOCATION + MAX_GLOB) * MAX_ESCAPE;
-/// The space for a line that is allocated at first. Most lines are shorter.
+/// The initial capacity for a line. Most lines are shorter.
 const USUAL_LEN: usize = 512;
 
-/// What becomes known of a request while it is executed.
+/// The facts about a request that become known while it is executed.
 #[derive(Debug, Default)]
 pub(crate) struct Facts(Mutex<Known>);
 
@@ -56,7 +56,7 @@ struct Known {
     subject: Option<Box<Subject>>,
 }
 
-/// What an action of an administrator is about, beside a URI and a plugin.
+/// The subject of an administrator's action, besides a URI and a plugin.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Subject {
@@ -65,13 +65,13 @@ pub(crate) enum Subject {
         /// The filter.
         #[serde(skip_serializing_if = "Option::is_none")]
         filter: Option<Box<str>>,
-        /// The time for which it is used.
+        /// The time for which the filter applies.
         #[serde(skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
     /// An access decision.
     Explain {
-        /// The name of the principal that it is about.
+        /// The name of the principal that the decision is about.
         for_principal: Box<str>,
         /// The name of the operation.
         for_operation: &'static str,
@@ -89,7 +89,7 @@ impl Subject {
         Self::Explain { for_principal: text::prefix(principal, MAX_PRINCIPAL).into(), for_operation: operation }
     }
 
-    /// The bytes of text of foreign origin that it has.
+    /// The length of the text that comes from outside, in bytes.
     pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::Log { filter, .. } => filter.as_ref().map_or(0, |filter| filter.len()),
@@ -98,21 +98,21 @@ impl Subject {
     }
 }
 
-/// The URIs of what was returned, as many as a line has.
+/// The URIs that were returned, up to the maximum of a line.
 #[derive(Clone, Debug, Default)]
 struct Returned {
     uris: Vec<Box<str>>,
-    /// The number of all.
+    /// The total number.
     total: usize,
 }
 
 impl Facts {
-    /// Records the generation that the request works with.
+    /// Records the generation that serves the request.
     pub(crate) fn set_generation(&self, number: u64) {
         self.0.lock().generation = Some(number);
     }
 
-    /// Records what an action of an administrator is about.
+    /// Records the subject of an administrator's action.
     pub(crate) fn set_subject(&self, subject: Subject) {
         self.0.lock().subject = Some(Box::new(subject));
     }
@@ -130,17 +130,17 @@ impl Facts {
         self.0.lock().decision = Some(decision);
     }
 
-    /// Records the normal form of the URI, as the mount that owns it makes it.
+    /// Records the URI in the normal form of the mount that owns it.
     pub(crate) fn set_uri(&self, uri: &str) {
         self.0.lock().uri = Some(uri.into());
     }
 
-    /// Records the URIs of resources whose contents are returned, in normal form. Each counts once.
+    /// Records the URIs of resources whose contents are returned, in normal form. Duplicates count once.
     pub(crate) fn set_returned<'a>(&self, all: impl IntoIterator<Item = &'a str>) {
         let (mut seen, mut uris, mut len) = (HashSet::new(), Vec::new(), 0_usize);
         for uri in all {
             if seen.insert(uri) {
-                // With its quotation marks and its comma.
+                // The URI with its quotation marks and its comma.
                 len = len.saturating_add(uri.len()).saturating_add(3);
                 if len <= MAX_RETURNED {
                     uris.push(uri.into());
@@ -150,13 +150,14 @@ impl Facts {
         self.0.lock().returned = Returned { uris, total: seen.len() };
     }
 
-    /// Records the size of the contents that a read of that resource returns, and their URIs if some are of other resources.
+    /// Records the size of the contents that a read returns, and their URIs if some belong to other
+    /// resources.
     pub(crate) fn set_contents(&self, requested: &Uri, contents: &[ResourceContents]) {
         self.set_bytes(ResourceContents::total_len(contents));
         self.set_returned_with(requested, contents.iter().map(|one| &one.entry.uri));
     }
 
-    /// Records the URIs of the contents that a read of that resource returns, if some are of other resources.
+    /// Records the URIs of the contents that a read returns, if some belong to other resources.
     pub(crate) fn set_returned_with<'a>(&self, requested: &Uri, uris: impl Iterator<Item = &'a Uri> + Clone) {
         if uris.clone().any(|uri| uri != requested) {
             self.set_returned(uris.map(Uri::as_str));
@@ -186,11 +187,11 @@ pub(crate) struct Line<'a> {
     pub(crate) principal: &'a str,
     /// The name of the operation.
     pub(crate) operation: &'static str,
-    /// The URI as requested, which a line has if the URI has no normal form; empty for requests without one.
+    /// The URI as requested, written if the URI has no normal form; empty for requests without a URI.
     pub(crate) uri: &'a str,
     /// `ok`, the kind of the error, or `cancelled`.
     pub(crate) outcome: &'static str,
-    /// What became known while the request was executed.
+    /// The facts that became known while the request was executed.
     pub(crate) facts: &'a Facts,
 }
 
@@ -235,7 +236,7 @@ struct Members<'a> {
     trace_id: Option<TraceId>,
 }
 
-/// What a line has of a URI besides its first [`MAX_URI`] bytes.
+/// The members of a line for a URI of more than [`MAX_URI`] bytes.
 #[derive(Serialize)]
 struct Truncated<'a> {
     /// The length of the whole URI.
@@ -246,7 +247,7 @@ struct Truncated<'a> {
     uri_sha256: String,
 }
 
-/// The members of a line about requests that have none.
+/// The members of a line about losses: requests without a line.
 #[derive(Serialize)]
 struct Losses {
     #[serde(skip_serializing_if = "is_zero")]
@@ -300,21 +301,21 @@ impl<'a> Truncated<'a> {
             // Writing to memory does not fail.
             let _ = write!(uri_sha256, "{byte:02x}");
         }
-        // Nothing twice, so that a line has no more text than the URI.
+        // The end does not overlap the beginning, so that a line has no more text than the URI.
         let end_len = uri.len().saturating_sub(MAX_URI).min(MAX_URI_END);
         Self { uri_bytes: uri.len(), uri_end: text::suffix(uri, end_len), uri_sha256 }
     }
 }
 
-/// Encodes the members of a line about requests without a line.
+/// Encodes the members of a line about losses.
 pub(super) fn encode_losses(dropped_lines: u64, refused_requests: u64) -> Vec<u8> {
     encode(&Losses { dropped_lines, refused_requests })
 }
 
-/// Encodes the members of an object, after a comma instead of its opening brace, and with a line break behind them.
+/// Encodes the members of an object: a comma replaces the opening brace, and a line break follows.
 pub(super) fn encode(members: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_LEN);
-    // Texts and numbers do not fail to serialize, nor does memory to be written.
+    // Serializing texts and numbers does not fail, nor does writing to memory.
     let _ = serde_json::to_writer(&mut json, members);
     let mut json = escape::json_bytes(json);
     if let Some(brace) = json.first_mut() {
@@ -324,7 +325,7 @@ pub(super) fn encode(members: &impl Serialize) -> Vec<u8> {
     json
 }
 
-/// The maximum length of a line with that number of bytes of text of foreign origin.
+/// Returns the maximum length of a line with `text_len` bytes of text from outside.
 pub(super) fn max_len(text_len: usize) -> usize {
     text_len.min(MAX_TEXT).saturating_mul(MAX_ESCAPE).saturating_add(MAX_REST)
 }
@@ -376,7 +377,7 @@ mod tests {
         assert_eq!(encode_losses(0, 3), b",\"refused_requests\":3}\n");
     }
 
-    /// A whole line with those members.
+    /// Parses a whole line with these members.
     fn value(members: &str) -> Value {
         serde_json::from_str(&format!("{{{}", members.strip_prefix(',').unwrap())).unwrap()
     }

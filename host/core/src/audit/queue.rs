@@ -13,14 +13,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::line::encode_losses;
 use super::{AuditFailure, AuditUsage, QueueFull};
 
-/// The size of the queue in bytes, with the reservations.
+/// The maximum size of the queue in bytes, including reservations.
 pub(super) const MAX_QUEUED: usize = 4 << 20;
-/// At this size the writer is woken, although it collects lines.
+/// The queue size at which the writer is woken early, while it collects lines.
 const WAKE_AT: usize = MAX_QUEUED / 4;
-/// The length of `{"time":"…","sequence":…`, at most.
+/// The maximum length of `{"time":"…","sequence":…`.
 const MAX_PREFIX: usize = 80;
 
-/// The mode in which requests begin.
+/// How requests reserve space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Mode {
@@ -32,7 +32,7 @@ enum Mode {
 /// The queue, shared by requests and the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The [`Mode`], to be read without the lock.
+    /// The [`Mode`], readable without the lock.
     mode: AtomicU8,
     state: Mutex<State>,
     /// Notified when the writer has something to do.
@@ -42,7 +42,7 @@ pub(super) struct Queue {
     /// All losses, reported or not.
     dropped_lines: Counter,
     refused_requests: Counter,
-    /// Those who receive each line that is queued, whether or not it can be written.
+    /// The followers of the log. They receive each queued line, whether or not it can be written.
     pub(super) followers: Followers<str>,
 }
 
@@ -50,15 +50,15 @@ pub(super) struct Queue {
 struct State {
     config: Option<Audit>,
     lines: Vec<u8>,
-    /// The number of lines that the writer has taken and not written, in bytes.
+    /// The size of the lines that the writer has taken and not yet written, in bytes.
     taken: usize,
-    /// Space for the lines of requests in progress.
+    /// Reserved space for the lines of requests in progress, in bytes.
     reserved: usize,
     /// The number of the last line.
     sequence: u64,
     clock: Clock,
     losses: Losses,
-    /// Since when writes fail, and why; none if the last one succeeded.
+    /// Why writes fail, and since when; none if the last write succeeded.
     failure: Option<AuditFailure>,
     /// The writer waits for a line.
     is_idle: bool,
@@ -70,7 +70,7 @@ struct State {
     has_ended: bool,
 }
 
-/// Requests without a line that have not been reported.
+/// Losses that have not been reported yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
     pub(super) dropped_lines: u64,
@@ -78,7 +78,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Returns whether there are none.
+    /// Returns whether there are no losses.
     pub(super) fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -89,7 +89,7 @@ impl Losses {
     }
 }
 
-/// What the writer has to do.
+/// Work for the writer.
 #[derive(Debug)]
 pub(super) struct Work {
     /// The config, if it has changed.
@@ -126,7 +126,7 @@ impl Queue {
         self.mode.load(Ordering::Acquire) != Mode::Off as u8
     }
 
-    /// Returns whether the last lines are still to be queued, at the first call.
+    /// Returns whether the caller must queue the last lines: true for the first call only.
     pub(super) fn begin_close(&self) -> bool {
         let mut state = self.state.lock();
         !state.is_closed && !std::mem::replace(&mut state.has_last_lines, true)
@@ -139,7 +139,7 @@ impl Queue {
             return Ok(None);
         }
         if mode == Mode::Drop as u8 {
-            // Space is looked for when there is a line.
+            // In this mode, space is checked when the line is pushed.
             return Ok(Some(Reservation { queue: self, bytes: 0 }));
         }
         let bytes = bytes.saturating_add(MAX_PREFIX);
@@ -164,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// Ends the thread, once everything that can be written is written. Waits for that, up to a timeout.
+    /// Ends the thread once it has written what it can. Waits for its end, up to a timeout.
     pub(super) fn close(&self, timeout: Duration) {
         let mut state = self.state.lock();
         state.is_closed = true;
@@ -172,8 +172,8 @@ impl Queue {
         self.ended.wait_while_for(&mut state, |state| !state.has_ended, timeout);
     }
 
-    /// Waits until there is something to do, and moves the lines that are queued to the end of `pending`. With a
-    /// `retry_after` it waits no longer than that.
+    /// Waits until there is work, at most for `retry_after` if given, and moves the queued lines to the end
+    /// of `pending`.
     pub(super) fn next(&self, pending: &mut Vec<u8>, retry_after: Option<Duration>) -> Work {
         let mut state = self.state.lock();
         let is_retrying = retry_after.is_some();
@@ -204,7 +204,8 @@ impl Queue {
         self.wake.wait_while_for(&mut self.state.lock(), is_patient, interval);
     }
 
-    /// Records the result of a write, with why it failed, and the bytes of lines that the writer still has to write.
+    /// Records the result of a write: why it failed, if it did, and the size of the lines that the writer has
+    /// not written yet.
     pub(super) fn written(&self, reason: Option<&str>, left: usize) {
         let mut state = self.state.lock();
         let began = state.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.since);
@@ -212,7 +213,8 @@ impl Queue {
         state.taken = left;
     }
 
-    /// Returns the line that reports losses, and these; they are no longer counted. None if there are none.
+    /// Takes the losses, which are no longer counted. Returns the line that reports them, and the losses.
+    /// None if there are no losses.
     pub(super) fn take_losses(&self) -> Option<(Vec<u8>, Losses)> {
         let mut state = self.state.lock();
         let losses = std::mem::take(&mut state.losses);
@@ -225,7 +227,7 @@ impl Queue {
         Some((line, losses))
     }
 
-    /// Counts losses again that could not be reported.
+    /// Counts losses again, because they could not be reported.
     pub(super) fn return_losses(&self, losses: Losses) {
         self.state.lock().losses.add(losses);
     }
@@ -236,7 +238,7 @@ impl Queue {
         self.return_losses(Losses { dropped_lines, refused_requests: 0 });
     }
 
-    /// Returns how much of the queue is used, and what was lost so far.
+    /// Returns the use of the queue, and the losses so far.
     pub(super) fn usage(&self) -> AuditUsage {
         let (queued, failure) = {
             let state = self.state.lock();
@@ -250,7 +252,7 @@ impl Queue {
     pub(super) fn end(&self) -> Losses {
         self.mode.store(Mode::Off as u8, Ordering::Release);
         let mut state = self.state.lock();
-        // Requests that ended meanwhile.
+        // These are the lines of requests that ended meanwhile.
         let lines = std::mem::take(&mut state.lines).iter().filter(|byte| **byte == b'\n').count();
         state.losses.add(Losses { dropped_lines: u64::try_from(lines).unwrap_or(u64::MAX), refused_requests: 0 });
         state.has_ended = true;
@@ -267,7 +269,7 @@ impl Queue {
             return;
         }
         let len = MAX_PREFIX.saturating_add(members.len());
-        // A reservation is never too small, and a line without one needs space now.
+        // A reservation is never too small. A line without a reservation needs space now.
         if reserved < len && !state.has_space(len) {
             state.sequence = state.sequence.saturating_add(1);
             state.losses.dropped_lines = state.losses.dropped_lines.saturating_add(1);
@@ -287,7 +289,7 @@ impl Queue {
         }
     }
 
-    /// Notifies the writer, without the lock, which it takes at once.
+    /// Notifies the writer after releasing the lock, because the writer takes the lock immediately.
     fn notify(&self, mut state: MutexGuard<'_, State>) {
         state.is_idle = false;
         drop(state);
@@ -322,7 +324,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The date and the time to the second, in UTC, and the millisecond.
+    /// Returns the date and time to the second, in UTC, and the millisecond.
     fn split(&mut self, now: Timestamp) -> (&str, i64) {
         let milliseconds = now.as_millisecond();
         let second = milliseconds.div_euclid(1000);
@@ -335,7 +337,7 @@ impl Clock {
 }
 
 impl Reservation<'_> {
-    /// Queues a line with those members, which begin with a comma.
+    /// Queues a line with these members, which begin with a comma.
     pub(super) fn push(mut self, members: &[u8]) {
         let reserved = std::mem::take(&mut self.bytes);
         self.queue.push(members, reserved);

@@ -1,16 +1,17 @@
-//! Lines that could not be written completely.
+//! Torn lines: lines that were written only in part.
 
 use std::io::{self, ErrorKind, Write};
 
-/// The number of bytes of a last line that could not be written completely.
+/// The number of bytes of a torn line at the end of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TornLine(pub(super) usize);
 
-/// The result of a write: the bytes of the lines that are written completely, and the error that ended it.
+/// The result of a write: the number of bytes in complete lines, and the error that ended the write.
 pub(super) type Written = (usize, io::Result<()>);
 
 impl TornLine {
-    /// Writes lines. A line break ends a torn line before them, so that it damages no other.
+    /// Writes lines. If the output ends with a torn line, a line break goes first, so that no other line is
+    /// damaged.
     pub(super) fn write(&mut self, output: &mut impl Write, lines: &[u8]) -> Written {
         if self.0 > 0 {
             if let Err(error) = output.write_all(b"\n") {
@@ -40,7 +41,7 @@ impl TornLine {
     }
 }
 
-/// The length of the complete lines in the first `len` bytes.
+/// Returns the length of the complete lines in the first `len` bytes.
 pub(super) fn whole_lines(lines: &[u8], len: usize) -> usize {
     let end = lines.iter().take(len).rposition(|byte| *byte == b'\n');
     end.map_or(0, |end| end.saturating_add(1))

@@ -1,7 +1,7 @@
 //! The thread that writes lines.
 //!
-//! It takes all lines that are queued, writes them, and collects more for [`BATCH_INTERVAL`], so that under load a
-//! write has many lines, and requests rarely wake the thread: each write costs more than the encoding of many lines.
+//! The thread takes all queued lines, writes them, and then collects more for [`BATCH_INTERVAL`]. Under load, a
+//! write has many lines and requests rarely wake the thread: one write costs more than encoding many lines.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::torn_line::whole_lines;
 
 /// The time for which lines are collected after a write.
 pub(super) const BATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// The interval of attempts to write after one that failed.
+/// The interval of retries after a failed write.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// The maximum size of one write. A file is rotated between two.
+/// The maximum size of one write. Rotation happens between writes.
 const MAX_WRITE: usize = 64 << 10;
-/// The capacity that the buffer keeps.
+/// The maximum capacity that the buffer keeps.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// Starts the thread. It ends after the queue was closed.
+/// Starts the thread. The thread ends after the queue is closed.
 pub(super) fn start(queue: Arc<Queue>, sink: Option<Sink>, config: Option<Audit>) -> io::Result<()> {
     let writer = Writer { queue, sink, config, pending: Vec::new(), write_error: None, open_error: None };
     thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run()).map(drop)
@@ -32,10 +32,10 @@ pub(super) fn start(queue: Arc<Queue>, sink: Option<Sink>, config: Option<Audit>
 
 struct Writer {
     queue: Arc<Queue>,
-    /// The open destination. A new one in the config replaces it once it can be opened.
+    /// The open destination. A new destination in the config replaces it once it can be opened.
     sink: Option<Sink>,
     config: Option<Audit>,
-    /// Lines that are not written.
+    /// Lines that have not been written.
     pending: Vec<u8>,
     /// Why the last write failed, if it did.
     write_error: Option<String>,
@@ -58,7 +58,7 @@ impl Writer {
                 self.turn_off();
             }
             self.queue.written(self.write_error.as_deref(), self.pending.len());
-            // Logged after requests are answered again, so that a reader of the log can rely on it.
+            // Logged after requests succeed again, so that a reader of the log can rely on the event.
             if has_recovered {
                 tracing::info!(target: log_target::SERVER, "the audit log is written again");
             }
@@ -73,7 +73,7 @@ impl Writer {
         }
     }
 
-    /// Opens the destination of the config, if it is another than the one that is open.
+    /// Opens the destination of the config, unless it is open already.
     fn open(&mut self) {
         let Some(config) = &self.config else { return };
         if self.sink.as_mut().is_some_and(|sink| sink.reconfigure(&config.destination)) {
@@ -99,7 +99,8 @@ impl Writer {
         }
     }
 
-    /// Writes the pending lines, then the report of losses. Returns whether it is the first success after a failure.
+    /// Writes the pending lines, then the report of losses. Returns whether this is the first success after a
+    /// failure.
     fn write(&mut self) -> bool {
         if self.sink.is_none() && self.config.is_none() {
             return false;
@@ -108,7 +109,7 @@ impl Writer {
         match result {
             Ok(()) => return self.write_error.take().is_some(),
             Err(error) => {
-                // What cannot be opened is not written either, and has the better reason.
+                // If the destination cannot be opened, that error is the better reason.
                 let reason = self.open_error.clone().unwrap_or_else(|| error.to_string());
                 if self.write_error.replace(reason).is_none() {
                     let on_full = self.config.as_ref().map(|config| config.on_full.name());
@@ -129,7 +130,7 @@ impl Writer {
             if rest.is_empty() {
                 break Ok(());
             }
-            // A line is shorter.
+            // A single line is shorter than this.
             let len = if rest.len() <= MAX_WRITE { rest.len() } else { whole_lines(rest, MAX_WRITE) };
             let lines = rest.get(..len).unwrap_or(rest);
             let Some(sink) = &mut self.sink else { break Err(io::ErrorKind::NotFound.into()) };
@@ -159,7 +160,7 @@ impl Writer {
         result
     }
 
-    /// Closes the destination. What could not be written is lost.
+    /// Closes the destination. Pending lines are lost.
     fn turn_off(&mut self) {
         self.count_pending();
         self.sink = None;

@@ -1,10 +1,11 @@
 //! Cursors: sealed, stateless, and valid for one listing of one principal.
 //!
 //! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
-//! that page's entries to skip, padded to one of few lengths, as some of that depends on what the principal may not see. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a
-//! provider's cursor may contain data that the principal must not see, and bound to the kind of listing, its scope and
-//! the principal, so that it is invalid for any other. The host stores nothing: any host with the same key can continue
-//! a listing, also after a restart.
+//! entries to skip on that page. The position depends in part on hidden items, so it is padded to one of few lengths.
+//! It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may contain
+//! data that the principal must not see. It is bound to the kind of listing, its scope and the principal, so that it
+//! is invalid for any other. The host stores nothing: any host with the same key can continue a listing, also after a
+//! restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use super::ListingKind;
 use crate::access::Principal;
 
-/// The maximum length of a cursor in bytes, above which it is rejected unread: twice the length that results from the
-/// longest provider cursor.
+/// The maximum length of a cursor in bytes; a longer cursor is rejected unread. It is twice the length for the longest
+/// provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
-/// The shortest length of what is encrypted, in bytes: more than the position in most listings takes. Others are padded to twice that, four
-/// times, and so on.
+/// The minimum length of the plaintext in bytes, longer than the position in most listings. Longer plaintexts are
+/// padded to twice this length, four times, and so on.
 const PADDED_LEN: usize = 96;
 /// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;
@@ -34,7 +35,7 @@ pub(super) struct CursorPayload {
     /// The plugin's own cursor of the page; `None` for its first page.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<String>,
-    /// The number of items from that page on that have already been listed: of those that the principal may see.
+    /// The number of visible items from that page on that have already been listed.
     #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
     pub(super) skip: usize,
     /// The progress of the plugin's listing before that page.
@@ -45,10 +46,10 @@ pub(super) struct CursorPayload {
 /// The progress of a listing within one plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WalkProgress {
-    /// The number of items on all pages so far that the principal may see.
+    /// The number of visible items on all pages so far.
     #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
     pub(super) visible: usize,
-    /// The number of the others.
+    /// The number of hidden items on all pages so far.
     #[serde(rename = "h", default, skip_serializing_if = "is_zero")]
     pub(super) hidden: usize,
     /// The number of consecutive empty pages.
@@ -57,7 +58,7 @@ pub(super) struct WalkProgress {
 }
 
 impl WalkProgress {
-    /// Adds one page of `items` items, of which `visible` may be seen.
+    /// Adds one page of `items` items, of which `visible` are visible.
     pub(super) fn advance(self, items: usize, visible: usize) -> Self {
         Self {
             visible: self.visible.saturating_add(visible),
@@ -84,14 +85,14 @@ impl Binding<'_> {
     /// Returns the associated data of the cipher. It differs for any two bindings, as no kind and no principal's name
     /// contains a NUL.
     fn associated_data(&self) -> Vec<u8> {
-        // The length separates the name from the scope that follows it.
+        // The length of the name separates it from the scope that follows.
         let principal = self.principal.name();
         let (kind, is_built_in) = (self.kind.name(), u8::from(self.principal.is_built_in()));
         format!("{kind}\0{is_built_in}\0{}\0{principal}\0{}", principal.len(), self.scope).into_bytes()
     }
 }
 
-/// Seals cursors with one key, and opens those of this and of earlier keys.
+/// Seals cursors with one key, and opens the cursors of this key and of earlier keys.
 pub(super) struct CursorCipher {
     cipher: XChaCha20Poly1305,
     earlier: Vec<XChaCha20Poly1305>,
@@ -103,7 +104,7 @@ impl CursorCipher {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)), earlier: Vec::new() }
     }
 
-    /// Opens cursors of those keys, too.
+    /// Adds earlier keys, whose cursors are opened, too.
     pub(super) fn opening(mut self, earlier: &[[u8; 32]]) -> Self {
         self.earlier.extend(earlier.iter().map(|key| XChaCha20Poly1305::new(&Key::from(*key))));
         self
@@ -122,7 +123,7 @@ impl CursorCipher {
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
-    /// Returns the position of a cursor, if it was sealed with one of the keys for this binding.
+    /// Returns the position of a cursor if one of the keys sealed it for this binding.
     pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<CursorPayload, Error> {
         let opened = || {
             let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_CURSOR_LEN)?).ok()?;

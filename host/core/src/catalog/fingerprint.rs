@@ -1,20 +1,21 @@
 //! Fingerprint of one plugin's listing, or of one of its directories, as seen by one principal, used to detect changes.
 //!
-//! The whole listing is walked, entries and templates, page by page, and none of it is stored. Those principals take part that may see
-//! something of the plugin; for the others its listing is empty, and without any the plugin is not called.
+//! Each walk covers the whole listing, entries and templates, page by page, and stores none of it. Only principals that may see something
+//! of the plugin take part; for all others the listing is empty. Without such principals the plugin is not called.
 //!
-//! The walk is bounded. A principal that may see everything has no fingerprint of a plugin that has more than [`MAX_ITEMS`], or needs more
-//! than [`MAX_CALLS`] calls for either, and a missing fingerprint never equals another: it is notified of each change. One that may see
-//! a part only would learn of changes that it may not see. So for such principals the walk goes on, up to what a listing may have at all
-//! (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; what is behind that counts as unchanged.
+//! The walk is bounded. If a listing has more than [`MAX_ITEMS`] entries or templates, or takes more than [`MAX_CALLS`] calls for either,
+//! a principal that may see everything has no fingerprint of it. A missing fingerprint equals no other, so the principal is notified of
+//! each change. A principal that may see only a part would thereby learn of changes in hidden items. For such principals the walk goes on,
+//! up to the maximum of a listing (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; items after that count as unchanged.
 //!
-//! A walk that fails leaves what was known of the listing for those who may see a part of it, and makes it unknown for the others.
+//! A walk that fails keeps the fingerprints of principals that may see a part, and makes all others unknown.
 //!
-//! A listable resource is walked for principals that may see a part only: itself, the children of which its index is made, and the contents
-//! that a read returns. If it cannot be read because of what it is (too large, for example), its contents count as unchanged.
+//! A listable resource is walked only for principals that may see a part of the plugin: the resource itself, the children that make up its
+//! index, and the contents that a read returns. If it can never be read (because it is too large, for example), its contents count as
+//! unchanged.
 //!
-//! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
-//! are hashed as part of these calls, for all principals at once.
+//! A walk consists of the host's own calls, one page after the other, so it uses no client's quota. These calls hash the items for all
+//! principals together.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::response_cache::hide_next_parts_of;
 const MAX_ITEMS: usize = 20_000;
 /// The maximum number of calls for one kind.
 const MAX_CALLS: usize = 64;
-/// The maximum number of calls for one kind for principals that may see a part only.
+/// The maximum number of calls for one kind for principals that may see only a part.
 const MAX_CALLS_OF_PART: usize = 1024;
 /// The requested number of items per page.
 const PAGE_SIZE: usize = 1000;
@@ -46,7 +47,7 @@ pub(crate) enum ListingFingerprint {
     Known(u64),
     /// The listing could not be walked.
     Unknown,
-    /// The same for a principal that may see a part, before the first walk that succeeds: nothing was told that rests on it.
+    /// A principal that may see only a part has no successful walk yet, and has received no notification that depends on one.
     NotWalked,
 }
 
@@ -62,7 +63,7 @@ impl ListingFingerprint {
     }
 }
 
-/// The kinds of items that have a part in a fingerprint.
+/// The kinds of items in a fingerprint.
 const OPERATIONS: [Operation; 2] = [Operation::List, Operation::Templates];
 
 /// Returns whether a principal may see something of the listing of the plugin at a mount.
@@ -70,7 +71,7 @@ pub(crate) fn may_see_listing(policy: &Policy, mount: &Mount) -> bool {
     OPERATIONS.iter().any(|operation| policy.may_allow_below(*operation, mount))
 }
 
-/// Returns whether a principal may see all of the listing of the plugin at a mount, so that nothing of it is hidden from it.
+/// Returns whether a principal may see the whole listing of the plugin at a mount.
 pub(crate) fn may_see_whole_listing(policy: &Policy, mount: &Mount) -> bool {
     OPERATIONS.iter().all(|operation| policy.allows_all_below(*operation, mount))
 }
@@ -79,12 +80,12 @@ pub(crate) fn may_see_whole_listing(policy: &Policy, mount: &Mount) -> bool {
 struct Viewed {
     viewer: Viewer,
     hasher: DefaultHasher,
-    /// Whether it may see everything.
+    /// Whether the viewer may see everything.
     is_all: bool,
 }
 
-/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order; none for one whose former fingerprint stands,
-/// as the walk has failed.
+/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order. None means that the walk failed and the
+/// former fingerprint remains valid.
 pub(crate) async fn fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
@@ -105,8 +106,8 @@ pub(crate) async fn fingerprints(
     .await
 }
 
-/// Returns the fingerprint of a listable resource for each of `principals`, which may see a part of the plugin only, in their order; none for one
-/// whose former fingerprint stands, as the walk has failed.
+/// Returns the fingerprint of a listable resource for each of `principals`, which may see only a part of the plugin, in their order. None
+/// means that the walk failed and the former fingerprint remains valid.
 pub(crate) async fn directory_fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
@@ -130,7 +131,7 @@ pub(crate) async fn directory_fingerprints(
     .await
 }
 
-/// Hashes the children of which the index of a resource is made, for those who may list it.
+/// Hashes the children that make up the index of a resource, for the viewers that may list them.
 async fn hash_children(
     children: &Entries<'_>,
     plugin: &Plugin,
@@ -140,7 +141,7 @@ async fn hash_children(
     let sees_index = |viewed: &Viewed| viewed.viewer.policy.allows(Operation::List, &directory.uri);
     let (listing, others): (Vec<_>, Vec<_>) = {
         let mut all = viewers.lock();
-        // The order is that of the principals, and is restored below.
+        // The viewers are in the order of the principals, which is restored below.
         std::mem::take(&mut *all).into_iter().enumerate().partition(|(_, viewed)| sees_index(viewed))
     };
     let (places, listing): (Vec<_>, Vec<_>) = listing.into_iter().unzip();
@@ -154,7 +155,7 @@ async fn hash_children(
     walked
 }
 
-/// Hashes what each viewer sees of the contents that a read of a resource returns, as part of the call.
+/// Hashes the visible part of the contents that a read of a resource returns, for each viewer, as part of the call.
 async fn hash_contents(
     plugin: &Plugin,
     path: &Path,
@@ -168,7 +169,7 @@ async fn hash_contents(
             if one.entry.is_directory() {
                 return false;
             }
-            // Once for all viewers: it may be long.
+            // Hashed once for all viewers, because the body may be long.
             let mut body = DefaultHasher::new();
             one.body.as_bytes().hash(&mut body);
             let body = body.finish();
@@ -191,7 +192,8 @@ async fn hash_contents(
     }
 }
 
-/// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; a viewer who sees nothing gets the fingerprint of `unseen`.
+/// Returns each viewer's fingerprint after `hash_all`, which is called only if there are viewers. A viewer that sees nothing gets the
+/// fingerprint of `unseen`.
 async fn walk(
     viewers: Vec<Option<Viewed>>,
     unseen: DefaultHasher,
@@ -213,19 +215,19 @@ async fn walk(
     sees_some.into_iter().map(|sees| if sees { seen.next().flatten() } else { Some(unseen) }).collect()
 }
 
-/// How far a listing was walked.
+/// How much of a listing was walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Walked {
     /// A call failed.
     Failed,
-    /// Beyond the bounds for those who may see everything.
+    /// A part: the listing exceeds the bounds for viewers that may see everything.
     Part,
-    /// To its end.
+    /// All of it.
     Whole,
 }
 
-/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With `has_parts` some viewers
-/// may see a part only.
+/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With `has_parts`, some viewers
+/// may see only a part.
 async fn hash_listing<S: ListingSource>(
     source: &S,
     plugin: &Plugin,

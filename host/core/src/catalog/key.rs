@@ -1,4 +1,4 @@
-//! The key with which cursors are sealed.
+//! The key that seals cursors.
 //!
 //! Unless the config sets one, a host creates a key at its first start and stores it in its state directory, so that
 //! cursors remain valid across restarts. Hosts that share listings (replicas) are configured with the same key
@@ -25,7 +25,7 @@ pub struct KeyError {
 /// The maximum number of earlier keys.
 const MAX_EARLIER: usize = 7;
 
-/// A cursor key of 32 bytes, and earlier ones whose cursors are still valid. Never displayed.
+/// A cursor key of 32 bytes, and earlier keys whose cursors are still valid. Never displayed.
 #[derive(Clone)]
 pub struct CursorKey {
     current: [u8; SECRET_LEN],
@@ -44,7 +44,7 @@ impl CursorKey {
         Self { current: bytes, earlier: Vec::new() }
     }
 
-    /// Adds a key whose cursors are valid, too: while a key is replaced, replicas may have one or the other. At most seven count.
+    /// Adds a key whose cursors are valid, too: during a key rotation, replicas may have either key. At most seven are kept.
     #[must_use]
     pub fn or_earlier(mut self, bytes: [u8; 32]) -> Self {
         if self.earlier.len() < MAX_EARLIER {
@@ -58,21 +58,21 @@ impl CursorKey {
         Self::new(random_secret())
     }
 
-    /// Loads the key of a state directory, and creates it if there is none. Blocks.
+    /// Loads the key of a state directory, or creates one. Blocks.
     pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
         let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
         secret.map(Self::new).map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
-    /// Checks that the key of a state directory, if there is one, can be used. Creates none. Blocks.
+    /// Checks that the key of a state directory, if present, can be used. Does not create a key. Blocks.
     pub(crate) fn check(state: &Path) -> Result<(), KeyError> {
         let checked = PrivateDir::open(state).and_then(|state| state.check_secret(KEY_FILE));
         checked.map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
-    /// Digests by which replicas of that cluster see whether they have the same keys, the current one first: a MAC of the cluster's name
-    /// under each key (HMAC-SHA-256, 128 bits). From a digest a key can only be found by trying all keys, and a key is 32 random
-    /// bytes.
+    /// Returns the digests by which the cluster's replicas detect whether they have the same keys, the current one first: a MAC
+    /// of the cluster's name under each key (HMAC-SHA-256, 128 bits). A digest reveals a key only to a search of all keys, and a
+    /// key is 32 random bytes.
     pub(crate) fn digests(&self, cluster: &str) -> Vec<String> {
         let digest = |key: &[u8; SECRET_LEN]| {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
@@ -109,7 +109,7 @@ mod tests {
         assert!(
             digests.iter().all(|digest| digest.len() == 32 && !digest.contains("0101") && !digest.contains("0202"))
         );
-        // Two clusters with one key do not tell that they have the same.
+        // The digests do not reveal that two clusters have the same key.
         assert!(key.digests("test").iter().all(|digest| !digests.contains(digest)));
     }
 

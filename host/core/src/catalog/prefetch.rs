@@ -2,7 +2,7 @@
 //!
 //! If each plugin were called only after the previous one, a page over many small plugins would take as long as all of
 //! them together. So once a plugin is exhausted, the next ones are called concurrently: one, then two, then four, up to
-//! [`MAX_PREFETCH`]. A page that one plugin fills calls no other.
+//! [`MAX_PREFETCH`]. A page that one plugin fills causes no call of another.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl<'a, S: PageSource> Prefetcher<'a, S> {
         Self { source, viewer, slots, fetched: VecDeque::new(), window_size: 0 }
     }
 
-    /// Returns the page at `position`, requested with room for `remaining` items after those to skip.
+    /// Returns the page at `position`, requested with room for `remaining` items after the skipped ones.
     pub(super) async fn page(&mut self, position: &PagePosition, remaining: usize) -> PageResult<S::Item> {
         let limit = remaining.saturating_add(position.skip);
         if position.cursor.is_some() {

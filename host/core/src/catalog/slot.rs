@@ -17,7 +17,7 @@ const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct PluginSlot {
     pub(crate) name: String,
     pub(crate) mount: Mount,
-    /// Put in front of the titles of its items in merged listings.
+    /// A prefix for the titles of the plugin's items in merged listings.
     pub(crate) title: Option<String>,
     pub(crate) plugin: Result<Arc<CachedPlugin>, NotLoaded>,
 }
@@ -38,17 +38,17 @@ pub(crate) enum NotLoaded {
     Disabled(Arc<Disabled>),
 }
 
-/// That a plugin is disabled: since when, and by whom.
+/// The record of a disabled plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabled {
-    /// Since when.
+    /// The time at which it was disabled.
     pub since: SystemTime,
-    /// The name of the administrator.
+    /// The name of the administrator who disabled it.
     pub by: String,
 }
 
 impl PluginSlot {
-    /// Returns the plugin if it is loaded, else the error for any request to it.
+    /// Returns the plugin if it is loaded, else the error for requests to it.
     pub(crate) fn loaded(&self) -> Result<&CachedPlugin, Error> {
         self.plugin.as_deref().map_err(|_| self.unavailable_error())
     }
@@ -58,7 +58,7 @@ impl PluginSlot {
         matches!(self.plugin, Err(NotLoaded::Loading))
     }
 
-    /// Whether it is being loaded, or may be loaded yet.
+    /// Whether it is being loaded, or may still be loaded later.
     pub(crate) fn awaits_loading(&self) -> bool {
         matches!(self.plugin, Err(NotLoaded::Loading | NotLoaded::Failed { .. }))
     }
@@ -68,7 +68,7 @@ impl PluginSlot {
         self.plugin.as_ref().ok()?.built_in()
     }
 
-    /// The error for any request to a plugin that is not loaded.
+    /// Returns the error for requests to a plugin that is not loaded.
     pub(crate) fn unavailable_error(&self) -> Error {
         let (reason, retry_after) = match &self.plugin {
             Err(NotLoaded::Failed { retry_at, .. }) => (

@@ -13,7 +13,7 @@ use mcp_host_model::uri::{Path, Uri};
 use crate::access::{Policy, Principal};
 use crate::response_cache::{CachedPlugin, EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
 
-/// The kind of a listing. A cursor is valid for one of them.
+/// The kind of a listing. A cursor is valid for one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingKind {
     /// Resources.
@@ -33,7 +33,7 @@ impl ListingKind {
         }
     }
 
-    /// Returns the name of the kind in a cursor's binding.
+    /// Returns the name of the kind in the binding of a cursor.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Entries => "entries",
@@ -43,7 +43,7 @@ impl ListingKind {
     }
 }
 
-/// The principal for whom a listing is made, and its policy.
+/// The principal that a listing is made for, and its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) policy: Arc<Policy>,
@@ -52,7 +52,7 @@ pub(crate) struct Viewer {
 
 /// An item of a page, or several consecutive ones.
 pub(crate) trait PageItem: Footprint + Send {
-    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    /// Prepends the title of its plugin to its own title, or to its name if it has no title.
     fn prefix_title(&mut self, plugin_title: &str);
 
     /// The number of items.
@@ -65,7 +65,7 @@ pub(crate) trait PageItem: Footprint + Send {
         usize::from(self.footprint() <= bytes)
     }
 
-    /// Keeps the first `count` items, at least one, and returns the others, if there are any.
+    /// Keeps the first `count` items, at least one, and returns the others, if any.
     fn split_off(&mut self, _count: usize) -> Option<Self>
     where
         Self: Sized,
@@ -111,8 +111,8 @@ pub(crate) trait PageSource {
     /// The type of its items.
     type Item: PageItem;
 
-    /// Requests the items of a page that the viewer may see from one plugin, for a client, at the plugin's own cursor, with `limit`
-    /// as the desired number of items.
+    /// Requests a page of one plugin at the plugin's own cursor, for a client: the items that the viewer may
+    /// see, about `limit` of them.
     async fn page(
         &self,
         plugin: &CachedPlugin,
@@ -146,8 +146,8 @@ pub(crate) trait ListingSource {
     /// The type of its items.
     type Item: ListingItem;
 
-    /// Requests a page from one plugin at the plugin's own cursor, with `limit` as the desired number of items, for a
-    /// client or for the host itself. Items for which `filter` returns false are dropped; it runs as part of the call.
+    /// Requests a page of one plugin at the plugin's own cursor, about `limit` items, for a client or for the
+    /// host itself. `filter` runs as part of the call, and items for which it returns false are dropped.
     async fn page(
         &self,
         origin: CallOrigin,
@@ -180,9 +180,9 @@ impl ListingSource for Entries<'_> {
     }
 }
 
-/// Each plugin's default listing, encoded where it is cached.
+/// Each plugin's default listing, in encoded form if it is cached.
 pub(crate) struct CachedEntries<E> {
-    /// The number of items of a cached page, whatever room there is for them: the same for every principal.
+    /// The number of items on a cached page, however many are requested: the same for every principal.
     page_size: u32,
     form: EncodingForm,
     encode: E,
@@ -190,12 +190,12 @@ pub(crate) struct CachedEntries<E> {
 }
 
 impl<E> CachedEntries<E> {
-    /// Entries in pages of that size, encoded in that form.
+    /// Entries in pages of this size, encoded in this form.
     pub(crate) fn new(page_size: u32, form: EncodingForm, encode: E) -> Self {
         Self { page_size, form, encode, has_called: AtomicBool::new(false) }
     }
 
-    /// Returns whether a provider was called, as a page was not in the cache.
+    /// Returns whether a page was not in the cache, so that a provider was called.
     pub(crate) fn has_called(&self) -> bool {
         self.has_called.load(Ordering::Relaxed)
     }
@@ -226,7 +226,7 @@ where
             (self.encode)(entries)
         };
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        // A cursor may be from a time with larger pages, and skip more items than one has now.
+        // A cursor may be older than a change to smaller pages, and skip more items than a page has now.
         let page = PageKey { cursor, size: self.page_size.max(limit), form: self.form };
         let listed = plugin.list_cached(page, limit, view, is_visible, encode).await;
         if !listed.as_ref().is_ok_and(|(_, is_hit)| *is_hit) {
@@ -237,7 +237,7 @@ where
 }
 
 impl PageItem for ListedResources {
-    /// Encoded ones have it.
+    /// Encoded entries have the prefix already.
     fn prefix_title(&mut self, plugin_title: &str) {
         if let Self::One(entry) = self {
             entry.prefix_title(plugin_title);

@@ -1,8 +1,8 @@
-//! What administrators do to a running host. Each action has a line of the audit log with the administrator's name.
+//! Actions of administrators on a running host. Each action has a line in the audit log with the administrator's name.
 //!
-//! A plugin that is *disabled* is unloaded: calls in progress end, requests for it fail as for a plugin that could not be loaded, merged
-//! listings name it as missing, and subscriptions to its resources are dormant. It stays disabled across reloads, whatever these change
-//! of it, until it is enabled or the host ends.
+//! A plugin that is *disabled* is unloaded: calls in progress end, requests for it fail as for a plugin that could not be
+//! loaded, merged listings name it as missing, and subscriptions to its resources are dormant. It stays disabled across
+//! reloads, even if they change its config, until it is enabled or the host ends.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -28,13 +28,13 @@ use crate::metrics::ReloadFailure;
 use crate::response_cache::CachedPlugin;
 use crate::watch::{ListingSnapshot, SentUpdate};
 
-/// The maximum number of bytes that a line of the audit log has of the name of a plugin that does not exist.
+/// The maximum length of the name of a nonexistent plugin in a line of the audit log, in bytes.
 const MAX_PLUGIN: usize = 256;
 
 /// An action of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminAction {
-    /// Reads the config again, and everything that it names.
+    /// Reads the config and all files that it names again.
     Reload,
     /// Explains an access decision.
     Explain,
@@ -46,7 +46,7 @@ pub enum AdminAction {
     Disable,
     /// Enables a plugin that is disabled.
     Enable,
-    /// Closes the circuit breaker of a plugin, and drops what is cached of it.
+    /// Closes a plugin's circuit breaker, and drops its cached responses.
     Reset,
     /// Records the calls of a plugin.
     Record,
@@ -54,7 +54,7 @@ pub enum AdminAction {
     Profile,
 }
 
-/// What an action of an administrator is about, for its line in the audit log.
+/// The subject of an administrator's action, for its line in the audit log.
 #[derive(Clone, Copy, Debug)]
 pub enum AdminSubject<'a> {
     /// The server as a whole.
@@ -63,7 +63,7 @@ pub enum AdminSubject<'a> {
     Log {
         /// The filter; none for the configured one.
         filter: Option<&'a str>,
-        /// The time for which it is used.
+        /// The time for which the filter applies.
         seconds: Option<u64>,
     },
     /// An access decision.
@@ -75,7 +75,7 @@ pub enum AdminSubject<'a> {
         /// The operation.
         operation: Operation,
     },
-    /// A request as another principal, which has a line of its own.
+    /// A request as another principal, which has its own line.
     View {
         /// The URI, the template or the query.
         uri: &'a str,
@@ -92,10 +92,10 @@ pub enum AdminError {
     /// The plugin is not loaded now.
     #[error("plugin `{0}` is not loaded")]
     NotLoaded(String),
-    /// It cannot be recorded or profiled now.
+    /// The plugin cannot be recorded or profiled now.
     #[error("{0}")]
     NotPossible(String),
-    /// The audit log has no space for the action, and its config says that such requests are refused; or the host is shutting down.
+    /// The host is shutting down; or the audit log has no space for the action, and its config refuses such requests.
     #[error(transparent)]
     Refused(#[from] Error),
 }
@@ -130,12 +130,12 @@ impl From<AdminAction> for RequestKind {
 }
 
 impl Host {
-    /// Returns why the last reload failed, so that the config file is not served as it is; none if it did not fail.
+    /// Returns why the last reload failed, so that the config file is not fully applied; none if it succeeded.
     pub fn reload_failure(&self) -> Option<ReloadFailure> {
         self.counters().reload_failure()
     }
 
-    /// Returns the plugins with `required = true` that are not served, or cannot reach their data, of one generation.
+    /// Returns the plugins of one generation with `required = true` that are not served, or cannot reach their data.
     pub fn missing_plugins(&self) -> Vec<PluginStatus> {
         let now = self.generation.load();
         let required = now.config.plugins.iter().filter(|plugin| plugin.required);
@@ -144,7 +144,7 @@ impl Host {
         slots.filter(is_missing).map(|slot| PluginStatus::new(slot, &self.hub, &now.config)).collect()
     }
 
-    /// Returns how the audit log is; none if the config has no `[audit]`.
+    /// Returns the state of the audit log; none if the config has no `[audit]`.
     pub fn audit_state(&self) -> Option<AuditState> {
         let config = self.config();
         let Audit { destination, on_full, .. } = config.audit.as_ref()?;
@@ -156,32 +156,32 @@ impl Host {
         Some(AuditState { file, failure, refuses: *on_full == OnFull::Refuse, dropped_lines, refused_requests })
     }
 
-    /// Returns the lines of the audit log from now on; none if the config has no `[audit]`.
+    /// Returns a follower of the audit log from now on; none if the config has no `[audit]`.
     pub fn follow_audit(&self) -> Option<Follower<str>> {
         self.audit.follow()
     }
 
-    /// Returns the updates that are sent to subscribers from now on.
+    /// Returns a follower of the updates that are sent to subscribers from now on.
     pub fn follow_updates(&self) -> Follower<SentUpdate> {
         self.hub.follow_updates()
     }
 
-    /// Returns the warnings about the config that is served: the first, at most `limit`, and the number of others. Files are looked at, so it
-    /// may wait for a disk.
+    /// Returns the first `limit` warnings about the current config, and the number of others. This inspects files, so it may
+    /// wait for a disk.
     pub async fn config_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
         let now = self.generation.load();
         let (config, native) = (now.config.clone(), now.native.clone());
         let warnings = tokio::task::spawn_blocking(move || first_warnings(&config, &native, limit)).await;
-        // It fails when the runtime shuts down.
+        // This fails when the runtime shuts down.
         warnings.unwrap_or_default()
     }
 
-    /// Runs an action of an administrator that another part of the program carries out, and records it. `kind_of_error` has the outcome
-    /// of an action that fails, in a word or two.
+    /// Runs and records an action of an administrator that another part of the program carries out. `kind_of_error` returns
+    /// the outcome of a failed action, in a word or two.
     ///
     /// # Errors
     ///
-    /// There is no space in the audit log, and its config says that requests are refused then. The action did not begin.
+    /// The audit log has no space, and its config refuses requests then. The action did not begin.
     pub async fn administer<T, E>(
         &self,
         administrator: &Principal,
@@ -211,7 +211,7 @@ impl Host {
         Ok(result)
     }
 
-    /// Disables a plugin of the config, until it is enabled or the host ends. A plugin that is disabled stays as it is.
+    /// Disables a plugin of the config, until it is enabled or the host ends. Does nothing if the plugin is disabled.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl Host {
         Ok(())
     }
 
-    /// Enables a plugin: it is loaded in the background. One that is not disabled stays as it is.
+    /// Enables a plugin, which is then loaded in the background. Does nothing if the plugin is not disabled.
     ///
     /// # Errors
     ///
@@ -254,8 +254,8 @@ impl Host {
         Ok(())
     }
 
-    /// Closes the circuit breaker of a plugin, forgets which inputs of clients made it fail, and drops its cached responses. A plugin that
-    /// could not be loaded is loaded again, and compiled again if that had failed.
+    /// Closes a plugin's circuit breaker, forgets which client inputs made it fail, and drops its cached responses. A plugin
+    /// that could not be loaded is loaded again, and compiled again if compilation had failed.
     ///
     /// # Errors
     ///
@@ -280,11 +280,12 @@ impl Host {
         Ok(())
     }
 
-    /// Records the calls of a plugin until the guard is dropped: their arguments, host calls with results, and answers.
+    /// Records a plugin's calls until the guard is dropped: arguments, host calls with results, and answers.
     ///
     /// # Errors
     ///
-    /// There is no such plugin, it is not loaded, it is no component, it is being recorded, or the action cannot be recorded.
+    /// There is no such plugin, it is not loaded, it is not a component, it is being recorded, or the action cannot be
+    /// recorded.
     pub async fn record_plugin(
         &self,
         administrator: &Principal,
@@ -301,7 +302,7 @@ impl Host {
         Ok(guard)
     }
 
-    /// Tells an observer of the calls of a plugin, and of the stacks that are seen while its guests compute, until the guard is dropped.
+    /// Reports a plugin's calls, and stack samples of its guests, to an observer until the guard is dropped.
     ///
     /// # Errors
     ///
@@ -328,7 +329,7 @@ impl Host {
         plugin.ok_or_else(|| AdminError::NotLoaded(name.to_owned()))
     }
 
-    /// Waits until a plugin is not being loaded.
+    /// Waits until the plugin is not being loaded.
     pub async fn wait_until_plugin_loaded(&self, name: &str) {
         self.generation_store.wait_until_plugin_loaded(name).await;
     }
@@ -340,7 +341,7 @@ impl Host {
         }
     }
 
-    /// Replaces the generation if `next` has another one. Returns whether it has.
+    /// Replaces the generation if `next` returns a new one. Returns whether it did.
     fn replace_generation(
         &self,
         snapshot: ListingSnapshot,
@@ -367,7 +368,7 @@ impl Host {
     ) -> Result<RequestRecord<'a>, AdminError> {
         let now = self.generation.load();
         facts.set_generation(now.number);
-        // The name is an administrator's; if the config has no such plugin, it has any length.
+        // An administrator gave this name. If the config has no such plugin, the name has any length.
         facts.set_plugin(text::prefix(plugin, MAX_PLUGIN));
         let mut record = self.begin_record(administrator, action, "", facts)?;
         if self.requests.is_closed() {

@@ -1,9 +1,9 @@
-//! Records of requests: a line of the [audit log](crate::audit), and an event of the access log for each.
+//! Records of requests: each has a line in the [audit log](crate::audit) and an event in the access log.
 //!
 //! The access log has one `debug` event per request under the target `mcp_host::access`, with the fields `principal`,
-//! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, `internal` after a panic,
-//! or `cancelled` for a request that was dropped before its response; and `cached` if all that was returned was in the response
-//! cache.
+//! `operation`, `uri` (empty for merged listings), `outcome` and `cached`. The outcome is `ok`, the kind of the
+//! error, `internal` after a panic, or `cancelled` for a request that was dropped before its response. `cached` is
+//! true if the whole response was in the response cache.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use crate::audit::{Entry, Facts, Line};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestKind {
     pub(super) name: &'static str,
-    /// Whether the line has URIs of what was returned.
+    /// Whether the line has the URIs that were returned.
     pub(super) returns_uris: bool,
 }
 
@@ -43,10 +43,10 @@ pub(super) const UNSUBSCRIBE: RequestKind = RequestKind { name: "unsubscribe", r
 pub(super) const LISTEN: RequestKind = RequestKind { name: "listen", returns_uris: false };
 
 impl Host {
-    /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome, after the request
-    /// is dropped.
+    /// Runs a request and records its outcome after the request is dropped, unless the host is shutting down or the
+    /// request cannot be recorded.
     ///
-    /// No `async fn`: its future would have room for the request twice, as it was given and while it is awaited.
+    /// Not an `async fn`: its future would store the request twice, as the argument and while it is awaited.
     pub(super) fn audited<'a, T>(
         &'a self,
         principal: &'a Principal,
@@ -76,7 +76,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// There is no space in the audit log, and its config says that requests are refused then.
+    /// The audit log has no space, and its config refuses requests then.
     pub(super) fn begin_record<'a>(
         &'a self,
         principal: &'a Principal,
@@ -87,7 +87,7 @@ impl Host {
         self.begin_record_about(principal, kind, uri, facts, 0)
     }
 
-    /// Begins the record of a request with so many bytes of text beside the principal and the URI.
+    /// Begins the record of a request with `more_text` bytes of text besides the principal and the URI.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Host {
         more_text: usize,
     ) -> Result<RequestRecord<'a>, Error> {
         let RequestKind { name: operation, returns_uris } = kind.into();
-        // A normal form has at most three bytes for each byte: what is not ASCII is percent-encoded.
+        // A normal form has at most three bytes for each byte: non-ASCII bytes are percent-encoded.
         let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3)).saturating_add(more_text);
         let entry = self.audit.begin(text_len, returns_uris);
         let entry = entry.map_err(|_| match self.requests.is_closed() {
@@ -136,7 +136,7 @@ impl RequestRecord<'_> {
         response
     }
 
-    /// Sets whether the audit log gets a line when the request ends. It does unless this was called.
+    /// Sets whether the audit log gets a line when the request ends. Default: it does.
     pub(super) fn set_audited(&mut self, is_audited: bool) {
         self.is_audited = is_audited;
     }
@@ -146,7 +146,7 @@ impl RequestRecord<'_> {
         self.line.outcome = outcome;
     }
 
-    /// Ends a request with that result.
+    /// Ends a request with this result.
     pub(super) fn end<T>(mut self, result: &Result<T, Error>) {
         self.line.outcome = outcome(result);
     }
@@ -199,7 +199,7 @@ mod tests {
         for line in lines.iter().filter(|line| line.contains("FAKE")) {
             assert!(line.starts_with("DEBUG ") && line.contains(&escaped) && !line.contains('\u{1b}'), "{line:?}");
         }
-        // The access log has one for each request; the attempt to subscribe has one more.
+        // The access log has an event for each of the two, and one more for the attempt to subscribe.
         assert!(lines.iter().filter(|line| line.contains(&escaped)).count() >= 3, "{lines:#?}");
     }
 

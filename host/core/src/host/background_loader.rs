@@ -1,9 +1,9 @@
 //! Background loading of plugins, so that loaded plugins are served without waiting for the others.
 //!
-//! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that does
-//! not describe itself, a disk that does not respond) are retried with exponential back-off (`backoff`). After
-//! any other failure, the plugin is loaded again when its component or the config changes. A reload without such a change leaves it, and its
-//! back-off, as it is, so that each failure is counted once.
+//! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that
+//! does not describe itself, a disk that does not respond) are retried with exponential back-off (`backoff`). After
+//! any other failure, the plugin is loaded again when its component or the config changes. A reload without such a
+//! change keeps the plugin's state and its back-off, so that each failure is counted once.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -30,10 +30,10 @@ pub(super) struct BackgroundLoader {
     tasks: Mutex<HashMap<String, RunningTask>>,
 }
 
-/// A plugin that is being loaded, or was.
+/// A plugin that is being loaded, or that a finished task has loaded.
 struct RunningTask {
     plugin: config::Plugin,
-    /// The digest of the component that could not be loaded; none if it has not failed.
+    /// The digest of the component that could not be loaded; none if loading has not failed.
     failed: Arc<Mutex<Option<Option<Digest>>>>,
     _abort: AbortOnDropHandle<()>,
 }
@@ -51,19 +51,19 @@ impl BackgroundLoader {
         self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), failed, _abort });
     }
 
-    /// Whether loading a plugin has failed with the component of that digest, and with this config.
+    /// Returns whether loading a plugin has failed with this config and with the component of this digest.
     pub(super) fn has_failed(&self, plugin: &config::Plugin, digest: Option<Digest>) -> bool {
         let tasks = self.tasks();
         let task = tasks.get(plugin.name.as_str()).filter(|task| task.plugin == *plugin);
         task.is_some_and(|task| *task.failed.lock() == Some(digest))
     }
 
-    /// Forgets what has failed: the next reload loads it again.
+    /// Forgets failures, so that the next reload loads the plugins again.
     pub(super) fn clear_failures(&self) {
         self.tasks().values().for_each(|task| *task.failed.lock() = None);
     }
 
-    /// Cancels the tasks of all plugins but those.
+    /// Cancels the tasks of all plugins except these.
     pub(super) fn retain(&self, names: &HashSet<&str>) {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
     }
@@ -107,11 +107,12 @@ struct LoadTask {
 }
 
 impl LoadTask {
-    /// Retries until it is loaded, or has failed permanently.
+    /// Retries until the plugin is loaded, or has failed permanently.
     async fn run(self) {
         let mut backoff = Backoff::default();
         loop {
-            // If the file changes meanwhile, the digest is not that of what is loaded, and a reload loads it again.
+            // If the file changes meanwhile, the digest differs from the loaded component's, and a reload loads the
+            // plugin again.
             let digest = self.plugin_runtime.digest_of(&self.plugin.component).await;
             let error = match self.plugin_runtime.load(&self.plugin).await {
                 Ok(loaded) => return self.on_loaded(Arc::new(CachedPlugin::new(loaded))),
@@ -135,7 +136,7 @@ impl LoadTask {
         let message = error.summary();
         let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
         let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
-        // The same message is logged once.
+        // Repeated messages are logged once.
         if before.as_deref() == Some(message.as_str()) {
             return;
         }
@@ -151,7 +152,7 @@ impl LoadTask {
         }
     }
 
-    /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the error that was in the slot.
+    /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the previous error of the slot.
     fn update_slot(&self, state: Result<Arc<CachedPlugin>, NotLoaded>) -> Option<String> {
         let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
             let slot = now.slot(self.plugin.name.as_str());
@@ -181,7 +182,7 @@ mod tests {
     async fn a_reload_without_a_change_loads_and_counts_no_failed_plugin_again() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.wasm");
-        // The header of a component, and what is none.
+        // The header of a component, followed by an invalid byte.
         std::fs::write(&file, b"\0asm\x0d\0\x01\0\xff").unwrap();
         let plugin = config::Plugin::new("a".parse().unwrap(), &file, "a:///".parse().unwrap());
         let config = Config::new().plugin(plugin).unwrap();
@@ -205,7 +206,7 @@ mod tests {
         std::fs::write(&file, b"\0asm\x0d\0\x01\0\xfe\xfe").unwrap();
         host.reload(config.clone()).await.unwrap();
         assert_eq!(counted().await, 2);
-        // As a request for a reload does.
+        // A requested reload does this as well.
         host.clear_failures();
         host.reload(config).await.unwrap();
         assert_eq!(counted().await, 3);

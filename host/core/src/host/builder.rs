@@ -34,10 +34,10 @@ use crate::counters::HostCounters;
 use crate::response_cache::CachedPlugin;
 use crate::watch::replicas::Replicas;
 
-/// How many warnings about one config are logged.
+/// The maximum number of logged warnings about one config.
 const MAX_WARNINGS: usize = 20;
 
-/// Settings of a host that is about to be started, checked ([`check`](Self::check)) or used to inspect a component
+/// Settings of a host, to start it, to check it ([`check`](Self::check)) or to inspect a component
 /// ([`inspect`](Self::inspect)).
 #[derive(Debug)]
 pub struct HostBuilder {
@@ -91,16 +91,15 @@ impl HostBuilder {
         self.native_plugin(NativePlugin::new(name, mount, provider))
     }
 
-    /// Mounts a native provider beside the plugins of the config. A reload keeps it as it is, and fails if the new config has a
-    /// plugin of the same name or with an overlapping mount.
+    /// Mounts a native provider beside the plugins of the config. A reload keeps it unchanged, and fails if the new config
+    /// has a plugin with the same name or an overlapping mount.
     #[must_use]
     pub fn native_plugin(mut self, plugin: NativePlugin) -> Self {
         self.native.push(plugin);
         self
     }
 
-    /// Sets the engine, which several hosts may share. Default: an engine of its own with the default
-    /// [options](EngineOptions).
+    /// Sets the engine, which several hosts may share. Default: a separate engine with the default [options](EngineOptions).
     #[must_use]
     pub fn engine(mut self, engine: Arc<Engine>) -> Self {
         self.engine = Some(engine);
@@ -114,16 +113,16 @@ impl HostBuilder {
         self
     }
 
-    /// Compiles components incrementally, where the compiler is a process of its own: what a component has in common with the one that the same
-    /// file had before is not compiled again. For components that are being developed: the versions of a file are trusted
-    /// with each other's code.
+    /// Compiles components incrementally if the compiler is a separate process: code that a component shares with the
+    /// previous version of its file is not compiled again. For components under development: the versions of a file are
+    /// trusted with each other's code.
     #[must_use]
     pub fn incremental_compilation(mut self) -> Self {
         self.is_incremental = true;
         self
     }
 
-    /// Calls no provider's `prepare`, whatever the config says: for a host that lives for a few requests.
+    /// Never calls `prepare` of a provider, whatever the config says: for a host that serves only a few requests.
     #[must_use]
     pub fn without_preparations(mut self) -> Self {
         self.prepares = false;
@@ -137,7 +136,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the directory of lasting state: key-value buckets, and the keys of cursors and of the cache. Default:
+    /// Sets the directory of persistent state: key-value buckets, and the keys of cursors and of the cache. Default:
     /// `server.state` of the config, else `mcp-host` in the user's state directory (XDG).
     #[must_use]
     pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -153,22 +152,23 @@ impl HostBuilder {
         self
     }
 
-    /// Makes the host the command `mcp-host`: before the directories of the user come those that systemd has made for the service
-    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`). An application that embeds the host has such directories for itself.
+    /// Makes this host the command `mcp-host`: it prefers the directories that systemd has made for the service
+    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`) to the directories of the user. In an application that embeds the host, these
+    /// directories belong to the application.
     #[must_use]
     pub fn command(mut self) -> Self {
         self.is_command = true;
         self
     }
 
-    /// Tells an observer of each call of a provider, for the provider's author: what took how long, and where it failed.
+    /// Reports each provider call to an observer, for the provider's author: the time of each step, and failures.
     #[must_use]
     pub fn observe_calls(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Records the calls of all plugins: their arguments, host calls with results, and answers
+    /// Records the calls of all plugins: arguments, host calls with results, and answers
     /// ([`recording`](mcp_host_engine::recording)).
     #[must_use]
     pub fn record_calls(mut self, recorder: Recorder) -> Self {
@@ -176,26 +176,26 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the key that cursors are sealed with. Hosts with the same key continue each other's listings. Default:
-    /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
+    /// Sets the key that seals cursors. Hosts with the same key continue each other's listings. Default: `server.cursor-key`
+    /// of the config, else a key that is created once and stored in the state directory.
     #[must_use]
     pub fn cursor_key(mut self, key: CursorKey) -> Self {
         self.cursor_key = Some(key);
         self
     }
 
-    /// Starts the host: all plugins are loaded concurrently, and one that fails is logged and left out. Returns when each of
-    /// them is loaded or has failed.
+    /// Starts the host: loads all plugins concurrently; a plugin that fails is logged and left out. Returns when each plugin
+    /// is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
         let host = self.start_loading()?;
         host.wait_until_loaded().await;
         Ok(host)
     }
 
-    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests for it
-    /// wait, at most for 45 seconds, to fail with [`Unavailable`](mcp_host_model::resource::Error::Unavailable) then; merged listings do
-    /// not wait, and name it as missing.
-    /// [`Host::wait_until_loaded`] waits for all of them. Must be called on a tokio runtime.
+    /// Starts the host and returns before its plugins are loaded; each plugin is served as soon as it is loaded. Requests
+    /// for a plugin that is being loaded wait for at most 45 seconds, and then fail with
+    /// [`Unavailable`](mcp_host_model::resource::Error::Unavailable). Merged listings do not wait, and name the plugin as
+    /// missing. [`Host::wait_until_loaded`] waits for all plugins. Must be called on a tokio runtime.
     pub fn start_loading(mut self) -> Result<Host, StartError> {
         let dirs = self.data_dirs();
         let key = match (self.cursor_key.take(), self.config.server.cursor_key.split_first()) {
@@ -250,7 +250,8 @@ impl HostBuilder {
         })
     }
 
-    /// Starts what loads and calls plugins, without a host. Without a state directory, it compiles components each time.
+    /// Starts the runtime that loads and calls plugins, without a host. Without a state directory, components are compiled
+    /// each time.
     ///
     /// # Errors
     ///
@@ -260,13 +261,13 @@ impl HostBuilder {
         self.start_runtime(state).map(|(runtime, _)| runtime)
     }
 
-    /// What programs cannot use of their grants on this machine, by the name of the upstream.
+    /// The grants that the programs of upstreams cannot use on this machine, by the name of the upstream.
     pub(super) fn unusable_grants_of_programs(&self) -> BTreeMap<PluginName, Vec<String>> {
         let unusable = |plugin, command| self.programs.unusable_grants(plugin, command);
         self.config.programs().map(|(plugin, command)| (plugin.name.clone(), unusable(plugin, command))).collect()
     }
 
-    /// What the sandbox lacks on this machine, by the name of the upstream whose program it would confine.
+    /// The sandbox features that this machine lacks, by the name of the upstream whose program they would confine.
     pub(super) fn lacks_of_programs(&self) -> BTreeMap<PluginName, Vec<String>> {
         let lacks = |(plugin, command): (&Plugin, _)| (plugin.name.clone(), self.programs.lacks(command));
         self.config.programs().map(lacks).collect()
@@ -276,7 +277,7 @@ impl HostBuilder {
         DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone(), self.is_command)
     }
 
-    /// Starts the engine with that state directory. Returns the config with it.
+    /// Starts the engine with this state directory. Returns the config with it.
     pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         self.config.check_features(FEATURES)?;
         let cache = self.data_dirs().cache()?;
@@ -300,7 +301,7 @@ impl HostBuilder {
     }
 }
 
-/// The features that this build has, of those that a config can require.
+/// The features of this build, among the features that a config can require.
 pub(super) const FEATURES: &[Feature] = &[
     #[cfg(feature = "cluster")]
     Feature::Cluster,
@@ -331,7 +332,7 @@ pub(super) fn first_warnings(config: &Config, native: &NativePlugins, limit: usi
     config.first_warnings(limit, &native)
 }
 
-/// Logs the warnings about a config, [`MAX_WARNINGS`] at most. It runs in the background: a config may have many globs.
+/// Logs the first [`MAX_WARNINGS`] warnings about a config, in the background, because a config may have many globs.
 pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
     let native = native.clone();
     tokio::task::spawn_blocking(move || {

@@ -1,14 +1,18 @@
 //! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
 //!
-//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
-//! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
-//! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
-//! or read once, and the first page of its listing is requested, with the plugin's grants and limits, and its skills are read. Of an upstream
-//! each token of a principal or a group is tried, and whether anything of it is served. Globs of rules are compared with what is listed
-//! (module `unlisted_globs`). Below a mount without a host, such as
-//! `web://`, listed resources are looked up by their URIs.
-//! Nothing is served. Nothing is written but compiled components and what a provider itself
-//! writes to its grants.
+//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`). Then it tries each plugin
+//! with its grants and limits:
+//!
+//! - It opens the database of the plugin's key-value buckets, if it exists.
+//! - It connects to granted databases and looks up their schemas, requests a token from each source of access tokens, and connects
+//!   once to each granted origin.
+//! - It prepares saved queries, or reads them once.
+//! - It requests the first page of the listing, and reads the skills.
+//! - For an upstream, it tries each token of a principal or a group, and whether the upstream serves anything.
+//! - It compares the globs of rules with the listed resources (module `unlisted_globs`).
+//! - Below a mount without a host, such as `web://`, it looks up listed resources by their URIs.
+//!
+//! Nothing is served. A check writes only compiled components; providers may write to their grants.
 
 mod unlisted_globs;
 
@@ -42,7 +46,7 @@ pub struct CheckReport {
     pub plugins: Vec<PluginCheck>,
     /// Warnings about the config as a whole.
     pub warnings: Vec<Warning>,
-    /// What may be meant as it is: globs of rules that match nothing of what is listed.
+    /// Notes that may need no action: globs of rules that match no listed resource.
     pub notes: Vec<String>,
 }
 
@@ -51,11 +55,12 @@ pub struct CheckReport {
 pub struct PluginCheck {
     /// The plugin, as the config declares it.
     pub plugin: config::Plugin,
-    /// What is known about the provider; none if it did not load.
+    /// The facts about the provider; none if it did not load.
     pub provider: Option<CheckedProvider>,
-    /// The number of items on the first page of its listing, or the first failure. None if it was not asked: an upstream, offline.
+    /// The number of items on the first page of the listing, or the first failure. None if no listing was requested: an upstream,
+    /// offline.
     pub outcome: Result<Option<usize>, CheckError>,
-    /// Warnings about its grants, from trying them.
+    /// Warnings about its grants, found by trying them.
     pub grant_warnings: Vec<String>,
 }
 
@@ -65,13 +70,13 @@ pub struct PluginCheck {
 pub struct CheckedProvider {
     /// The digest of the component.
     pub digest: Option<Digest>,
-    /// What it says about itself.
+    /// The provider's description of itself.
     pub info: ProviderInfo,
-    /// What it asks for; none if it does not say.
+    /// The provider's declared needs; none if it declares none.
     pub needs: Result<Option<Needs>, NeedsError>,
-    /// How far its preparation is, which a check does not begin; none if it does not export `prepare`.
+    /// The progress of its preparation, which a check does not begin; none if the component does not export `prepare`.
     pub preparation: Option<PreparationStatus>,
-    /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
+    /// The imports of the component and the buckets that it opened, compared with the plugin's grants.
     pub requirements: Requirements,
     /// Faults during the check, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
@@ -87,7 +92,7 @@ pub enum CheckError {
     /// A grant cannot be used: the database of its buckets, a database of `grants.sql`, or a source of access tokens.
     #[error("{0}")]
     Grant(String),
-    /// The provider says that it does not work as it is configured: an upstream that refuses the token of a principal.
+    /// The provider reports that it does not work with this config: an upstream rejects the token of a principal.
     #[error("{0}")]
     Provider(String),
     /// The first page of its listing fails.
@@ -107,11 +112,11 @@ pub enum InspectError {
     Load(#[from] LoadError),
 }
 
-/// The number of listed resources that are looked up by their URIs.
+/// The maximum number of listed resources that are looked up by their URIs.
 const MAX_LOOKED_UP: usize = 16;
 
-/// Returns a warning if a resource that is listed below a mount without a host is not found by its URI: the first segment of its path is a
-/// host there, which is in lower case in normal form.
+/// Returns a warning if a resource that is listed below a mount without a host is not found by its URI: the first segment of its
+/// path is parsed as a host, which the normal form converts to lower case.
 async fn unfound_uri(plugin: &Plugin, listed: impl Iterator<Item = &Uri>) -> Option<String> {
     let mount = plugin.mount();
     for uri in listed.take(MAX_LOOKED_UP) {
@@ -131,20 +136,19 @@ async fn unfound_uri(plugin: &Plugin, listed: impl Iterator<Item = &Uri>) -> Opt
 /// How plugins are tried.
 struct Trial {
     page_size: u32,
-    /// Whether no server is connected to.
+    /// Whether no connections to servers are made.
     offline: bool,
-    /// What the sandbox of programs lacks, and what programs cannot use of their grants, by the name of the upstream.
+    /// The sandbox features that programs lack, and the grants that they cannot use, by the name of the upstream.
     of_programs: BTreeMap<PluginName, Vec<String>>,
-    /// The URIs that are listed.
+    /// The URIs of listed resources.
     uris: Mutex<Vec<String>>,
     /// The globs of the rules.
     globs: UnlistedGlobs,
 }
 
 impl PluginCheck {
-    /// Returns the warnings about a plugin that loads: grants that are missing or unused, origins that cannot be connected to, what
-    /// gets around the schemas of a database, settings of another type than the provider
-    /// declares, and an invalid statement of what it asks for.
+    /// Returns the warnings about a plugin that loads: missing or unused grants, origins that do not accept connections, ways
+    /// around the schemas of a database, settings of another type than the provider declares, and an invalid declaration of needs.
     pub fn warnings(&self) -> Vec<String> {
         let of_provider = |provider: &CheckedProvider| -> Vec<String> {
             let of_needs = match &provider.needs {
@@ -157,8 +161,8 @@ impl PluginCheck {
         of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
-    /// Returns what the provider asks for and the plugin is not granted, that it may not prepare its data or has nothing to prepare, and
-    /// settings that it does not read. That is the admin's choice, and no warning.
+    /// Returns the notes about a plugin: needs of the provider that are not granted, a preparation that is not permitted or has
+    /// nothing to prepare, and settings that the provider does not read. These are the admin's choices and therefore not warnings.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
         let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
@@ -172,8 +176,8 @@ impl PluginCheck {
         of_needs.into_iter().chain(of_identities).chain(of_preparation).collect()
     }
 
-    /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
-    /// Warnings about its grants are added to `warnings`.
+    /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Adds their URIs to `uris`, and
+    /// warnings about its grants to `warnings`.
     async fn try_plugin(
         plugin: &Plugin,
         config: &config::Plugin,
@@ -181,7 +185,7 @@ impl PluginCheck {
         warnings: &mut Vec<String>,
     ) -> Result<usize, CheckError> {
         let Trial { page_size, offline, uris, .. } = trial;
-        // The grants first: a provider may work around one that is unusable, or describe the failure less well.
+        // Grants go first: a provider may work around an unusable grant, or describe the failure less well.
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
         let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
         uris.lock().extend(page.items.iter().map(|entry| entry.uri.to_string()));
@@ -242,18 +246,18 @@ impl PluginCheck {
 }
 
 impl HostBuilder {
-    /// Loads and tries every plugin of the config, without serving anything. Granted servers are connected to. The key for cursors is validated if it exists.
-    /// Of native providers only `describe` is called; their names and mounts count.
+    /// Loads and tries every plugin of the config, without serving anything. Connects to granted servers. Validates the cursor
+    /// key, if there is one. Native providers are only called for `describe`; their names and mounts take part in conflict checks.
     ///
     /// # Errors
     ///
-    /// A host with this config would not start. A plugin that fails is part of the report.
+    /// A host with this config would not start. The failure of a plugin is not an error, but part of the report.
     pub async fn check(self) -> Result<CheckReport, StartError> {
         self.try_plugins(false).await
     }
 
-    /// Like [`check`](Self::check), and connects to none of the servers that are granted: origins, databases, sources of access
-    /// tokens. A provider that connects to one itself while it is loaded or listed still does.
+    /// Like [`check`](Self::check), without connections to granted servers: origins, databases, sources of access tokens. A
+    /// provider may still connect to one while it is loaded or listed.
     ///
     /// # Errors
     ///
@@ -290,13 +294,13 @@ impl HostBuilder {
         Ok(CheckReport { plugins, warnings, notes })
     }
 
-    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in
-    /// the config: it only tells what to compare the imports with.
+    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in the
+    /// config: its grants are only compared with the component's imports.
     ///
     /// # Errors
     ///
-    /// The engine does not start; the file is not a component that this host can compile, or not the one that the plugin is
-    /// pinned to. A component that is not a provider is part of the answer.
+    /// The engine does not start; the file is not a component that this host can compile, or not the component that the plugin is
+    /// pinned to. A component that is not a provider is no error, but part of the result.
     pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
         Ok(self.runtime()?.inspect(plugin).await?)
     }

@@ -1,7 +1,7 @@
-//! Children of a resource: listing them, and separating their contents from those of the resource itself.
+//! Children of a resource: listing them, and separating their contents from the contents of the resource itself.
 //!
-//! Providers declare which of their resources are listable, and the host enforces it: nothing is listed below any
-//! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
+//! Providers declare which of their resources are listable, and the host enforces it: other resources have no listing, and
+//! [`read_strict`](Host::read_strict) returns only their own contents.
 
 use mcp_host_config::Operation;
 use mcp_host_engine::plugin::Fault;
@@ -14,21 +14,21 @@ use crate::access::{CredentialScopes, Principal};
 use crate::audit::Facts;
 use crate::catalog::{Entries, PageRequest, PluginSlot, may_see_listing};
 
-/// What the URI of a mount is, if the provider has no listable resource there.
+/// How the URI of a mount is treated if the provider has no listable resource there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mounts {
-    /// A URI below which the plugin's default listing is: a provider need not have a resource at its top, and some have one without
-    /// children. A client that knows only the mount, from a template or an error, lists it all the same: as in the catalog, of this
-    /// plugin alone. It needs the operation `list` on the URI of the mount, as for any resource.
+    /// As a directory with the plugin's default listing. A provider need not have a resource at its root, and some have one without
+    /// children. A client that knows only the mount, from a template or an error, can list it nevertheless. This needs the
+    /// operation `list` on the URI of the mount, as for any resource.
     Listed,
-    /// A URI like any other: of a resource, or of none.
+    /// As any other URI, with or without a resource.
     Resources,
 }
 
 impl Host {
     /// Lists one page of the direct children of a directory: a listable resource of the type `inode/directory`.
     ///
-    /// A listable resource of another type has content of its own; [`list`](Self::list) lists its children, too.
+    /// A listable resource of another type has its own content; [`list`](Self::list) lists its children, too.
     #[doc(hidden)]
     pub async fn list_directory(
         &self,
@@ -45,7 +45,7 @@ impl Host {
     /// Reads a resource as [`read`](Self::read) does, but returns contents with other URIs only if the resource is
     /// listable for the principal (SEP-2093, "Multi-Content Semantics").
     ///
-    /// A provider that returns others all the same breaks the contract: they are dropped, and the fault is counted.
+    /// A provider that returns other contents nevertheless breaks the contract: they are dropped, and the fault is counted.
     #[doc(hidden)]
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Lists one page of the plugin that is mounted at the prefix `text` (`NAME+`), which is no URI itself. `None` if there is no such
+    /// Lists one page of the plugin that is mounted at the prefix `text` (`NAME+`), which is not a URI. `None` if there is no such
     /// mount, or the principal may see nothing of it.
     pub(super) async fn list_prefix_mount(
         &self,
@@ -159,7 +159,7 @@ impl Host {
                 return self.catalog.page(&Entries { parent: None }, std::slice::from_ref(target.slot), page).await;
             }
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
-            // Most providers reject it themselves; their message takes precedence.
+            // Most providers reject the resource themselves; their message takes precedence.
             let entry = target.stat(parent).await?;
             match check(&entry) {
                 Ok(()) => Ok(listing),
@@ -171,8 +171,8 @@ impl Host {
 }
 
 impl ResolvedTarget<'_> {
-    /// Returns whether it is the URI of a mount without children of its own. Errors name `requested_uri`, the URI as the client spelled
-    /// it.
+    /// Returns whether this is the URI of a mount without children of its own. Errors name `requested_uri`, the URI in the client's
+    /// spelling.
     async fn is_bare_mount(&self, requested_uri: &str) -> Result<bool, Error> {
         if !self.path.as_str().is_empty() {
             return Ok(false);

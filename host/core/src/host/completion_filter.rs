@@ -1,8 +1,8 @@
-//! Which completions of a template's variables a principal may see, and whether the provider may be called for them at all.
+//! The completions of a template's variable that a principal may see, and whether the provider may be called for them at all.
 //!
-//! A value tells that a resource exists to which the template expands with it. So the template is expanded with each value and with the
-//! variables that the client has given. The rules decide on that URI if it is whole, and else on all that it may become. Queries are no
-//! part of it, as rules are matched without them.
+//! A value reveals that the resource exists to which the template expands with it. So the template is expanded with each value and
+//! with the client's other variables. The rules decide on that URI if it is complete, else on all URIs that it may become. Queries
+//! are omitted, because rules are matched without them.
 //!
 //! | in the path, the variables without a value stand | the value is offered if |
 //! |---|---|
@@ -11,27 +11,28 @@
 //! | after the value, in segments of their own | the principal may read the URI up to there (`blob/main/`), and some URI below it |
 //! | after the value, in its segment | the principal may read the URI up to the end of that segment, whatever they are |
 //!
-//! A variable after the value narrows what is offered, and nothing else: the value has to be offered without its value, too. A
-//! provider may not look at it, so that `.env` of `log/{rev}{/name}` with `name = "b"` tells of `log/.env`, although `log/.env/b` is
-//! not denied.
+//! A variable after the value can only narrow the offer: the value must also be offered without that variable's value. A provider may
+//! ignore the variable, so `.env` of `log/{rev}{/name}` with `name = "b"` would reveal `log/.env`, although `log/.env/b` is not
+//! denied.
 //!
-//! A variable that is in the query only, such as `path` of `log/{rev}{?path}`, may have the name of any resource as its value. So the
-//! value is offered if, besides, the principal may read every URI below the mount that ends with it, as segments of their own: with
-//! `deny = ["**/.env"]` `.env` is not offered, and with `deny = ["git://x/*/main/secret/**"]` no value is, as each may be in that folder.
+//! A variable in the query only, such as `path` of `log/{rev}{?path}`, may have the name of any resource as its value. So the value
+//! is offered only if the principal may also read every URI below the mount that ends with it, in whole segments: with `deny =
+//! ["**/.env"]`, `.env` is not offered, and with `deny = ["git://x/*/main/secret/**"]` no value is offered, because each may be in
+//! that folder.
 //!
-//! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
-//! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
-//! and `.env` is not offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for
-//! `rev`, and without `rev` nothing for `path`: the names may come from another branch. A rule that denies to complete a URI
-//! counts like one that denies to read it.
+//! A value is not offered if these rules cannot decide, or if its URI has dot segments: with `path = "../x"` the URI of each `rev` is
+//! the URI of `blob/x`. With `deny = ["**/.env"]`, all branches are offered for `rev` of `blob/{rev}/{+path}`, and `.env` is not
+//! offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for `rev`, and
+//! without `rev` nothing for `path`: the names may come from another branch. A rule that denies completing a URI counts like a rule
+//! that denies reading it.
 //!
-//! Unless the principal may read everything below the mount, the number of values is unknown, and there are more if there is no
-//! room for more: what was filtered tells nothing.
+//! Unless the principal may read everything below the mount, the response has no total, and `hasMore` depends only on whether the
+//! page is full, so filtered values reveal nothing.
 //!
-//! The provider gets what the client has given only if the principal may read some URI that the template could expand to; otherwise
-//! nothing is offered, without a call. While it is not certain that the principal may read all of them, a failure of the provider
-//! may be about one that it may not: that it is not found, denied or invalid is an answer without values, and the reason of
-//! another failure is not passed on.
+//! The provider is called with the client's values only if the principal may read some URI that the template could expand to. If not,
+//! the response has no values, and there is no call. Unless the principal may certainly read all of these URIs, a failure of the
+//! provider may concern one that the principal may not read: the failures not found, denied and invalid become a response without
+//! values, and the reason of any other failure is hidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,11 +47,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::generation::Generation;
 use crate::access::Policy;
 
-/// Bytes of a known value that are retained for the expansion of a template.
+/// The maximum length of a known value in the expansion of a template, in bytes.
 const MAX_VALUE_LEN: usize = 65_536;
-/// The digits of the number of a gap in an expansion.
+/// The number of digits in the number of a gap in an expansion.
 const GAP_DIGITS: usize = 2;
-/// What a value that may be a path is encoded in.
+/// The characters that are percent-encoded in a value that may be a path.
 const NO_PATH_CHARACTERS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -64,18 +65,18 @@ pub(super) struct CompletionFilter {
     variable: String,
     /// The variables that have values.
     context: BTreeMap<String, String>,
-    /// The values of `context` for variables that do not stand only after the variable to complete.
+    /// The values of `context` except for variables that only follow the variable to complete.
     leading_context: BTreeMap<String, String>,
-    /// The number of variables without a value in the path before the last place of the variable to complete; none, if that is in the
-    /// query only.
+    /// The number of variables without a value in the path before the last occurrence of the variable to complete; none if it occurs
+    /// in the query only.
     leading: Option<usize>,
     /// Whether the principal may read everything below the mount.
     is_unrestricted: bool,
-    /// Whether the principal may read everything that the template could expand to.
+    /// Whether the principal may read everything that the template could expand to, so that failures are visible.
     tells_failures: bool,
 }
 
-/// A template that is expanded in part: texts, and the gaps of variables without a value.
+/// A partially expanded template: texts, and gaps for variables without a value.
 #[derive(Debug, Default)]
 struct Partial {
     parts: Vec<PartialPart>,
@@ -97,7 +98,7 @@ struct UnsetGap {
 }
 
 impl CompletionFilter {
-    /// The filter for one request; none if nothing may be offered, so that the provider is not called.
+    /// Creates the filter for one request. None if nothing may be offered, so that the provider is not called.
     pub(super) fn new(
         generation: Arc<Generation>,
         policy: Arc<Policy>,
@@ -136,7 +137,7 @@ impl CompletionFilter {
             return None;
         }
         let asked_without_trailing = filter.expand(&filter.leading_context, None, &argument.value);
-        // A failure about a value of the query may name what the value does.
+        // A failure about a value in the query may name the resource that the value names.
         filter.tells_failures = filter.leading.is_some()
             && filter.allows_all(&asked)
             && asked_without_trailing.is_some_and(|asked| filter.allows_all(&asked.pattern()));
@@ -148,7 +149,7 @@ impl CompletionFilter {
         self.is_unrestricted
     }
 
-    /// Returns what the principal may know of a failure of the provider.
+    /// Returns the part of a provider's failure that the principal may see.
     pub(super) fn visible_failure(tells_failures: bool, fault: Fault) -> Result<Completion, Fault> {
         match fault {
             fault if tells_failures => Err(fault),
@@ -178,7 +179,7 @@ impl CompletionFilter {
             && (self.leading.is_some() || self.is_name_visible(value))
     }
 
-    /// Whether the principal may read every URI below the mount that ends with that path.
+    /// Returns whether the principal may read every URI below the mount that ends with this path.
     fn is_name_visible(&self, path: &str) -> bool {
         let mount = self.mount.as_str();
         let uri = format!("{mount}{}", utf8_percent_encode(path, NO_PATH_CHARACTERS));
@@ -188,7 +189,7 @@ impl CompletionFilter {
         self.allows_all(&UriPattern::text(routed.uri.as_str())) && self.allows_all(&anywhere)
     }
 
-    /// Decides on an expansion with a value, by the table above.
+    /// Decides on an expansion with a value, according to the table above.
     fn is_visible(&self, partial: &Partial) -> bool {
         let trailing = partial.parts.iter().position(|part| match part {
             PartialPart::Unset(unset) => self.leading.is_some_and(|leading| unset.index >= leading),
@@ -203,7 +204,7 @@ impl CompletionFilter {
                 let with_slash =
                     to_pattern(known.iter().chain(&begins_with_slash.then(|| PartialPart::Text("/".into()))));
                 let without = with_slash.clone().without_last_slash();
-                // With a `{/name}` the URI without the slash may be what the value was found by.
+                // With `{/name}`, the provider may have found the value by the URI without the slash.
                 let is_whole_allowed = match begins_with_slash {
                     true => self.allows_all(&without),
                     false => self.policy.denies_none(Operation::Read, &without),
@@ -229,11 +230,11 @@ impl CompletionFilter {
         known.chain(value.map(|value| (self.variable.as_str(), value))).collect()
     }
 
-    /// Expands the template with those variables and a value for the one to complete, or else with a value that begins with `typed`.
-    /// None if it is no URI below its mount, or too long.
+    /// Expands the template with these variables, and with a value for the variable to complete, or else with any value that begins
+    /// with `typed`. None if the result is not a URI below the mount, or too long.
     fn expand(&self, context: &BTreeMap<String, String>, value: Option<&str>, typed: &str) -> Option<Partial> {
         let values = self.values(context, value);
-        // A text that the expansion does not have, and that its normal form keeps, stands for the gaps.
+        // A marker for the gaps: the expansion does not contain it, and the normal form keeps it.
         let plain = self.template.expand_with(&values, |unset| unset.beginning(typed).unwrap_or_default())?;
         let plain = plain.to_ascii_lowercase();
         let stem = unused_stem(&plain)?;
@@ -249,7 +250,7 @@ impl CompletionFilter {
             });
             format!("{beginning}{stem}{index:0GAP_DIGITS$}")
         })?;
-        // A dot segment would take a part of the URI away that the provider has values for.
+        // A dot segment would remove a part of the URI that the provider has values for.
         let mut segments = expanded.split('?').next()?.split('/');
         if segments.any(|segment| matches!(segment, "." | "..")) {
             return None;
@@ -260,7 +261,8 @@ impl CompletionFilter {
     }
 }
 
-/// Returns a text of letters and digits that is not part of a lower-case text, in linear time: a client may write many candidates.
+/// Returns a marker of letters and digits that a lower-case text does not contain, in linear time: a client may write many
+/// candidates.
 fn unused_stem(text: &str) -> Option<String> {
     let numbers = text.split("unset").skip(1).filter_map(|rest| rest.split_once('x')?.0.parse().ok());
     let used: BTreeSet<u32> = numbers.collect();
@@ -268,8 +270,8 @@ fn unused_stem(text: &str) -> Option<String> {
     Some(format!("unset{free}x"))
 }
 
-/// The number of variables without a value in the path of a template before the last place of `variable`; none, if that is in the
-/// query only.
+/// The number of variables without a value in the path of a template before the last occurrence of `variable`; none if it occurs in
+/// the query only.
 fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<String, String>) -> Option<usize> {
     let values = context.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (mut count, mut leading) = (0_usize, None);
@@ -283,7 +285,7 @@ fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<Strin
     leading
 }
 
-/// The variables that stand in the path of a template after the last place of `variable`, and nowhere before; none, if it is in the query.
+/// The variables that only occur in the path of a template after the last occurrence of `variable`; none if it occurs in the query.
 fn trailing_variables(template: &UriTemplate, variable: &str) -> BTreeSet<String> {
     let mut names = Vec::new();
     let _ = template.expand_with(&BTreeMap::new(), |unset| {
@@ -296,7 +298,7 @@ fn trailing_variables(template: &UriTemplate, variable: &str) -> BTreeSet<String
 }
 
 impl Partial {
-    /// Parses an expansion in which `stem` and a number stand for each gap.
+    /// Parses an expansion in which a gap is `stem` and a number.
     fn parse(uri: &str, stem: &str, gaps: &[UnsetGap]) -> Option<Self> {
         let mut parts = Vec::new();
         let mut pieces = uri.split(stem);

@@ -3,16 +3,16 @@
 //! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
 //! and again after a reload that failed for a transient reason.
 //!
-//! Of a config that [`ConfigWatcher::validate`] refuses, the plugins stay as they are, and so do the issuers and the audit log if they
-//! are refused for themselves: they would not work. Its rules and other settings apply.
+//! If [`ConfigWatcher::validate`] refuses a config, the current plugins are kept, and so are the issuers and the audit log if
+//! they are refused on their own: they would not work. The config's rules and other settings apply.
 //!
-//! A config with mistakes is logged as `mcp-host check` reports it, and the host keeps serving what it has; the next event
-//! retries. If a config is valid but for a missing file that a plugin needs, its rules and settings apply all the same, and
-//! the rest is retried with back-off, without an event, too. The newest config wins: a reload that is still loading plugins
-//! is cancelled for it.
+//! An invalid config is logged as `mcp-host check` reports it, and the host keeps serving the current one; the next event
+//! retries. If a config is valid except for a missing file that a plugin needs, its rules and settings apply nevertheless, and
+//! the rest is retried with back-off, even without an event. The newest config wins: it cancels a reload that is still loading
+//! plugins.
 //!
-//! The config, with all files that it names, is read on a separate thread, one at a time, and abandoned after [`DEADLINE`]:
-//! nothing here waits for a disk.
+//! The config and all files that it names are read on a separate thread, one at a time, and a read is abandoned after
+//! [`DEADLINE`]: no async task waits for a disk.
 
 mod kept_settings;
 
@@ -36,7 +36,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::kept_settings::{KEEPING_PLUGINS, KeptSettings, SETTINGS_APPLY};
 use super::{Host, ReloadError, ReloadReport};
 
-/// The longest time to read the config with all files that it names, except components.
+/// The maximum time to read the config with all files that it names, except components.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
@@ -50,35 +50,36 @@ pub struct ConfigWatcher {
     trigger: ReloadTrigger,
 }
 
-/// A check of a config, with the reason why it is refused.
+/// A check of a config; the error is the reason for refusing it.
 type Validate = dyn Fn(&Config) -> Result<(), String> + Send + Sync;
 
 /// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadTrigger(Arc<Requests>);
 
-/// The requests for a reload that has not begun.
+/// Requests for a reload that has not begun.
 #[derive(Debug, Default)]
 struct Requests {
     notify: Notify,
     waiting: Mutex<Vec<oneshot::Sender<ReloadOutcome>>>,
-    /// Those who wait for a comparison.
+    /// The senders to requests for a comparison.
     comparing: Mutex<Vec<oneshot::Sender<ReloadOutcome>>>,
     compare: Notify,
 }
 
-/// How a reload on request ended: what it changed, or why the new config, or a part of it, is not served. The log has the same reason.
+/// The outcome of a requested reload: its changes, or why the new config, or a part of it, is not served. The log has the same
+/// reason.
 pub type ReloadOutcome = Result<ReloadReport, String>;
 
 impl ReloadTrigger {
-    /// Requests that the config is read and everything in it is tried again, even if no file has changed and even components
-    /// that did not compile before. Requests that come in before the reload begins are coalesced.
+    /// Requests that the config is read and everything in it is retried, even if no file has changed, and even components that
+    /// failed to compile. Requests before the reload begins are coalesced.
     pub fn reload(&self) {
         self.0.notify.notify_one();
     }
 
-    /// Requests the same, and waits for the outcome. If a newer event restarts the reload, it waits for the outcome of the new one. None if
-    /// the watcher does not run any more.
+    /// Requests a reload as [`reload`](Self::reload) does, and waits for the outcome. If a newer event restarts the reload,
+    /// this is the outcome of the new one. None if the watcher no longer runs.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.waiting.lock().push(sender);
@@ -86,7 +87,8 @@ impl ReloadTrigger {
         outcome.await.ok()
     }
 
-    /// Reads the config, and returns what a reload would change, without one: nothing is applied. Components are not compiled. None if the watcher does not run any more.
+    /// Reads the config, and returns the changes that a reload would make, without applying them. Components are not compiled.
+    /// None if the watcher no longer runs.
     pub async fn compare(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.comparing.lock().push(sender);
@@ -96,8 +98,8 @@ impl ReloadTrigger {
 }
 
 impl Host {
-    /// Returns a watcher that reloads the host from that config file. It reads the file once at the start, so that no change
-    /// since the host was started is missed.
+    /// Returns a watcher that reloads the host from this config file. The watcher reads the file once when it starts, so that
+    /// it misses no change since the host was started.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -141,7 +143,7 @@ type ReloadTask = AbortOnDropHandle<Result<ReloadReport, ReloadError>>;
 struct Reloading {
     host: Arc<Host>,
     in_progress: Option<ReloadTask>,
-    /// Whether it was requested explicitly: then "nothing changed" is logged, too.
+    /// Whether the reload was requested explicitly: then "nothing changed" is logged, too.
     is_requested: bool,
     /// The time of the next retry.
     retry_at: Option<Instant>,
@@ -150,17 +152,17 @@ struct Reloading {
     is_retry: bool,
     /// The last message about missing files.
     last_missing: Option<String>,
-    /// Whether the config, or a part of it, could not be used the last time.
+    /// Whether the last config, or a part of it, could not be used.
     has_failed: bool,
-    /// Those who wait for the outcome.
+    /// The senders to requests that wait for the outcome.
     waiting: Vec<oneshot::Sender<ReloadOutcome>>,
 }
 
-/// A config that cannot be used, with the rendered reason: rendering takes a while, and is not for the threads that serve.
+/// An unusable config, with the rendered reason. Rendering takes a while, so serving threads do not do it.
 struct RejectedConfig {
     message: String,
     files: BTreeSet<PathBuf>,
-    /// The config without what lacks a file.
+    /// The usable part of the config, without everything that needs a missing file.
     usable: Option<(Config, KeptSettings)>,
 }
 
@@ -180,43 +182,43 @@ impl RejectedConfig {
     }
 }
 
-/// What ended a wait.
+/// The event that ended a wait.
 enum Event {
-    /// The reload has ended; without an outcome: by a panic.
+    /// The reload has ended; without an outcome if it panicked.
     Finished(Option<Result<ReloadReport, ReloadError>>),
     /// The next retry is due.
     Retry,
 }
 
 impl ConfigWatcher {
-    /// Applies a function to each config that is read, before it is served: for settings that do not come from the file.
+    /// Applies a function to each config before it is served: for settings that do not come from the file.
     #[must_use]
     pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
         self.map = Arc::new(map);
         self
     }
 
-    /// Calls a function with each config before it is served, but not with one that is only compared: for settings that something
-    /// beside the host has. It is called on a thread that may block.
+    /// Calls a function with each config before it is served, but not before it is compared: for components of the program
+    /// beside the host that have settings. The function is called on a thread that may block.
     #[must_use]
     pub fn apply(mut self, apply: impl Fn(&Config) + Send + Sync + 'static) -> Self {
         self.apply = Arc::new(apply);
         self
     }
 
-    /// Sets a check of each config that is valid. Of one that it refuses, the rules and settings apply, and the plugins do not;
-    /// the text is logged. Then it is asked about the issuers and about the audit log, each in a config with nothing else: if it
-    /// refuses them, they are not replaced either. Of an invalid config it sees the files only, and its text is logged in addition.
+    /// Sets a check of each valid config. If the check refuses a config, its rules and settings apply, its plugins do not, and
+    /// the error is logged. Then the issuers and the audit log are checked, each in a config with nothing else; if refused,
+    /// they are not replaced either. For an invalid config, the check gets only the files, and its error is logged in addition.
     ///
-    /// For conditions that a config cannot know, such as what the process has permission to open. It is called on a thread that
-    /// may block.
+    /// The check is for conditions outside of the config, such as which files the process may open. It is called on a thread
+    /// that may block.
     #[must_use]
     pub fn validate(mut self, check: impl Fn(&Config) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.validate = Arc::new(check);
         self
     }
 
-    /// Uses a handle that was made before.
+    /// Uses an existing trigger.
     #[must_use]
     pub fn with_trigger(mut self, trigger: ReloadTrigger) -> Self {
         self.trigger = trigger;
@@ -233,7 +235,7 @@ impl ConfigWatcher {
         let threads = FileThreads::new(1, DEADLINE);
         let mut watcher = FileWatcher::default();
         watcher.watch(self.watched_files(&self.host.config().files)).await;
-        // A file may have changed since the config was read.
+        // A file may have changed after the config was read.
         watcher.settle().await;
         let mut reloading = Reloading::new(self.host.clone());
         loop {
@@ -262,8 +264,8 @@ impl ConfigWatcher {
         }
     }
 
-    /// Answers requests for a [comparison](ReloadTrigger::compare) until the future is dropped, and never reloads: for a program that
-    /// serves the config that it started with.
+    /// Answers requests for a [comparison](ReloadTrigger::compare) until the future is dropped, and never reloads: for a
+    /// program that keeps serving the config of its start.
     pub async fn run_without_reloads(self) {
         let threads = FileThreads::new(1, DEADLINE);
         loop {
@@ -273,16 +275,16 @@ impl ConfigWatcher {
     }
 
     async fn answer_comparisons(&self, threads: &FileThreads) {
-        // Those who ask from now on get a config that is read from now on.
+        // Later requests get a config that is read later.
         let askers = std::mem::take(&mut *self.trigger.0.comparing.lock());
         let outcome = self.compare(threads).await;
         for asker in askers {
-            // Whoever does not wait any more does not need it.
+            // The receiver is gone if the request was dropped.
             let _ = asker.send(outcome.clone());
         }
     }
 
-    /// Reads the config, and compares it with the one that is served.
+    /// Reads the config, and compares it with the current config.
     async fn compare(&self, threads: &FileThreads) -> ReloadOutcome {
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
         let read = move || {
@@ -293,7 +295,7 @@ impl ConfigWatcher {
         self.host.compare(read?).await.map_err(|error| error.to_string())
     }
 
-    /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
+    /// Reads the config and begins a reload, which cancels a reload in flight. Logs why a config cannot be used.
     async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
         let began = SystemTime::now();
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
@@ -330,7 +332,7 @@ impl ConfigWatcher {
             Ok(Err(rejected)) => {
                 self.host.counters().record_reload(false);
                 let RejectedConfig { message, files, usable } = *rejected;
-                // The files of the old config count as well: it is the one that is served.
+                // The files of the current config count as well, because it may stay in use.
                 let files = &files | &self.host.config().files;
                 match usable {
                     Some((usable, kept)) => {
@@ -390,8 +392,8 @@ impl Reloading {
         }
     }
 
-    /// Puts a reload, or none, in the place of the one in flight, which is cancelled. If that has ended meanwhile, its config
-    /// was served, and its report is logged.
+    /// Replaces the reload in flight by `next`, or by none, and cancels it. If it has ended meanwhile, its config was served,
+    /// and its report is logged.
     async fn replace(&mut self, next: Option<ReloadTask>) {
         let former = std::mem::replace(&mut self.in_progress, next);
         if let Some(ended) = former.filter(ReloadTask::is_finished)
@@ -414,12 +416,12 @@ impl Reloading {
             );
         }
         for waiting in self.waiting.drain(..) {
-            // One that does not wait any more has no need of it.
+            // The receiver is gone if the request was dropped.
             let _ = waiting.send(outcome.clone());
         }
     }
 
-    /// Begins anew after an event.
+    /// Resets the state for a new event.
     fn restart(&mut self, is_requested: bool) {
         self.is_requested = is_requested;
         self.is_retry = false;
@@ -515,7 +517,7 @@ fn log_rejected(message: &str) {
     tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
 }
 
-/// Applies the rules and settings of a config whose plugins cannot be used, but for those that are kept.
+/// Applies the rules and settings of a config whose plugins cannot be used, except for the kept settings.
 async fn reload_settings(host: &Host, config: Config, kept: KeptSettings) {
     let config = kept.keep(config, &host.config());
     match host.reload_settings(config).await {

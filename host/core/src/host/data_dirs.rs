@@ -1,5 +1,5 @@
-//! Directories of a host: those of the builder, else of the config, else, for the command `mcp-host`, those that systemd has made for
-//! the service (`STATE_DIRECTORY`, `CACHE_DIRECTORY`), else the XDG directories of the user.
+//! Directories of a host, in order of precedence: from the builder, from the config, from systemd for the command `mcp-host`
+//! running as a service (`STATE_DIRECTORY`, `CACHE_DIRECTORY`), or the XDG directories of the user.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,12 +20,12 @@ pub struct DataDirs {
 }
 
 impl DataDirs {
-    /// The directories of the command `mcp-host` with that config.
+    /// The directories of the command `mcp-host` with this config.
     pub fn of_command(server: &Server) -> Self {
         Self::new(server, None, None, true)
     }
 
-    /// The given directories, else those of the config, else those of the service if it is the command, else those of the user.
+    /// The given directories, else the config's, else the service's if this is the command, else the user's.
     pub(super) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>, is_command: bool) -> Self {
         let user = etcetera::choose_base_strategy().ok();
         let service_directory = |variable| is_command.then(|| service_directory(env::var_os(variable))).flatten();
@@ -40,7 +40,7 @@ impl DataDirs {
         }
     }
 
-    /// All of them that there are.
+    /// Returns the cache and state directories, as far as they are known.
     pub fn into_paths(self) -> impl Iterator<Item = PathBuf> {
         self.cache.into_iter().chain(self.state)
     }
@@ -50,16 +50,16 @@ impl DataDirs {
         self.cache.clone().ok_or(StartError::NoDirectory("cache"))
     }
 
-    /// The directory of lasting state.
+    /// The directory of persistent state.
     ///
     /// # Errors
     ///
-    /// No directory is named, and there is no home directory.
+    /// No directory is configured, and there is no home directory.
     pub fn state(&self) -> Result<PathBuf, StartError> {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
     }
 
-    /// The directory of lasting state for the plugins of that config. If there is none, it is an error only if a plugin needs
+    /// The directory of persistent state for the plugins of this config. A missing directory is an error only if a plugin needs
     /// it, or is searched.
     pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
         let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) || config.has_search();
@@ -67,7 +67,7 @@ impl DataDirs {
     }
 }
 
-/// The directory of a variable that systemd sets (systemd.exec(5)): the first, if it has several.
+/// The first directory of a variable that systemd sets (systemd.exec(5)).
 fn service_directory(variable: Option<OsString>) -> Option<PathBuf> {
     let first = env::split_paths(&variable?).next()?;
     first.is_absolute().then_some(first)

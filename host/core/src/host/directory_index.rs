@@ -1,20 +1,20 @@
-//! Indexes of directories: the content of a resource that only contains others, made by the host.
+//! Indexes of directories: the host generates the content of a resource that only contains other resources.
 //!
-//! A *directory* is a listable resource of the MIME type `inode/directory`. What its provider returns as its content is
-//! discarded: a provider does not know which of the children the principal may see, and an index that it wrote would have
-//! their names, titles and descriptions. The host lists the children instead, with the filter and the bounds of every other
-//! listing, and writes the index of those that remain, in one format for all providers (`text/markdown`). Nothing of it is
-//! cached, because it depends on the principal.
+//! A *directory* is a listable resource of the MIME type `inode/directory`. The provider's content of a directory is
+//! discarded: a provider does not know which children the principal may see, and its index would have the names, titles and
+//! descriptions of all. The host lists the children instead, with the filter and the bounds of every other listing, and
+//! writes the index of the visible ones, in one format for all providers (`text/markdown`). An index is not cached, because
+//! it depends on the principal.
 //!
-//! An index is a listing: a token without the scopes of `list` gets none, although it reads the directory.
+//! An index is a listing: a token without the scopes of `list` can read the directory, but gets no index.
 //!
-//! An index has at most [`MAX_CHILDREN`] children, and the bytes of a page of the config. If there are more, its last line and
-//! a [notice](mcp_host_model::resource::Notice) have the URI of the next part: the URI of the directory with the cursor of the listing as its
-//! fragment (`notes:///#cursor=…`). No path of a provider has a fragment, so such a URI cannot be one of a provider. The
-//! cursor is sealed and bound to the directory and the principal, like every other.
+//! An index has at most [`MAX_CHILDREN`] children, and at most the bytes of a page. If there are more, its last line and a
+//! [notice](mcp_host_model::resource::Notice) have the URI of the next part: the URI of the directory with the cursor of
+//! the listing as its fragment (`notes:///#cursor=…`). Paths of providers have no fragment, so such a URI cannot collide
+//! with a provider's. The cursor is sealed and bound to the directory and the principal, like every other.
 //!
-//! Contents of children beside the index are kept as [`read`](Host::read) filters them, except for directories among them,
-//! whose bodies would be an index again.
+//! Contents of children beside the index are kept as [`read`](Host::read) filters them, except directories, whose bodies
+//! would be indexes again.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ const CURSOR: &str = "#cursor=";
 /// The MIME type of an index.
 const MARKDOWN: &str = "text/markdown";
 
-/// Splits the URI of a part of an index into the URI of its directory and the cursor. Other URIs are returned as they are.
+/// Splits the URI of a part of an index into the URI of its directory and the cursor. Returns other URIs unchanged.
 pub(super) fn split_cursor(uri: &str) -> (&str, Option<&str>) {
     match uri.split_once(CURSOR) {
         Some((directory, cursor)) => (directory, Some(cursor)),
@@ -49,7 +49,7 @@ pub(super) fn split_cursor(uri: &str) -> (&str, Option<&str>) {
 
 impl Host {
     /// Replaces the content of a directory by the index of the children that the principal may list, from `cursor` on.
-    /// Returns contents of other resources as they are.
+    /// Keeps contents of other resources unchanged.
     pub(super) async fn with_index(
         &self,
         now: &Generation,
@@ -90,7 +90,7 @@ impl Host {
         };
         let index = render(directory, &listing);
         if cursor.is_some() {
-            // They were part of the first part.
+            // Contents of other resources belong to the first part only.
             contents.clear();
         }
         contents.insert(0, index);
@@ -98,11 +98,11 @@ impl Host {
     }
 }
 
-/// Writes what a token without the scopes of `list` gets in place of an index.
+/// Writes the replacement for an index, for a token without the scopes of `list`.
 fn without_listing(mut directory: Resource) -> ResourceContents {
     let title = single_line(directory.title.as_deref().unwrap_or(&directory.name));
     let text = format!("# {title}\n\nThe entries are left out: the access token does not have the scopes of `list`.\n");
-    // The provider's notices are about what it lists.
+    // The provider's notices are about its own listing.
     directory.meta.remove(NOTICES_META_KEY);
     directory.mime_type = Some(MARKDOWN.to_owned());
     directory.size = u64::try_from(text.len()).ok();
@@ -140,7 +140,7 @@ fn write_child(text: &mut String, child: &Resource) {
     let size = child.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });
     let time = child.annotations.last_modified.as_ref().map(|time| time.as_str().to_owned());
     let facts: Vec<_> = [mime_type.map(single_line), size, time].into_iter().flatten().collect();
-    // No URI has an angle bracket, and some have parentheses. Writing to a string cannot fail.
+    // No URI contains an angle bracket, but some contain parentheses. Writing to a string cannot fail.
     let _ = write!(text, "- [{title}](<{}>)", child.uri);
     if !facts.is_empty() {
         let _ = write!(text, " ({})", facts.join(", "));
@@ -151,8 +151,8 @@ fn write_child(text: &mut String, child: &Resource) {
     text.push('\n');
 }
 
-/// Formats text of a provider for one line of Markdown: white space is one space, what imitates other text is escaped, and so
-/// are the characters that end a link's text or begin markup.
+/// Formats text of a provider for one line of Markdown: white space becomes one space. Escapes characters that imitate
+/// other text, end a link's text, or begin markup.
 fn single_line(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     let words = words.join(" ");

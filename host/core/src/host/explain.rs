@@ -1,4 +1,4 @@
-//! Explanations of access decisions, for admins. Clients never get one: what they may not do does not exist for them.
+//! Explanations of access decisions, for admins. Clients never get one: to them, a denied resource does not exist.
 
 mod who;
 
@@ -16,25 +16,25 @@ use crate::access::{Access, Decision, Principal};
 
 pub use self::who::{Judged, Party, WhoMay};
 
-/// The decision on one operation of one principal on one URI, and what it is based on.
+/// The decision on one operation of one principal on one URI, and the reason for it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The URI in normal form, which is what globs are matched against, without its query.
+    /// The URI in normal form. Globs are matched against it without its query.
     pub uri: Uri,
     /// The plugin whose mount owns the URI.
     pub plugin: String,
     /// The provider's name of the resource.
     pub path: Path,
-    /// The groups of the principal: those that it was given, and those of the config.
+    /// The groups of the principal: the groups it was created with, and the groups of the config.
     pub groups: Vec<String>,
-    /// The scopes that an access token of the principal needs for the operation beside; empty if no issuer has such principals.
+    /// The scopes that an access token of the principal needs in addition; empty if no issuer has such principals.
     pub scopes: Vec<Scope>,
     /// The decision of the rules.
     pub decision: Decision,
-    /// The operation that the decision is about: reading, if that is why a subscription is denied.
+    /// The operation that decided: reading, if that is why a subscription is denied.
     pub decided: Operation,
-    /// The line of the rule that decided in the config file, if there is one.
+    /// The line of the deciding rule in the config file, if there is one.
     pub line: Option<usize>,
     /// Whether a resource is served at this spelling of its URI.
     pub served: Served,
@@ -42,16 +42,17 @@ pub struct Explanation {
     pub state: Option<PluginState>,
 }
 
-/// Whether the resource of a URI is served at that spelling. Of an upstream one spelling is served, the canonical form.
+/// Whether a resource is served at this spelling of its URI. An upstream's resource is served at one spelling, the
+/// canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It is.
+    /// It is served.
     Here,
-    /// It is only if the upstream lists it: servers may take what they did not list for something else.
+    /// It is served only if the upstream lists it: servers may interpret an unlisted URI as another resource.
     OnlyIfListed,
-    /// It is served at this URI, and the other is not found. The decision is on this one.
+    /// It is served at this URI instead, and the requested one is not found. The decision is about this URI.
     At(Uri),
-    /// No resource is: it is outside of the prefix that the mount replaces.
+    /// No resource is served: the URI is outside of the prefix that the mount replaces.
     Nowhere,
 }
 
@@ -75,24 +76,25 @@ impl Served {
     }
 }
 
-/// What the rules decide on the resources below a mount `NAME+`, which is in front of URIs and none itself.
+/// The decision on the resources below a mount `NAME+`, which is a prefix of URIs but not a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountDecision {
     /// All of them are allowed.
     All,
     /// It depends on the resource.
     Some,
-    /// None can be allowed.
+    /// None is allowed.
     None,
 }
 
 impl Explanation {
-    /// Whether the operation is performed, as far as rules decide it.
+    /// Returns whether the rules and the served spelling permit the operation.
     pub fn is_allowed(&self) -> bool {
         self.decision.is_allowed() && matches!(self.served, Served::Here | Served::OnlyIfListed)
     }
 
-    /// Returns the plugin whose mount `NAME+` a text names, and what the rules decide below it; none if it names no such mount.
+    /// Returns the plugin whose mount `NAME+` a text names, and the decision below it; none if the text names no such
+    /// mount.
     pub fn of_mount(
         config: &Config,
         principal: &Principal,
@@ -111,7 +113,7 @@ impl Explanation {
         Some((plugin.name.to_string(), decision))
     }
 
-    /// Explains the decision by a config alone, without a running host. Native plugins are unknown.
+    /// Explains the decision from a config alone, without a running host. Native plugins are unknown.
     ///
     /// # Errors
     ///
@@ -172,7 +174,7 @@ impl Located {
         Ok(Self { plugin, served, routed_uri: routed.uri, path: routed.path })
     }
 
-    /// The URI that the rules judge.
+    /// Returns the URI that the rules are applied to.
     fn judged(&self) -> &Uri {
         self.served.at().unwrap_or(&self.routed_uri)
     }
@@ -204,8 +206,8 @@ fn built_in_plugins(config: &Config) -> impl Iterator<Item = NativePlugin> {
     BuiltIns::new(None).plugins().into_iter().filter(is_mounted)
 }
 
-/// Returns the scopes that the issuer of a principal requires for an operation on a resource. The first part of the name is that of the
-/// issuer.
+/// Returns the scopes that the issuer of a principal requires for an operation on a resource. The first part of the
+/// principal's name is the issuer's name.
 fn required_scopes(config: &Config, principal: &Principal, operation: Operation, uri: &Uri) -> Vec<Scope> {
     let issuer = principal
         .name()

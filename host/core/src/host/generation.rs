@@ -1,8 +1,8 @@
 //! A generation: an immutable snapshot of everything that requests work with.
 //!
-//! A request takes the current generation at its start and keeps it to its end, so a reload in between does not affect
-//! it. A replaced generation is dropped with the last request that uses it, a time that is bounded by the limits of its
-//! plugins.
+//! A request takes the current generation at its start and keeps it to its end, so a reload does not affect
+//! it. A replaced generation is dropped with the last request that uses it; the limits of its plugins bound
+//! this time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::response_cache::CachedPlugin;
 /// The native plugins of a host.
 pub(super) type NativePlugins = Arc<[Arc<CachedPlugin>]>;
 
-/// Two plugins of a host that exclude each other: of the config, or native ones.
+/// A conflict of two plugins of a host, from the config or native.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NativePluginConflict {
-    /// Two mounts overlap. Those of a config from a file have been checked for that already.
+    /// Two mounts overlap. Mounts in a config file have been checked for overlaps before.
     #[error(transparent)]
     Mounts(#[from] Overlap),
     /// Two plugins have the same name.
@@ -30,7 +30,7 @@ pub enum NativePluginConflict {
     Names(String),
 }
 
-/// A plugin that a generation has a slot for.
+/// A plugin that has a slot in a generation.
 enum Declared<'a> {
     Component(&'a config::Plugin),
     Native(&'a Arc<CachedPlugin>),
@@ -64,23 +64,23 @@ impl<'a> Declared<'a> {
 pub(super) struct Generation {
     /// The number of the generation: the first is 1.
     pub(super) number: u64,
-    /// The config. Its plugins and the native ones are those of `slots`, loaded or not.
+    /// The config. `slots` has one slot for each of its plugins and each native plugin, loaded or not.
     pub(super) config: Arc<Config>,
     /// The native plugins, which no reload changes.
     pub(super) native: NativePlugins,
     /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
-    /// The plugins that are disabled, by name. They stay disabled without a slot, too.
+    /// The disabled plugins, by name. They stay disabled even without a slot.
     pub(super) disabled: BTreeMap<String, Arc<Disabled>>,
     /// Whether any plugin is being loaded.
     pub(super) is_loading: bool,
-    /// From mounts to indices into `slots`.
+    /// Maps mounts to indices into `slots`.
     pub(super) router: Arc<Router<usize>>,
     pub(super) access: Arc<Access>,
 }
 
 impl Generation {
-    /// A generation of that config, with the state of each plugin that is not disabled from `state`.
+    /// Creates a generation of this config, with the state from `state` for each plugin that is not disabled.
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
@@ -108,7 +108,7 @@ impl Generation {
         Ok(Self { number, slots, disabled, is_loading, router, access, config, native })
     }
 
-    /// A copy in which that plugin is disabled. None if it is already.
+    /// Returns a copy in which this plugin is disabled. None if it is disabled already.
     pub(super) fn with_disabled(&self, name: &str, disabled: Arc<Disabled>) -> Option<Self> {
         let mut next = self.clone();
         if next.disabled.contains_key(name) {
@@ -119,7 +119,7 @@ impl Generation {
         Some(next)
     }
 
-    /// A copy in which that plugin is not disabled, but being loaded. None if it is not disabled.
+    /// Returns a copy in which this plugin is being loaded instead of disabled. None if it is not disabled.
     pub(super) fn with_enabled(&self, name: &str) -> Option<Self> {
         let mut next = self.clone();
         next.disabled.remove(name)?;
@@ -134,7 +134,8 @@ impl Generation {
         self.is_loading = self.slots.iter().any(PluginSlot::is_loading);
     }
 
-    /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded or disabled.
+    /// Returns a copy with another state of this plugin. None if there is no such plugin, or it is loaded or
+    /// disabled.
     pub(super) fn with_plugin(
         &self,
         plugin: &config::Plugin,
@@ -149,7 +150,8 @@ impl Generation {
         Some(next)
     }
 
-    /// The built-in provider that is mounted at the scheme of a URI or a template, whether or not its mount owns it.
+    /// Returns the built-in provider that is mounted at the scheme of a URI or a template, even if its mount
+    /// does not own the URI.
     pub(super) fn built_in_of_scheme(&self, uri: &str) -> Option<&Arc<dyn BuiltIn>> {
         fn scheme(uri: &str) -> Option<&str> {
             uri.split_once(':').map(|(scheme, _)| scheme)
@@ -247,7 +249,8 @@ fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Dec
     }
 }
 
-/// The native plugins that are mounted: a built-in one decides that by the config and all of them.
+/// The native plugins that are mounted. A built-in provider decides from the config and from all native
+/// plugins whether it is mounted.
 pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<CachedPlugin>> {
     let all = uncached(native);
     let is_mounted =
@@ -260,7 +263,7 @@ fn uncached(native: &NativePlugins) -> Vec<&Plugin> {
     native.iter().map(|plugin| &**plugin.uncached()).collect()
 }
 
-/// The router from mounts to indices of the plugins.
+/// Creates the router, which maps mounts to indices of plugins.
 fn build_router(plugins: &[Declared<'_>]) -> Result<Arc<Router<usize>>, NativePluginConflict> {
     let routes = plugins.iter().enumerate().map(|(index, plugin)| (plugin.mount().clone(), index));
     Ok(Arc::new(Router::new(routes)?))

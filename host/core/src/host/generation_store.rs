@@ -1,8 +1,8 @@
 //! The current generation, and the only place that replaces it.
 //!
-//! It is replaced at the beginning of a reload (rules and settings), at its end (plugins), and when a plugin was loaded
-//! in the background. Each derives the next generation from the current one, one at a time, so no replacement undoes
-//! another.
+//! It is replaced at the beginning of a reload (rules and settings), at its end (plugins), and when a plugin was
+//! loaded in the background. Each replacement derives the next generation from the current one, one at a time, so no
+//! replacement undoes another.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct GenerationStore {
 }
 
 impl GenerationStore {
-    /// A store with that generation. `prepares` says whether plugins prepare their data.
+    /// Creates a store with this generation. `prepares` is whether plugins prepare their data.
     pub(super) fn new(generation: Generation, replicas: Option<Replicas>, prepares: bool) -> Self {
         generation.divide_response_cache();
         generation.switch_built_ins();
@@ -37,8 +37,8 @@ impl GenerationStore {
         }
     }
 
-    /// Replaces the current generation with the one that `next` derives from it, if any, and notifies subscribers. It
-    /// is atomic. Other replacements wait for `next`; requests do not.
+    /// Atomically replaces the current generation with the one that `next` derives from it, if any, and notifies
+    /// subscribers. Other replacements wait for `next`; requests do not.
     pub(super) fn replace<T, E>(
         &self,
         snapshot: ListingSnapshot,
@@ -61,28 +61,28 @@ impl GenerationStore {
         Ok(result)
     }
 
-    /// Runs `action` while nothing is being replaced.
+    /// Runs `action` while no replacement runs.
     pub(super) fn lock_with(&self, action: impl FnOnce()) {
         let _one_at_a_time = self.replace_lock.lock();
         action();
     }
 
-    /// Notifies of replacements.
+    /// Returns a receiver that is notified of replacements.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Waits until that plugin is not being loaded: it is loaded, has failed, or is no longer in the config.
+    /// Waits until this plugin is not being loaded: it is loaded, has failed, or is no longer in the config.
     pub(super) async fn wait_until_plugin_loaded(&self, name: &str) {
         let is_loading = |_: &u64| self.generation.load().slot(name).is_some_and(PluginSlot::is_loading);
-        // It fails only without a sender, which is `self`.
+        // This fails only without a sender, and `self` has it.
         let _ = self.version.subscribe().wait_for(|version| !is_loading(version)).await;
     }
 
     /// Waits until no plugin is being loaded.
     pub(super) async fn wait_until_loaded(&self) {
         let mut version = self.version.subscribe();
-        // It fails only without a sender, which is `self`.
+        // This fails only without a sender, and `self` has it.
         let _ = version.wait_for(|_| self.generation.load().loading().next().is_none()).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Lookups for the hints of the command line and of tools, after a request that failed. They are not requests of the principal:
-//! nothing of them is in the access log. They tell no more than the principal may know.
+//! Lookups for hints of the command line and of tools after a failed request. They are not requests of the principal, so the access log
+//! does not have them. They reveal only what the principal may know.
 
 use mcp_host_config::Operation;
 use mcp_host_config::nearest_mount;
@@ -12,8 +12,8 @@ use crate::audit::Facts;
 use crate::catalog::{PageRequest, Templates};
 
 impl Host {
-    /// Returns the mount that is most similar to the beginning of a URI, of those below which the principal may perform the
-    /// operation; none if one of them has the URI.
+    /// Returns the mount that is most similar to the beginning of a URI, among the mounts below which the principal may perform the
+    /// operation; none if one of them owns the URI.
     pub fn nearest_mount(&self, principal: &Principal, operation: Operation, uri: &str) -> Option<Mount> {
         let now = self.generation.load_full();
         let policy = now.access.policy(principal);
@@ -51,8 +51,9 @@ impl Host {
     }
 }
 
-/// Returns what to write instead of slashes in a value, if a URI may have some: it has more segments than one of the templates, in which a
-/// variable is one segment among others (`blob/{rev}/{+path}`). It follows from both texts, so it does not tell what exists.
+/// Returns the encoding of slashes in a value, if the URI may contain unencoded ones: it has more segments than one of the templates, in
+/// which a variable is one segment among others (`blob/{rev}/{+path}`). The hint follows from both texts, so it does not reveal which
+/// resources exist.
 pub fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
     templates.iter().find_map(|template| {
         let template = template.uri_template.as_str();
@@ -61,7 +62,7 @@ pub fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
     })
 }
 
-/// The first variable of a template that is a segment before others, if the URI begins like the template and has more segments.
+/// Returns the first variable of a template that is one segment before others, if the URI begins like the template and has more segments.
 fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
     let (literal, rest) = template.split_once('{')?;
     let (variable, behind) = rest.split_once('}')?;

@@ -1,8 +1,8 @@
 //! Graceful shutdown: [`Host::shutdown`].
 //!
-//! Every request of the façade holds a token of one [`RequestTracker`] while it runs. A shutdown closes the tracker, so later
-//! requests are rejected with [`Error::ShuttingDown`], then drains: it waits until all tokens are returned. The tracker costs
-//! two atomic operations per request.
+//! Every request of the façade holds a token of one [`RequestTracker`] while it runs. A shutdown closes the tracker, which
+//! rejects later requests with [`Error::ShuttingDown`], and then drains: it waits until all tokens are returned. The tracker
+//! costs two atomic operations per request.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Host;
 
-/// The time that closing databases gets at least, even if draining has used up the whole timeout; so does the audit log.
+/// The minimum time for closing databases, and for closing the audit log, even if draining has used up the whole timeout.
 const MIN_CLOSE_TIME: Duration = Duration::from_millis(100);
 
 /// Counts the requests in flight, and rejects new ones after it was closed.
@@ -22,9 +22,9 @@ const MIN_CLOSE_TIME: Duration = Duration::from_millis(100);
 pub(super) struct RequestTracker(TaskTracker);
 
 impl RequestTracker {
-    /// Counts a request for as long as the token lives.
+    /// Counts a request while the token lives.
     pub(super) fn begin(&self) -> Result<TaskTrackerToken, Error> {
-        // The token first: a request that finds the tracker open is waited for.
+        // The token is taken first: a shutdown waits for every request that finds the tracker open.
         let token = self.0.token();
         if self.0.is_closed() { Err(Error::ShuttingDown) } else { Ok(token) }
     }
@@ -40,16 +40,16 @@ impl RequestTracker {
 }
 
 impl Host {
-    /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded or
-    /// polled for changes, and subscribers get no more updates. Requests in flight are completed; then the key-value
-    /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is written to its end.
+    /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded
+    /// or polled for changes, and subscribers get no more updates. Requests in flight are completed. Then the key-value
+    /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is flushed.
     ///
     /// Requests that are still in flight after `timeout` are logged and left running; dropping the host cancels them. A
-    /// database that cannot be closed in time is left as by a killed process: nothing that was acknowledged is lost.
+    /// database that cannot be closed in time is left as by a killed process: no acknowledged write is lost.
     pub async fn shutdown(&self, timeout: Duration) {
         let start = Instant::now();
         self.requests.0.close();
-        // A reload in flight is superseded by nothing else.
+        // This supersedes a reload in flight.
         self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
         self.background_loader.stop();
         self.hub.shutdown();

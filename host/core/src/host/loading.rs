@@ -1,14 +1,14 @@
 //! Requests for a plugin that is still being loaded.
 //!
-//! At a start with an empty cache, a component with an interpreter compiles for up to a minute, and a client asks for
-//! resources in the first second. A request for one plugin (reading, metadata, children, completion, subscribing) waits until
-//! that plugin is loaded or has failed, on no thread, and at most for [`MAX_WAIT`]; then it fails with
-//! [`Unavailable`](mcp_host_model::resource::Error::Unavailable). The rules are applied before it waits, so that a resource which the
-//! principal may not access is answered like one that does not exist, and again afterwards, as a reload may have changed them.
+//! At a start with an empty cache, a component with an interpreter compiles for up to a minute, and clients make requests in
+//! the first second. A request for one plugin (reading, metadata, children, completion, subscribing) waits until the plugin
+//! is loaded or has failed, without blocking a thread, for at most [`MAX_WAIT`]; then it fails with
+//! [`Unavailable`](mcp_host_model::resource::Error::Unavailable). The rules are applied before the wait, so that a denied
+//! resource gets the same response as one that does not exist, and again afterwards, because a reload may have changed them.
 //!
-//! [`MAX_WAITING`] requests wait at a time; a further one fails at once. Over stdio the requests in flight are bounded
-//! together, and those for plugins that are loaded must not stand behind these. Merged listings never wait: they name what
-//! is missing, and clients are notified when it is there.
+//! Bulkhead: at most [`MAX_WAITING`] requests wait at the same time; a further one fails immediately. Over stdio one bound
+//! covers all requests in flight, and waiting requests must not block requests for loaded plugins. Merged listings never
+//! wait: they name the missing plugins, and clients are notified when those are loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,7 @@ use super::resolve::ResolvedTarget;
 use crate::access::Principal;
 use crate::audit::Facts;
 
-/// The longest wait for a plugin. Clients made with the official SDKs, and proxies as they are usually configured, give up
-/// after a minute.
+/// The maximum wait for a plugin. Clients with the official SDKs, and proxies with usual settings, time out after a minute.
 const MAX_WAIT: Duration = Duration::from_secs(45);
 /// The maximum number of requests that wait at a time.
 const MAX_WAITING: usize = 32;
@@ -44,7 +43,7 @@ impl Default for LoadWaits {
 
 impl Host {
     /// Returns the generation for a request about a resource. If the plugin of the resource is being loaded, and the
-    /// principal may perform the operation, it waits for that before.
+    /// principal may perform the operation, first waits until it is loaded.
     pub(super) async fn generation_for(
         &self,
         principal: &Principal,
@@ -64,11 +63,11 @@ impl Host {
         }
     }
 
-    /// Waits until a plugin is loaded, or has failed, and returns the generation of that moment.
+    /// Waits until a plugin is loaded or has failed, and returns the generation at that time.
     pub(super) async fn generation_with(&self, plugin: &str) -> Arc<Generation> {
         let LoadWaits { longest, permits } = &self.load_waits;
         if let Ok(_permit) = permits.try_acquire() {
-            // After the timeout the request fails, as the plugin is still being loaded.
+            // After the timeout the request fails, because the plugin is still being loaded.
             let _ = timeout(*longest, self.generation_store.wait_until_plugin_loaded(plugin)).await;
         }
         self.generation.load_full()
@@ -91,11 +90,11 @@ mod tests {
     fn host(dir: &std::path::Path) -> Host {
         let plugin = config::Plugin::new("a".parse().unwrap(), dir.join("a.wasm"), "a:///".parse().unwrap());
         let builder = Host::builder(Config::new().plugin(plugin).unwrap());
-        // On this thread alone the task that loads it does not run before the first `await`.
+        // On a single thread, the loading task does not run before the first `await`.
         builder.cache_dir(dir.join("cache")).state_dir(dir.join("state")).start_loading().unwrap()
     }
 
-    /// A host whose only plugin is being loaded for ever.
+    /// A host whose only plugin is never loaded.
     fn never_loaded(dir: &std::path::Path) -> Host {
         let host = host(dir);
         host.background_loader.retain(&HashSet::new());
@@ -133,7 +132,7 @@ mod tests {
         let host = never_loaded(dir.path());
         let stranger = Principal::new("ada");
         let (uri, template) = ("a:///x", "a:///{x}");
-        // A request that does not wait is done when it is polled first.
+        // A request that does not wait completes at the first poll.
         let read = host.read(&stranger, uri).now_or_never();
         assert_eq!(read, Some(Err(Error::NotFound { uri: uri.to_owned() })));
         let completion = host.complete(&stranger, complete(template)).now_or_never();

@@ -1,4 +1,4 @@
-//! What metrics, and the administration API, read of a host.
+//! The values that metrics and the administration API read from a host.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,14 @@ pub(crate) struct MeasuredState {
 }
 
 impl Host {
-    /// Returns the numbers of calls of each loaded plugin, by duration. They go on when a reload replaces the plugin.
+    /// Returns the call counts of each loaded plugin, by duration. The counts survive a reload that replaces the
+    /// plugin.
     pub fn call_counts(&self) -> Vec<(String, CallCounts)> {
         let now = self.generation.load();
         now.plugins().map(|plugin| (plugin.name().to_owned(), plugin.metrics().counts())).collect()
     }
 
-    /// What is counted for metrics only.
+    /// Counters for metrics.
     pub(crate) fn counters(&self) -> &HostCounters {
         &self.counters
     }
@@ -35,7 +36,7 @@ impl Host {
         self.requests.len()
     }
 
-    /// The number of updates of resources, and of the listing, that subscribers have taken.
+    /// Returns the numbers of resource updates and of listing updates that subscribers have taken.
     pub fn updates_taken(&self) -> (u64, u64) {
         self.hub.updates_taken()
     }
@@ -45,12 +46,12 @@ impl Host {
         self.audit.usage()
     }
 
-    /// What is counted of polls for changes.
+    /// The counters of polls for changes.
     pub(crate) fn poll_metrics(&self) -> &PollMetrics {
         self.hub.poll_metrics()
     }
 
-    /// The number of compilers that may run at once, and what is counted of compilations.
+    /// Returns the maximum number of concurrent compilers, and the counters of compilations.
     pub(crate) fn compile_metrics(&self) -> (usize, &CompileMetrics) {
         (self.plugin_runtime.compilers(), self.plugin_runtime.compile_metrics())
     }
@@ -60,13 +61,13 @@ impl Host {
         self.plugin_runtime.load_counts()
     }
 
-    /// Returns how often a plugin of that name was loaded, and how often that failed for each reason.
+    /// Returns how often a plugin with this name was loaded, and how often loading failed for each reason.
     pub fn loads_of(&self, plugin: &str) -> (u64, BTreeMap<&'static str, u64>) {
         self.load_counts().of(plugin)
     }
 
-    /// Returns the plugins of one generation: each with its state, and those that are loaded with what they use. Blocks, as buckets are
-    /// read.
+    /// Returns the plugins of one generation with their states, and the resource use of the loaded ones. Blocks,
+    /// because it reads buckets.
     pub(crate) fn plugins_to_measure(&self) -> (Vec<MeasuredState>, Vec<MeasuredPlugin>) {
         let now = self.generation.load();
         let is_required =

@@ -1,20 +1,20 @@
 //! Hot reload: replaces the config without affecting requests in flight.
 //!
-//! Rules are replaced at once, plugins all or nothing:
+//! Rules are replaced immediately, plugins all or nothing:
 //!
-//! 1. Rules are compiled on a blocking thread: 0.1 ms of processor time for each glob. Then they and the settings of the
-//!    server are replaced atomically, before anything is read or loaded, for the plugins that are being served. Nothing
-//!    later reverts them. It is the only step for a config whose plugins cannot be used.
-//! 2. Unchanged plugins are kept: one whose config and component are the same stays the same plugin in the next
-//!    generation, with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in
-//!    the background (module `background_loader`) and delays nothing.
-//! 3. All others are loaded and described, beside the old plugins, which continue to serve. A fault here ends the
-//!    reload, and the plugins stay as they are.
-//! 4. The plugins are replaced atomically. Requests in flight complete with the old ones.
+//! 1. Rules are compiled on a blocking thread: 0.1 ms of processor time for each glob. Then the rules and the settings
+//!    of the server are replaced atomically, for the plugins that are being served, before anything is read or loaded.
+//!    Nothing later reverts them. A config with unusable plugins ends with this step.
+//! 2. Unchanged plugins are kept: a plugin with the same config and component stays the same in the next generation,
+//!    with its instances, counters and watcher. A plugin with the same config that is not loaded is loaded in the
+//!    background (module `background_loader`), and delays nothing.
+//! 3. All other plugins are loaded and described, while the old plugins continue to serve. A fault here ends the reload,
+//!    and the plugins stay as they are.
+//! 4. The plugins are replaced atomically. Requests in flight complete with the old plugins.
 //! 5. Subscribers are notified of what has changed (module `watch`).
 //!
-//! The newest config wins: a reload that has not replaced plugins when another one begins is superseded, and
-//! compilations that only it needed are cancelled.
+//! The newest config wins: if another reload begins before this one has replaced plugins, this one is superseded, and
+//! compilations that only it needs are cancelled.
 //!
 //! The first step is in [`settings`], the others are in [`plugins`].
 
@@ -33,7 +33,7 @@ use super::Host;
 use super::builder::log_warnings;
 use super::generation::NativePluginConflict;
 
-/// Why a reload did not replace plugins. Its rules and settings apply all the same, except where noted.
+/// Why a reload did not replace plugins. Its rules and settings apply nevertheless, except where noted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
@@ -48,13 +48,13 @@ pub enum ReloadError {
         /// The file.
         file: PathBuf,
     },
-    /// Two plugins exclude each other. Nothing has changed.
+    /// Two plugins conflict. Nothing has changed.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
     /// The new config requires a cargo feature that this build lacks. Nothing has changed.
     #[error(transparent)]
     Feature(#[from] MissingFeature),
-    /// The server listens beyond loopback, and the new config lacks what that needs. Nothing has changed.
+    /// The server listens beyond loopback, and the new config lacks settings that this requires. Nothing has changed.
     #[error(transparent)]
     Exposure(#[from] ExposureError),
     /// A newer reload began before this one had replaced plugins.
@@ -66,7 +66,7 @@ pub enum ReloadError {
 }
 
 impl ReloadError {
-    /// Returns whether it may resolve without a change, so that a retry makes sense.
+    /// Returns whether a retry may succeed without a change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
@@ -77,7 +77,7 @@ impl ReloadError {
 }
 
 impl ReloadError {
-    /// Returns whether the rules and settings of the new config apply all the same.
+    /// Returns whether the rules and settings of the new config apply nevertheless.
     pub(super) fn applies_settings(&self) -> bool {
         match self {
             Self::Plugins(_) | Self::ComponentChanging { .. } | Self::Superseded => true,
@@ -96,26 +96,26 @@ pub struct ReloadReport {
     pub added: Vec<String>,
     /// Plugins with another config or another component.
     pub changed: Vec<String>,
-    /// Of plugins with another config the keys that differ, and of those with another component file `component file`: of a
-    /// comparison ([`ReloadTrigger::compare`](super::ReloadTrigger::compare)) only.
+    /// For plugins with another config, the keys that differ; for plugins with another component file, `component file`.
+    /// Only a comparison ([`ReloadTrigger::compare`](super::ReloadTrigger::compare)) sets this.
     pub changed_keys: BTreeMap<String, Vec<&'static str>>,
-    /// Of a comparison the plugins of the new config that fail, with the reason: those that are new or changed and cannot be loaded, as far as
-    /// that is known without compiling, so that the reload would [fail](Self::would_fail); and those that stay as they are, and could not be
-    /// loaded, cannot reach their data, or fail most of their calls.
+    /// The failing plugins of the new config, with the reason; only a comparison sets this. New or changed plugins that
+    /// cannot be loaded, as far as that is known without compiling, would make the reload [fail](Self::would_fail).
+    /// Unchanged plugins fail if they could not be loaded, cannot reach their data, or fail most of their calls.
     pub failing: BTreeMap<String, String>,
     /// Plugins that were removed.
     pub removed: Vec<String>,
-    /// Whether the rules have changed, or the groups that they name.
+    /// Whether the rules, or the groups that they name, have changed.
     pub rules: bool,
-    /// Whether the principals have changed, with their tokens, or the issuers of access tokens.
+    /// Whether the principals, their tokens, or the issuers of access tokens have changed.
     pub principals: bool,
-    /// Whether the server's description or page size have changed, or `[search]`.
+    /// Whether the server's description, the page size, or `[search]` has changed.
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
     pub http: bool,
-    /// Whether `[admin]` has changed: its token, or its certificate.
+    /// Whether `[admin]` has changed: its token or its certificate.
     pub admin: bool,
-    /// Whether the audit log has changed: whether there is one, its file or its rotation.
+    /// Whether the audit log has changed: its presence, its file or its rotation.
     pub audit: bool,
     /// Keys whose new values apply only after a restart.
     pub requires_restart: Vec<&'static str>,
@@ -124,7 +124,7 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
-    /// Returns the names of the parts of the config that have changed, beside plugins.
+    /// Returns the names of the parts of the config that have changed, besides plugins.
     pub fn changed_settings(&self) -> impl Iterator<Item = &'static str> {
         let Self { rules, principals, server, http, admin, audit, .. } = *self;
         let settings = [
@@ -138,7 +138,8 @@ impl ReloadReport {
         settings.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name))
     }
 
-    /// Returns whether the reload that a comparison is about would fail, as far as that is known: a new or changed plugin cannot be loaded.
+    /// Returns whether the compared reload would fail, as far as this is known: a new or changed plugin cannot be
+    /// loaded.
     pub fn would_fail(&self) -> bool {
         self.added.iter().chain(&self.changed).any(|plugin| self.failing.contains_key(plugin))
     }
@@ -158,12 +159,12 @@ impl ReloadReport {
 }
 
 impl Host {
-    /// Replaces the config, or reloads component files that have changed under the same one.
+    /// Replaces the config, or reloads changed component files under the same config.
     ///
-    /// Rules and settings apply as soon as the rules are compiled, whether or not the plugins load, and also if the future
-    /// is dropped after its first poll. Requests in flight complete with the old generation; later ones use the new one.
-    /// Subscriptions stay. If another reload begins before this one has ended, or the future is dropped, its plugins are
-    /// not used.
+    /// Rules and settings apply as soon as the rules are compiled, whether or not the plugins load, and even if the
+    /// future is dropped after its first poll. Requests in flight complete with the old generation; later ones use the
+    /// new one. Subscriptions are kept. If another reload begins before this one has ended, or the future is dropped,
+    /// the new plugins are not used.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Host {
         let reloaded = self.reload_inner(config).await;
         match &reloaded {
             Ok(report) if report.is_unchanged() => {}
-            // A newer one took its place.
+            // A newer reload has replaced this one.
             Err(ReloadError::Superseded) => {}
             reloaded => self.counters.record_reload(reloaded.is_ok()),
         }
@@ -189,7 +190,7 @@ impl Host {
         let mut latest_reload = self.latest_reload.subscribe();
         let report = tokio::select! {
             biased;
-            // It fails only without a sender, which the host owns.
+            // This fails only without a sender, and the host owns it.
             _ = latest_reload.wait_for(|newest| *newest != reload_id) => Err(ReloadError::Superseded),
             outcome = self.replace_plugins(pending) => outcome,
         }?;
@@ -211,7 +212,7 @@ impl Host {
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
 
-    /// Clears the cache of compile failures, so that the next reload compiles these components again. Otherwise a
+    /// Clears the cache of compile failures, so that the next reload compiles these components again. Without this, a
     /// component that exceeded a limit of the compiler, or crashed it, is compiled again only after it changes or the
     /// host restarts.
     pub fn clear_failures(&self) {

@@ -1,4 +1,4 @@
-//! The host as a replica of a cluster: what it says about itself, and what it does about what others say.
+//! The host as a replica of a cluster: what it publishes about itself, and how it handles messages of other replicas.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
@@ -27,24 +27,24 @@ pub use mcp_host_cluster::session::{
 };
 
 impl Host {
-    /// The cluster that this host is a replica of, as it knows it; none without `[cluster]`.
+    /// Returns this host's view of its cluster; none without `[cluster]`.
     pub fn cluster(&self) -> Option<ClusterView> {
         self.hub.cluster()
     }
 
-    /// The records of the sessions that replicas share; none unless `cluster.sessions` is `"shared"`.
+    /// Returns the records of the sessions that replicas share; none unless `cluster.sessions` is `"shared"`.
     #[doc(hidden)]
     pub fn shared_sessions(&self) -> Option<SessionStore> {
         self.hub.replicas()?.sessions().cloned()
     }
 
-    /// Whether this replica hears the others of its cluster; not without `[cluster]`.
+    /// Returns whether this replica receives messages of its cluster; false without `[cluster]`.
     #[doc(hidden)]
     pub fn hears_cluster(&self) -> bool {
         self.hub.replicas().is_some_and(Replicas::hears)
     }
 
-    /// Tells the other replicas that the record of a session is another one now. It does not wait.
+    /// Notifies the other replicas that the record of a session has changed. Does not wait.
     #[doc(hidden)]
     pub fn session_changed(&self, session: SessionKey) {
         if let Some(replicas) = self.hub.replicas() {
@@ -53,7 +53,7 @@ impl Host {
     }
 }
 
-/// Joins the cluster of the config, if there is one. The replica leaves it when the store is dropped.
+/// Joins the cluster of the config, if there is one. Dropping the store leaves the cluster.
 pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>, key: &CursorKey) {
     if let Some(replicas) = store.hub.replicas() {
         let digest = Mutex::new((0, String::new()));
@@ -63,7 +63,7 @@ pub(super) fn join(store: &Arc<GenerationStore>, rates: &Arc<RequestRates>, key:
     }
 }
 
-/// What a host does about what other replicas say.
+/// How a host handles messages of other replicas.
 struct ReplicaHost {
     store: Weak<GenerationStore>,
     rates: Arc<RequestRates>,
@@ -101,8 +101,8 @@ impl Observer for ReplicaHost {
     }
 }
 
-/// The digest of what replicas of a cluster have in common: plugins, principals, issuers, groups, rules, and the limits of clients. What
-/// belongs to a machine is not part of it (addresses, directories, certificates, logs), and neither are secrets.
+/// Returns the digest of the settings that replicas of a cluster have in common: plugins, principals, issuers, groups, rules, and the
+/// limits of clients. It excludes settings of a machine (addresses, directories, certificates, logs) and secrets.
 fn config_digest(config: &Config) -> String {
     let Config { http, plugins, principals, issuers, groups, rules, search, .. } = config;
     let text = format!("{:?} {plugins:?} {principals:?} {issuers:?} {groups:?} {rules:?} {search:?}", http.limits);

@@ -1,8 +1,8 @@
 //! Resolution: from the URI of a request to a plugin, and the access decision on the way.
 //!
 //! Everything here works on one [`Generation`], so routing, rules and plugins of one request always belong together.
-//! A URI that the principal may not access is answered exactly as one that does not exist, and a malformed URI below a
-//! mount tells only those about the mount who may access it.
+//! A URI that the principal may not access gets the same response as one that does not exist. An error about a malformed
+//! URI below a mount names the mount only to principals that may access it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::response_cache::hide_next_parts;
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
-    /// The policy that allowed it.
+    /// The policy that allows the operation.
     pub(super) policy: Arc<Policy>,
     pub(super) slot: &'a PluginSlot,
     pub(super) uri: Uri,
@@ -28,14 +28,14 @@ pub(super) struct ResolvedTarget<'a> {
 
 /// The plugin that a template belongs to.
 pub(super) struct ResolvedTemplate<'a> {
-    /// The policy that allowed it.
+    /// The policy that allows the operation.
     pub(super) policy: Arc<Policy>,
     pub(super) slot: &'a PluginSlot,
     pub(super) template: UriTemplate,
 }
 
 impl Generation {
-    /// The principal with the rules of this generation.
+    /// Returns the principal with its policy in this generation.
     pub(super) fn viewer(&self, principal: &Principal) -> Viewer {
         Viewer { policy: self.access.policy(principal), principal: principal.clone() }
     }
@@ -47,8 +47,8 @@ impl Generation {
         PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
     }
 
-    /// Resolves a URI, if it is valid, a mount owns it, and the principal may perform the operation on it. The plugin and
-    /// the decision are recorded in `facts`.
+    /// Resolves a URI, if it is valid, a mount owns it, and the principal may perform the operation on it. Records the
+    /// plugin and the decision in `facts`.
     pub(super) fn resolve(
         &self,
         principal: &Principal,
@@ -73,8 +73,8 @@ impl Generation {
         }
     }
 
-    /// Finds the plugin that owns a URI, as if a mount that does not exist for the policy did not exist: a URI that leads out of it may
-    /// lead into another.
+    /// Finds the plugin that owns a URI, as if mounts that are invisible to the policy did not exist: a URI that leaves
+    /// such a mount may belong to another.
     pub(super) fn route_for(
         &self,
         policy: &Policy,
@@ -89,8 +89,8 @@ impl Generation {
         }
     }
 
-    /// Resolves a template, if it is valid, a mount owns it, and the principal may complete its variables. The plugin and
-    /// the decision are recorded in `facts`.
+    /// Resolves a template, if it is valid, a mount owns it, and the principal may complete its variables. Records the
+    /// plugin and the decision in `facts`.
     pub(super) fn resolve_template(
         &self,
         principal: &Principal,
@@ -115,7 +115,7 @@ impl Generation {
     }
 }
 
-/// The error for a URI or template that cannot be routed, for one principal: the existence of a mount is not public.
+/// Returns one principal's error for a URI or template that cannot be routed: the existence of a mount is not public.
 pub(super) fn route_error_for(
     policy: &Policy,
     operation: Operation,
@@ -145,7 +145,7 @@ impl ResolvedTarget<'_> {
         move |one| policy.allows(Operation::Read, &one.entry.uri)
     }
 
-    /// Reads the resource of a built-in provider, for the principal; none if the plugin's provider is not a built-in one.
+    /// Reads a resource of a built-in provider for the principal; none if the plugin's provider is not built in.
     pub(super) async fn read_built_in(
         &self,
         principal: &Principal,
@@ -159,19 +159,19 @@ impl ResolvedTarget<'_> {
         }))
     }
 
-    /// Removes the URIs of next parts that the principal may not read from notices of contents.
+    /// Removes URIs of next parts that the principal may not read from the notices of contents.
     pub(super) fn hide_denied_parts(&self, contents: &mut [ResourceContents]) {
         hide_next_parts(&self.slot.mount, contents, |uri| self.policy.allows(Operation::Read, uri));
     }
 
-    /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.
+    /// Calls the provider's `stat`. Errors name `requested_uri`, the URI in the client's spelling.
     pub(super) async fn stat(&self, requested_uri: &str) -> Result<Resource, Error> {
         let plugin = self.slot.loaded()?;
         plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
     }
 }
 
-/// Returns the readable contents. If there are none, the resource does not exist for the principal.
+/// Returns the readable contents. Without any, the resource does not exist for the principal.
 pub(super) fn not_found_if_empty(
     requested_uri: &str,
     contents: Vec<ResourceContents>,

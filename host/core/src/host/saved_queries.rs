@@ -1,11 +1,11 @@
 //! Saved queries of the provider `prometheus`, which [`check`](super::HostBuilder::check) reads.
 //!
 //! They are the table `queries` of the plugin's config: PromQL, or a table with `query`. Prometheus has no request that prepares a
-//! query, so each is read as a client would read it, at `saved/NAME`: the provider sends it to its server, which parses and runs it.
-//! Saved SQL queries are prepared by the host, which has the connection (`sandbox::sql`).
+//! query, so each is read at `saved/NAME`, as clients read it: the provider sends it to its server, which parses and runs it. The
+//! host prepares saved SQL queries itself, because it has the connection (`sandbox::sql`).
 //!
-//! Bounded: reads have the limits of the plugin, one is made at a time, and all of them have [`MAX_TIME`]. The first failure that is
-//! not the query's ends them.
+//! Bounded: reads have the limits of the plugin, they run one at a time, and all of them together have [`MAX_TIME`]. The first
+//! failure that is not the query's fault ends them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use mcp_host_model::uri::{Mount, Path};
 
 /// The name of the provider.
 const PROVIDER: &str = "prometheus";
-/// The time for all queries of a plugin together.
+/// The maximum time for all queries of a plugin together.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// The saved queries of a plugin: their names, escaped, and their paths.
@@ -29,7 +29,7 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 pub(super) struct SavedQueries(Vec<(String, Path)>);
 
 impl SavedQueries {
-    /// Returns the saved queries of a plugin that is loaded; an empty list for a provider that has none.
+    /// Returns the saved queries of a loaded plugin; an empty list for a provider without saved queries.
     pub(super) fn of(plugin: &Plugin, config: &config::Plugin) -> Self {
         if plugin.info().name == PROVIDER { Self::in_config(config, plugin.mount()) } else { Self::default() }
     }
@@ -44,7 +44,7 @@ impl SavedQueries {
         Self(written.unwrap_or_default().into_keys().filter_map(query).collect())
     }
 
-    /// Reads each of them. Returns a warning for each that is refused, and one for those that could not be tried.
+    /// Reads each query. Returns a warning for each one that is refused, and one for all that could not be tried.
     pub(super) async fn check(&self, plugin: &Plugin) -> Vec<String> {
         let (mut warnings, started) = (Vec::new(), Instant::now());
         for (index, (name, path)) in self.0.iter().enumerate() {

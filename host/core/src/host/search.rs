@@ -1,4 +1,4 @@
-//! Search in the façade: the built-in provider, requests to search, with their records, and what search needs of the host.
+//! Search in the façade: the built-in provider, recorded search requests, and search's interface to the host.
 
 mod metrics;
 
@@ -28,39 +28,40 @@ const SEARCH: RequestKind = RequestKind { name: "search", returns_uris: true };
 /// The name of a selection of context in records.
 const CONTEXT: RequestKind = RequestKind { name: "context", returns_uris: true };
 
-/// The built-in providers of this build: search. Only this type names them, beside the methods of [`Host`] for one of them.
+/// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of them.
 pub(crate) struct BuiltIns {
     search: Arc<SearchService>,
 }
 
 impl BuiltIns {
-    /// Providers that keep their lasting state in that directory. They do nothing before a generation is there.
+    /// Creates the providers, with their persistent state in this directory. They do nothing before the first generation.
     pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
         Self { search: SearchService::new(state_dir) }
     }
 
-    /// The plugins that mount them.
+    /// Returns the plugins that mount them.
     pub(super) fn plugins(&self) -> Vec<NativePlugin> {
         self.search.plugins()
     }
 
-    /// Gives them access to what the host serves.
+    /// Connects them to the current generation of the host.
     pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
         self.search.connect(Arc::<GenerationStore>::downgrade(store));
     }
 }
 
 impl Host {
-    /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched
-    /// (`search` of a `[[plugin]]`), as far as the principal may list and read them.
+    /// Searches the text, names, titles, descriptions and paths of the resources of all searched plugins (`search` of a
+    /// `[[plugin]]`), as far as the principal may list and read them.
     ///
     /// The result is partial if the search takes longer than 200 ms, or if the index does not have everything.
     ///
     /// # Errors
     ///
-    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; no kind or
-    /// language is as [`KindFilter`](mcp_host_config::search::KindFilter) and [`LanguageCode`](mcp_host_config::search::LanguageCode)
-    /// say; nothing is searched below the URI; no plugin is searched at all. Or the index cannot be used at the moment.
+    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; a kind or
+    /// language is not a valid [`KindFilter`](mcp_host_config::search::KindFilter) or
+    /// [`LanguageCode`](mcp_host_config::search::LanguageCode); nothing is searched below the URI; no plugin is searched at
+    /// all. Or the index is temporarily unusable.
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
@@ -75,15 +76,15 @@ impl Host {
         .await
     }
 
-    /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
-    /// as far as the principal may list and read them. The text is as it was when it was indexed.
+    /// Chooses the best passages for a question within a budget of tokens, from the resources of all searched plugins, as far
+    /// as the principal may list and read them. The text is from the time of indexing.
     ///
     /// The result is the same for the same index. It is partial if the search takes longer than 200 ms, or if the index does not
     /// have everything.
     ///
     /// # Errors
     ///
-    /// As [`search`](Self::search), for a question that is given.
+    /// The errors of [`search`](Self::search), if a question is given.
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let facts = Facts::default();
         let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
@@ -97,19 +98,19 @@ impl Host {
         .await
     }
 
-    /// Returns what the index has of each plugin that is searched, ordered by name.
+    /// Returns the index status of each searched plugin, ordered by name.
     pub fn search_status(&self) -> Vec<SearchStatus> {
         self.built_ins.search.status()
     }
 
-    /// Waits until the whole listing of each plugin that is searched and loaded was compared with the index, or that has
+    /// Waits until the whole listing of each searched and loaded plugin has been compared with the index, or the comparison has
     /// failed.
     pub async fn wait_until_indexed(&self) {
         self.wait_until_loaded().await;
         self.built_ins.search.wait_until_indexed().await;
     }
 
-    /// Deletes the search index. Everything is read and indexed again.
+    /// Deletes the search index. All resources are read and indexed again.
     ///
     /// # Errors
     ///

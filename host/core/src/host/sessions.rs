@@ -1,7 +1,7 @@
-//! The sessions that transports serve, for administrators.
+//! Registry of the sessions that transports serve, for administrators.
 //!
-//! A transport [opens](Host::open_session) a session, and holds the guard for as long as it serves the session. The limit on the
-//! number of sessions is the transport's.
+//! A transport [opens](Host::open_session) a session, and holds the guard while it serves the session. The transport limits the
+//! number of sessions.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use super::Host;
 use crate::audit::SessionHash;
 
-/// What a transport tells of a session.
+/// The data that a transport provides about a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// The name of the principal that opened it.
     pub principal: String,
-    /// The hash of its id; none of a session over stdio, which has no id.
+    /// The hash of its id; none for a session over stdio, which has no id.
     pub hash: Option<SessionHash>,
     /// The revision of the protocol.
     pub revision: &'static str,
@@ -36,7 +36,7 @@ struct Sessions {
     by_number: BTreeMap<u64, SessionInfo>,
 }
 
-/// A session that is served until this is dropped.
+/// A session that is registered until this guard is dropped.
 #[derive(Debug)]
 pub struct OpenSession {
     registry: Arc<SessionRegistry>,
@@ -53,8 +53,8 @@ impl Host {
         OpenSession { registry: self.sessions.clone(), number }
     }
 
-    /// Returns the sessions of all transports with their numbers, in the order in which they were opened: at most `limit`, those
-    /// with a number greater than `after`.
+    /// Returns the sessions of all transports with their numbers, in the order in which they were opened: the first `limit` with
+    /// a number greater than `after`.
     pub fn sessions(&self, after: u64, limit: usize) -> Vec<(u64, SessionInfo)> {
         let sessions = self.sessions.0.lock();
         let later = sessions.by_number.range((Bound::Excluded(after), Bound::Unbounded));

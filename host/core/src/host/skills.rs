@@ -1,4 +1,4 @@
-//! Skills in the façade: lists of them, and single ones ([`crate::skills`]).
+//! Skills in the façade: listing them, and single skills ([`crate::skills`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const SKILLS: RequestKind = RequestKind { name: "skills", returns_uris: true };
 const PAGE_FILES: usize = 1024;
 /// The time after which no skill is added to a page.
 const PAGE_TIME: Duration = Duration::from_secs(10);
-/// The maximum time that a request waits for its turn.
+/// The maximum time that a request waits for a walk permit.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 impl Generation {
@@ -46,8 +46,8 @@ impl Generation {
 }
 
 impl Host {
-    /// Returns whether the extension of skills (SEP-2640) is declared to the principal: a plugin of which it may list and read
-    /// something has some, or directories can be read, which obliges to declare it.
+    /// Returns whether the extension of skills (SEP-2640) is declared to the principal: a plugin that the principal
+    /// may list and read in part has skills, or directories can be read, which requires the declaration.
     pub fn has_skills(&self, principal: &Principal) -> bool {
         let now = self.generation.load();
         if now.config.server.extensions.contains(&Extension::Sep2640DirectoryRead) {
@@ -57,14 +57,14 @@ impl Host {
         now.slots.iter().any(|slot| now.has_skills_of(slot) && may_see_skills(&policy, slot))
     }
 
-    /// Lists one page of the skills of all plugins, as the principal may list and read them (SEP-2640, `skills/list`).
+    /// Lists one page of the skills of all plugins that the principal may list and read (SEP-2640, `skills/list`).
     ///
-    /// A directory that is no valid skill is left out; the log says why, and so does a check. A plugin that fails is named in the
-    /// listing.
+    /// A directory that is not a valid skill is left out; the log and `check` report why. The listing names a plugin
+    /// that fails.
     ///
     /// # Errors
     ///
-    /// The cursor is not one of this listing and this principal.
+    /// The cursor does not belong to this listing and this principal.
     pub async fn skills(&self, principal: &Principal, cursor: Option<&str>) -> Result<Listing<Skill>, Error> {
         let facts = Facts::default();
         self.audited(principal, SKILLS, "", &facts, async {
@@ -89,7 +89,7 @@ impl Host {
             let no_skill = || Error::InvalidRequest { message: format!("there is no skill {}", quote(uri)) };
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts).map_err(|_| no_skill())?;
-            // Its files are those that the principal may list, too.
+            // Only files that the principal may also list are its files.
             if !(CredentialScopes::current_include(Operation::List)
                 && target.policy.allows(Operation::List, &target.uri))
             {
@@ -138,7 +138,7 @@ impl Host {
         let slots = now.slots.iter().filter(|slot| now.has_skills_of(slot));
         let (mut directories, mut files): (usize, usize) = (0, 0);
         for slot in slots.filter(|slot| may_see_skills(&policy, slot)).filter(|slot| !is_before_start(slot)) {
-            // A plugin is begun in any case: a request makes progress.
+            // Each page begins at least one plugin, so that requests make progress.
             if directories > 0 && (files >= PAGE_FILES || begun.elapsed() > PAGE_TIME) {
                 listing.next_cursor = Some(self.catalog.seal_skill(principal, &slot.name, None)?);
                 return Ok(listing);
@@ -181,7 +181,7 @@ impl Host {
                         listing.items.push(skill);
                     }
                     Err(error @ BuildError::Time) => {
-                        // The others of this plugin would take as long.
+                        // The remaining skills of this plugin would take as long.
                         let (plugin, reason) = (slot.name.clone(), error.to_string());
                         listing.missing.push(MissingPlugin { plugin, reason, retry_after: None });
                         last = None;
@@ -195,7 +195,7 @@ impl Host {
                         }
                     }
                     Err(BuildError::Problem(problem)) => {
-                        // Its manifest was read.
+                        // The manifest of the directory was read.
                         files = files.saturating_add(1);
                         log_problem(plugin.name(), &directory, &problem);
                     }
@@ -213,12 +213,12 @@ impl Host {
     }
 }
 
-/// Whether a principal with that policy may list and read something of a plugin.
+/// Returns whether a principal with this policy may list and read something of a plugin.
 fn may_see_skills(policy: &Policy, slot: &PluginSlot) -> bool {
     [Operation::List, Operation::Read].iter().all(|operation| policy.may_allow_below(*operation, &slot.mount))
 }
 
-/// Waits until the client may walk the listing of a plugin.
+/// Waits for a permit to walk the listing of a plugin for the client.
 async fn walk_permit(principal: &Principal, plugin: &CachedPlugin) -> Result<Permit, Error> {
     let permit = plugin.skill_state().walks.acquire(Some(Requester::current_or(principal)));
     let permit = timeout(MAX_WAIT, permit).await.ok().and_then(Result::ok);
@@ -229,7 +229,7 @@ async fn walk_permit(principal: &Principal, plugin: &CachedPlugin) -> Result<Per
     })
 }
 
-/// Makes a skill of a directory, as the principal sees it.
+/// Creates the skill of a directory, as visible to the principal.
 async fn build_skill(
     now: &Generation,
     principal: &Principal,
@@ -256,7 +256,7 @@ impl ReadFile for VisibleFiles<'_> {
     }
 }
 
-/// Whether a file is part of the skills of a principal with that policy.
+/// Returns a filter for the files that belong to the skills of a principal with this policy.
 fn visibility(policy: &Arc<Policy>) -> impl Fn(&Uri) -> bool + Clone + Send + use<> {
     let policy = policy.clone();
     move |uri| policy.allows(Operation::List, uri) && policy.allows(Operation::Read, uri)

@@ -20,7 +20,7 @@ pub enum StartError {
     /// The audit log cannot be opened.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// Two plugins exclude each other.
+    /// Two plugins conflict.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
     /// The config requires a cargo feature that this build lacks.
@@ -38,7 +38,7 @@ pub enum StartError {
         /// The message of the panic, escaped.
         message: String,
     },
-    /// There is no home directory, and no other directory was named.
+    /// There is no home directory, and no other directory was configured.
     #[error(
         "there is no home directory to keep the {0} in; name a directory in `server.{0}`, or have systemd make one: {name}Directory=mcp-host",
         name = if *.0 == "cache" { "Cache" } else { "State" }

@@ -32,17 +32,19 @@ pub struct PluginStatus {
     pub digest: Option<Digest>,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// How often responses were in the [response cache](mcp_host_config::Server::response_cache) since it was loaded.
+    /// How often responses were in the [response cache](mcp_host_config::Server::response_cache), and how often not, since it was
+    /// loaded.
     pub cached_responses: CacheCounts,
-    /// What its cached responses take.
+    /// The memory use of its cached responses.
     pub cache_usage: CacheUsage,
-    /// The memory that its calls and idle instances hold, or the processes of its program, and its limit, in bytes. None unless it is loaded.
+    /// The memory that its calls and idle instances, or the processes of its program, hold, and its limit, in bytes. None unless it
+    /// is loaded.
     pub memory: Option<(u64, u64)>,
-    /// How far its preparation is; none if it is not loaded, or its provider does not export `prepare`.
+    /// The progress of its preparation; none if it is not loaded, or its provider does not export `prepare`.
     pub preparation: Option<PreparationStatus>,
     /// The number of its resources that clients watch.
     pub watched: usize,
-    /// Whether it is of the config. Otherwise it is a native one.
+    /// Whether the config declares it. If not, it is a native plugin.
     pub is_configured: bool,
 }
 
@@ -52,14 +54,14 @@ pub struct PluginStatus {
 pub enum PluginState {
     /// It is served.
     Ready,
-    /// It is being loaded; compilation can take a while. The others are served without it.
+    /// It is being loaded; compilation can take a while. Other plugins are served meanwhile.
     Loading,
-    /// It could not be loaded. The others are served without it. A transient failure, such as a timeout of `describe`,
-    /// is retried with back-off.
+    /// It could not be loaded. Other plugins are served nevertheless. A transient failure, such as a timeout of `describe`, is
+    /// retried with back-off.
     LoadFailed(Arc<LoadError>),
-    /// It is loaded, and cannot reach its data: an upstream whose server is gone. It is ready again by itself.
+    /// It is loaded, but cannot reach its data: an upstream whose server is gone. It becomes ready again without intervention.
     Unreachable(Outage),
-    /// It is served, and most of its calls fail, or a grant of it cannot be used.
+    /// It is served, but most of its calls fail, or one of its grants cannot be used.
     Failing(Failing),
     /// The circuit breaker is open. The first call after this time is preceded by a probe.
     Suspended(Duration),
@@ -68,20 +70,20 @@ pub enum PluginState {
 }
 
 impl Host {
-    /// Returns what was logged of a plugin last, oldest first: lines of its guest, and its faults; at most 128, of 32 KiB together.
+    /// Returns the last log lines of a plugin, oldest first: lines of its guest, and its faults; at most 128, of 32 KiB in total.
     /// Empty if it is not loaded.
     pub fn recent_log(&self, plugin: &str) -> Vec<RecentLine> {
         self.of_loaded(plugin, |plugin| plugin.recent_log()).unwrap_or_default()
     }
 
-    /// Returns when a plugin could not be loaded last; none if that did not happen since the start.
+    /// Returns when a plugin last failed to load; none if it never did since the start.
     pub fn last_load_failure(&self, plugin: &str) -> Option<SystemTime> {
         let since_epoch = self.load_counts().last_failure(plugin)?;
         SystemTime::UNIX_EPOCH.checked_add(since_epoch)
     }
 
-    /// Returns what the provider of a plugin asks for and is not granted, or not configured as it needs it, a line each. Empty if it is
-    /// not loaded, or asks for nothing. The file of its component may be read.
+    /// Returns the needs of a plugin's provider that are not granted, or not configured as required, one line each. Empty if it is
+    /// not loaded, or has no needs. May read the component file.
     pub async fn unmet_needs(&self, plugin: &str) -> Vec<String> {
         let now = self.generation.load_full();
         let config = now.config.plugins.iter().find(|config| config.name.as_str() == plugin);
@@ -97,22 +99,23 @@ impl Host {
         self.of_loaded(plugin, |plugin| plugin.requirements().clone())
     }
 
-    /// Returns the programs that an upstream runs; none if it is not loaded, or runs none.
+    /// Returns the programs that an upstream runs; none if it is not loaded, or runs no program.
     pub fn programs(&self, plugin: &str) -> Option<Programs> {
         self.of_loaded(plugin, |plugin| plugin.programs()).flatten()
     }
 
-    /// Returns what the calls of a plugin use now of what its limits allow; none if it is not loaded.
+    /// Returns the current resource use of a plugin's calls, with their limits; none if it is not loaded.
     pub fn usage(&self, plugin: &str) -> Option<PluginUsage> {
         self.of_loaded(plugin, |plugin| plugin.usage())
     }
 
-    /// Returns what the key-value buckets of a plugin hold, and may hold. Empty if it has none, or that cannot be read. Files may be read.
+    /// Returns the size and the limits of a plugin's key-value buckets. Empty if it has none, or they cannot be read. May read
+    /// files.
     pub async fn bucket_usage(&self, plugin: &str) -> Vec<BucketUsage> {
         let now = self.generation.load_full();
         let loaded = now.slot(plugin).and_then(|slot| slot.plugin.as_ref().ok()).cloned();
         let Some(loaded) = loaded else { return Vec::new() };
-        // It fails when the runtime shuts down.
+        // This fails when the runtime shuts down.
         tokio::task::spawn_blocking(move || loaded.bucket_usage()).await.unwrap_or_default()
     }
 

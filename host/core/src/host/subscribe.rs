@@ -1,20 +1,20 @@
 //! Subscribing: with a response, or in the background for subscriptions that were acknowledged already.
 //!
-//! A subscription is active when the provider has declared the resource subscribable and a poll of `changes` that
-//! includes it has ended. Either may fail for a transient reason: the provider traps, times out, is suspended by the
-//! circuit breaker, or is being replaced by a reload. Then it is retried, with the back-off of what failed
-//! (`watch::lookup`, `watch::poller`). The jitter is added there, not once more per subscriber: all subscribers of one
-//! resource retry at the same moment and share one call.
+//! A subscription is active once the provider has declared the resource subscribable and a poll of `changes` that includes
+//! it has ended. Either step may fail for a transient reason: the provider traps, times out, is suspended by the circuit
+//! breaker, or is being replaced by a reload. Then it is retried with the back-off of the failed step (`watch::lookup`,
+//! `watch::poller`). Jitter is added there, not again per subscriber, so all subscribers of one resource retry at the same
+//! time and share one call.
 //!
-//! - [`Host::subscribe`] is for requests with a response: it retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
-//!   while others are queued before it, or the plugin is being loaded. Then the response is the error, which is final for the request: nothing is retained,
-//!   and a later request begins anew.
-//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each
-//!   is retried until it is active, and is notified once then. One that fails permanently (not found, denied, not
-//!   subscribable, plugin removed) is dormant until the next reload, which may change each of these.
+//! - [`Host::subscribe`] is for requests with a response. It retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
+//!   while it is queued behind others or the plugin is being loaded. Then the response is the error, which is final for
+//!   this request: nothing is retained, and a later request begins from the start.
+//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`).
+//!   Each is retried until it is active, and is then notified once. A resource that fails permanently (not found, denied,
+//!   not subscribable, plugin removed) is dormant until the next reload, which may change each of these.
 //!
-//! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not
-//! delay the resources of others. A failed attempt costs a few bytes until its retry.
+//! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not delay
+//! other plugins' resources. A failed attempt costs a few bytes until its retry.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -37,9 +37,9 @@ use crate::access::Principal;
 use crate::audit::Facts;
 use crate::watch::{SubscribeError, Subscriber};
 
-/// The time for which a request to subscribe is retried.
+/// The time for which a subscribe request is retried.
 const RETRY_BUDGET: Duration = Duration::from_secs(3);
-/// The longest total wait of such a request.
+/// The maximum total wait of such a request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The retry delay while a reload replaces the plugin.
 const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
@@ -65,7 +65,7 @@ impl From<Error> for AttemptError {
 struct RequestedResource<'a> {
     uri: &'a str,
     is_active: AtomicBool,
-    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and mostly the failure.
+    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and usually the failure.
     is_failure_recorded: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ struct RequestedResource<'a> {
 struct RetryQueue<'a>(BTreeMap<Instant, Vec<&'a RequestedResource<'a>>>);
 
 impl<'a> RetryQueue<'a> {
-    /// Removes those that are due.
+    /// Removes the resources that are due.
     fn pop_due(&mut self, now: Instant) -> Vec<&'a RequestedResource<'a>> {
         let mut due = Vec::new();
         while let Some(entry) = self.0.first_entry().filter(|entry| *entry.key() <= now) {
@@ -89,11 +89,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The resource is not subscribable, or not within some seconds. Nothing is retained then.
+    /// The resource is not subscribable, or not within some seconds. Then nothing is retained.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let facts = Facts::default();
         let trying = async {
-            // Who may not read it is refused by the attempt, without a wait.
+            // A principal that may not read it is rejected by the attempt, without a wait.
             self.generation_for(&subscriber.principal(), Operation::Read, uri, &facts).await;
             let began = Instant::now();
             loop {
@@ -116,7 +116,7 @@ impl Host {
         self.audited(&subscriber.principal(), Operation::Subscribe, uri, &facts, waiting).await
     }
 
-    /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
+    /// Subscribes to each of these resources, with retries until it succeeds, and notifies the subscriber once about each
     /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
     #[doc(hidden)]
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
@@ -134,7 +134,7 @@ impl Host {
                 by_plugin.entry(self.slot_index(&subscriber.principal(), one.uri)).or_default().push_back(one);
             }
             let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
-            // Boxed: only while there is something to do, which for an idle subscriber is not the rule.
+            // Boxed, because it exists only during attempts, and a subscriber is usually idle.
             let mut attempts = Box::pin(join_all(groups));
             tokio::select! {
                 _ = &mut attempts => {}
@@ -171,8 +171,8 @@ impl Host {
         }
     }
 
-    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any. The audit log has a line when
-    /// the subscription becomes active, and when it fails permanently for the first time.
+    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any. The audit log gets a line when
+    /// the subscription becomes active, and when it first fails permanently.
     async fn try_subscribe_audited<'a>(
         &self,
         subscriber: &Subscriber,
@@ -197,7 +197,7 @@ impl Host {
         record.set_audited(response.is_ok() || is_new_failure());
         match response {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
-            // Such a list cannot reject a single resource: it behaves as one that never changes.
+            // Such a list cannot reject a single resource, so the resource behaves like one that never changes.
             Err(error) if retry_after.is_none() => {
                 tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), "a resource cannot be subscribed to, unless by a reload");
             }
@@ -208,8 +208,8 @@ impl Host {
         (wanted, retry_after)
     }
 
-    /// Reserves the memory of a list of resources for [`maintain_subscriptions`](Self::maintain_subscriptions), which is held for as
-    /// long as the list is kept. None if the subscriptions of the principal, or of all, leave too little.
+    /// Reserves the memory of a resource list for [`maintain_subscriptions`](Self::maintain_subscriptions), for as long as
+    /// the list is kept. None if the subscriptions of the principal, or of all principals, leave too little.
     #[doc(hidden)]
     pub fn reserve_subscription_list(
         &self,
@@ -219,7 +219,8 @@ impl Host {
         subscriber.reserve_list(uris, self.subscription_memory(&subscriber.principal()))
     }
 
-    /// Returns the memory that the subscriptions of a principal, and of all, may take. Anonymous clients are one principal.
+    /// Returns the limits on the memory of subscriptions, per principal and overall. Anonymous clients share one
+    /// principal.
     fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
         let config = self.config();
         let limits = &config.http.limits;

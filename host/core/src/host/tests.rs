@@ -22,7 +22,7 @@ fn a_host_is_shared_between_threads() {
     assert_send_sync::<ReloadError>();
 }
 
-/// Compiled only: a future that is not `Send` does not compile.
+/// Compiled only: a future that is not `Send` would not compile.
 #[allow(dead_code, reason = "it is compiled, not called")]
 fn every_future_can_be_spawned(host: &Host, who: &Principal, subscriber: &Subscriber, config: Config) {
     let request = CompleteRequest {
@@ -110,7 +110,7 @@ async fn a_plugin_that_was_being_loaded_when_the_host_was_shut_down_has_failed()
     let plugin = config::Plugin::new("a".parse().unwrap(), dir.path().join("a.wasm"), "a:///".parse().unwrap());
     let builder = Host::builder(Config::new().plugin(plugin).unwrap());
     let builder = builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
-    // On this thread alone the task that loads it does not run before the first `await`.
+    // On a single thread, the loading task does not run before the first `await`.
     let host = builder.start_loading().unwrap();
     let waiting = host.wait_until_loaded();
     let mut waiting = std::pin::pin!(waiting);

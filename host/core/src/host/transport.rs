@@ -1,5 +1,5 @@
-//! Calls for transports: what a server of a protocol needs of a [`Host`] beside the operations that every application uses. The
-//! servers of this project use them and no others.
+//! Calls for transports: the parts of a [`Host`] that protocol servers need in addition to the operations for every application.
+//! The servers of this project use no others.
 //!
 //! | calls | for |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
 //! | [`Host::transport_state`] | what the servers of a protocol share |
 //! | [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
-//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a request that failed. They tell no more than the principal may know, and are not recorded |
+//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a failed request; they reveal no more than the principal may know, and are not recorded |
 
 use std::any::Any;
 use std::fmt::Display;
@@ -36,7 +36,7 @@ pub use crate::response_cache::{
     EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, MAX_TTL, ReadResponse,
 };
 
-/// Bounds of a page beside those of the config.
+/// Bounds of a page in addition to the config's.
 #[derive(Clone, Copy, Debug)]
 pub struct PageBounds {
     /// The maximum number of items, at least 1.
@@ -46,7 +46,7 @@ pub struct PageBounds {
 }
 
 impl PageBounds {
-    /// Applies the bounds, if there are any, to a request with those of the config.
+    /// Applies the bounds, if any, to a request with the config's bounds.
     pub(super) fn bound(bounds: Option<Self>, request: PageRequest<'_>) -> PageRequest<'_> {
         let Some(Self { items, bytes }) = bounds else { return request };
         PageRequest { size: request.size.min(items), max_bytes: request.max_bytes.min(bytes), ..request }
@@ -54,7 +54,7 @@ impl PageBounds {
 }
 
 impl Host {
-    /// Reads a resource for a server, which encodes its contents in that form. Contents with a time to live are cached.
+    /// Reads a resource for a server, which encodes its contents in this form. Contents with a time to live are cached.
     pub async fn read_cached<E: Future<Output = Bytes>>(
         &self,
         principal: &Principal,
@@ -72,7 +72,7 @@ impl Host {
             }
             let plugin = target.slot.loaded()?;
             let policy = target.policy.clone();
-            // What the URI of the request resolves to is allowed already.
+            // Access to the URI of the request has been decided already.
             let resolved = target.uri.clone();
             let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
             let view = ViewId::of(&target.policy, plugin.mount());
@@ -83,7 +83,7 @@ impl Host {
                     facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
                 }
-                // What is encoded is no directory.
+                // Encoded contents are never a directory.
                 ReadResponse::Encoded { .. } if cursor.is_some() => {
                     Err(Error::InvalidRequest { message: format!("{uri} has no index") })
                 }
@@ -98,8 +98,8 @@ impl Host {
         .await
     }
 
-    /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
-    /// have a time to live are cached.
+    /// Lists one page of the catalog for a server, which encodes resources in this form. Plugins' pages are cached if all
+    /// resources on them have a time to live.
     pub async fn list_cached<E: Future<Output = EncodedResources>>(
         &self,
         principal: &Principal,
@@ -121,7 +121,7 @@ impl Host {
         .await
     }
 
-    /// Lists one page, as [`list`](Self::list) does, within bounds that are smaller than those of the config.
+    /// Lists one page, as [`list`](Self::list) does, within tighter bounds than the config's.
     pub async fn list_bounded(
         &self,
         principal: &Principal,
@@ -139,8 +139,8 @@ impl Host {
         }
     }
 
-    /// Returns the operations that a request for a URI or a template performs beside its own, because of the built-in provider that
-    /// owns it. An access token needs their scopes, too.
+    /// Returns the operations that a request for a URI or a template performs in addition to its own, because a built-in
+    /// provider owns it. An access token needs their scopes, too.
     pub fn performed_operations(&self, uri: &str) -> &'static [Operation] {
         self.generation.load().built_in_of_scheme(uri).map_or(&[], |built_in| built_in.performed_operations())
     }
@@ -152,29 +152,29 @@ impl Host {
         slot.is_some_and(|slot| slot.built_in().is_some())
     }
 
-    /// Returns whether the rules give every principal the same response to a read of that URI.
+    /// Returns whether the rules give every principal the same response to a read of this URI.
     pub fn is_read_public(&self, uri: &str) -> bool {
         self.is_public(Operation::Read) && self.generation.load().built_in_of_scheme(uri).is_none()
     }
 
-    /// Returns whether a principal may know of a plugin: it may see something of its listing.
+    /// Returns whether a principal may know that a plugin exists: it may see something of the plugin's listing.
     pub fn may_know_of_plugin(&self, principal: &Principal, plugin: &str) -> bool {
         let now = self.generation.load();
         let policy = now.access.policy(principal);
         now.slots.iter().any(|slot| slot.name == plugin && may_see_listing(&policy, &slot.mount))
     }
 
-    /// Returns what the servers of a protocol keep with this host: one value of each type, made by its default.
+    /// Returns state that protocol servers keep with this host: one value of each type, created by `Default`.
     pub fn transport_state<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.transport_state.get()
     }
 
-    /// The rates of clients, over all transports.
+    /// The rate limits of clients, over all transports.
     pub fn rates(&self) -> &RequestRates {
         &self.rates
     }
 
-    /// Records that credentials of a client are not accepted, for that kind of reason.
+    /// Records that credentials of a client were not accepted, for this kind of reason.
     pub fn record_failed_login(&self, client: &dyn Display, reason: &'static str) {
         self.counters.record_failed_login(reason);
         self.audit.record_failed_login(&client.to_string(), reason);
@@ -184,7 +184,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// There is no space in the audit log, and its config says that requests are refused then.
+    /// The audit log has no space, and its config refuses requests then.
     pub fn record_listen(&self, principal: &Principal) -> Result<(), Error> {
         let facts = Facts::default();
         facts.set_generation(self.generation());
@@ -192,12 +192,13 @@ impl Host {
         Ok(())
     }
 
-    /// Notifies of everything that changes what is served: of a reload, and of a plugin that was loaded in the background.
+    /// Returns a receiver that is notified of each new generation: by a reload, or by a plugin that was loaded in the
+    /// background.
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.generation_store.subscribe()
     }
 
-    /// Stops loading plugins: those that are being loaded count as failed, and requests that wait for them end.
+    /// Stops loading plugins: plugins that are being loaded count as failed, and requests that wait for them end.
     pub fn stop_loading(&self) {
         self.background_loader.stop();
     }

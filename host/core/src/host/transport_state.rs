@@ -1,4 +1,4 @@
-//! What the servers of a protocol keep with a host: one value of each type, which all servers of the host share.
+//! State that protocol servers keep with a host: one value of each type, shared by all servers of the host.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 pub(super) struct TransportState(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl TransportState {
-    /// Returns the value of that type, which is made if there is none.
+    /// Returns the value of this type, and creates it if there is none.
     pub(super) fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let value = self.0.lock().entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default()).clone();
-        // The value of a type is of that type.
+        // The map has each value under its own type.
         value.downcast().unwrap_or_default()
     }
 }

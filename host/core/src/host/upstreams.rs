@@ -1,4 +1,4 @@
-//! Servers of `[[upstream]]`: what connects to them, and what starts their programs.
+//! Servers of `[[upstream]]`: connecting to them, and starting their programs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use mcp_host_upstream::{AccessTokens, ConnectError, HeaderValue, TokenClient};
 
 use super::HostBuilder;
 
-/// What starts the programs of upstreams.
+/// The launcher of upstreams' programs.
 pub(super) struct Programs(Arc<dyn Launcher>);
 
 impl Default for Programs {
@@ -31,8 +31,8 @@ impl fmt::Debug for Programs {
 }
 
 impl HostBuilder {
-    /// Sets what starts the programs of upstreams. Default: [`Unconfined`], which starts those with `sandbox = "none"` only.
-    /// On Linux, `SandboxLauncher` of the same module starts them in a sandbox.
+    /// Sets the launcher of upstreams' programs. Default: [`Unconfined`], which only starts programs with `sandbox =
+    /// "none"`. On Linux, `SandboxLauncher` of the same module starts them in a sandbox.
     #[must_use]
     pub fn launcher(mut self, launcher: impl Launcher) -> Self {
         self.programs = Programs(Arc::new(launcher));
@@ -41,17 +41,17 @@ impl HostBuilder {
 }
 
 impl Programs {
-    /// What that program cannot use of its grants on this machine.
+    /// Returns the grants that a program cannot use on this machine.
     pub(super) fn unusable_grants(&self, plugin: &Plugin, command: &UpstreamCommand) -> Vec<String> {
         self.0.unusable_grants(plugin, command)
     }
 
-    /// What the sandbox of that program lacks on this machine.
+    /// Returns the sandbox features of a program that this machine lacks.
     pub(super) fn lacks(&self, command: &UpstreamCommand) -> Vec<String> {
         self.0.lacks(command)
     }
 
-    /// Has the runtime connect to upstreams.
+    /// Makes the runtime connect to upstreams.
     pub(super) fn connect_upstreams(self, runtime: &mut PluginRuntime) {
         let Self(launcher) = self;
         let roots = Arc::<TlsRoots>::default();
@@ -68,7 +68,7 @@ impl Programs {
     }
 }
 
-/// What a program writes on standard error, in the log of its plugin.
+/// Writes the standard error of a program to the log of its plugin.
 struct UpstreamLog(Arc<GuestLog>);
 
 impl ProgramLog for UpstreamLog {
@@ -77,7 +77,7 @@ impl ProgramLog for UpstreamLog {
     }
 }
 
-/// Access tokens by the client of `grants.http`.
+/// Access tokens from the client of `grants.http`.
 #[derive(Debug)]
 struct UpstreamTokens(HostAccessTokens);
 

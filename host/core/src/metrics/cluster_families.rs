@@ -60,7 +60,7 @@ const SESSION_FAILURES: Family = Family::counter(
 /// The numbers of one family, each with the values of its labels.
 type Numbers = Vec<(&'static [&'static str], u64)>;
 
-/// Writes them.
+/// Writes the families.
 pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let cluster = host.cluster();
     let mut add = |family: Family, numbers: fn(&ClusterView) -> Numbers| {

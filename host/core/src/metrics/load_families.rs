@@ -1,4 +1,4 @@
-//! The families of loading plugins: their states, why they could not be loaded, and compilations.
+//! The families of loading plugins: states, load failures, and compilations.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -50,7 +50,7 @@ const COMPILATIONS_WAITING: Family = Family::gauge(
     "Components in the queue for a compiler, or that another process compiles.",
 );
 
-/// Writes the states, and the failures of those plugins.
+/// Writes the states of these plugins, and their load failures.
 pub(super) fn encode_states(host: &Host, states: &[MeasuredState], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     STATE.encode(encoder, |samples| {
         states.iter().try_for_each(|measured| samples.one_of(&measured.plugin, &STATES, measured.state))

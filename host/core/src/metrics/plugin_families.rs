@@ -12,14 +12,14 @@ use super::to_u64;
 use crate::response_cache::CachedPlugin;
 use crate::watch::replicas::SharedPollStats;
 
-/// A loaded plugin, and what was read of it for this scrape.
+/// A loaded plugin, and its values for this scrape.
 pub(crate) struct MeasuredPlugin {
     pub(crate) plugin: Arc<CachedPlugin>,
     pub(crate) usage: PluginUsage,
     pub(crate) buckets: Vec<BucketUsage>,
     /// The lag of the last poll; none before the first one.
     pub(crate) poll_lag: Option<Duration>,
-    /// What is counted of polls that are shared with other replicas; none if they are not.
+    /// Counters of polls that are shared with other replicas; none if polls are not shared.
     pub(crate) shared_polls: Option<SharedPollStats>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct PluginFamily {
     samples: PluginSamples,
 }
 
-/// The samples that a family has for a plugin. The first label is the plugin.
+/// The samples of a family for a plugin. The first label is the plugin.
 enum PluginSamples {
     /// One, without further labels: a number.
     Number(fn(&MeasuredPlugin) -> u64),
-    /// One, without further labels: a time in seconds; none if there is none.
+    /// One, without further labels: a time in seconds; no sample if there is no time.
     Time(fn(&MeasuredPlugin) -> Option<Duration>),
-    /// Numbers, which it calls the function with, and their further labels.
+    /// Several numbers with further labels: this calls the given function with each.
     Numbers(fn(&MeasuredPlugin, &mut Add<'_>) -> fmt::Result),
     /// A histogram.
     Durations,
 }
 
-/// Adds a sample with those further labels.
+/// Adds a sample with these further labels.
 type Add<'a> = dyn FnMut(&[&str], u64) -> fmt::Result + 'a;
 
 use PluginSamples::{Durations, Number, Numbers, Time};
@@ -69,7 +69,7 @@ impl PluginFamily {
     }
 }
 
-/// Declares families: the kind, the name, the labels beside `plugin`, the samples, and what they mean.
+/// Declares families: the kind, the name, the labels besides `plugin`, the samples, and the help text.
 macro_rules! families {
     ($($kind:ident $name:literal ($($label:literal),*) = $samples:expr, $help:literal;)*) => {
         &[$(PluginFamily { family: Family::$kind($name, &["plugin" $(, $label)*], $help), samples: $samples }),*]
@@ -229,7 +229,7 @@ fn program_starts(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     of.plugin.programs().map_or(Ok(()), |programs| add(&[], programs.starts))
 }
 
-/// Reasons that did not occur are left out.
+/// Reasons with count 0 are left out.
 fn program_ends(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     let Some(programs) = of.plugin.programs() else { return Ok(()) };
     programs.ends.iter().try_for_each(|(reason, count)| add(&[reason.name()], *count))
@@ -244,7 +244,7 @@ fn http_exchanges(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     usage.http.by_outcome().try_for_each(|(outcome, count)| add(&[outcome], count))
 }
 
-/// Outcomes that did not occur are left out.
+/// Outcomes with count 0 are left out.
 fn sql_statements(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
     let Some(usage) = of.plugin.grant_usage() else { return Ok(()) };
     let outcomes = [("ok", usage.sql.succeeded()), ("failed", usage.sql.failed())];

@@ -35,7 +35,7 @@ const UPDATES: Family = Family::counter(
     "Notifications that were taken by sessions and streams to be sent: of a resource, of the listing.",
 );
 
-/// Writes them.
+/// Writes the families.
 pub(super) fn encode(host: &Host, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let WatchStats { subscribers, resources, plugins } = host.watch_stats();
     SUBSCRIBERS.encode_one(encoder, to_u64(subscribers))?;

@@ -19,14 +19,14 @@ use crate::skills::SkillState;
 use super::epochs::DroppedFor;
 use super::{CacheCounts, CacheKey, CacheUsage, Lookup, Reservation, ResponseCache, expiry};
 
-/// How many bytes of JSON a byte of text becomes at most.
+/// The maximum number of bytes of JSON for one byte of text.
 const MAX_ESCAPE_FACTOR: usize = 6;
 
-/// A plugin, and the cache of its responses. What is not cached is called on the plugin itself, to which it dereferences.
+/// A plugin and the cache of its responses. It dereferences to the plugin, for calls that are not cached.
 pub(crate) struct CachedPlugin {
     plugin: Arc<Plugin>,
     responses: ResponseCache,
-    /// What is kept for its skills, if it has some.
+    /// The state of its skills, if it has some.
     skills: OnceLock<SkillState>,
 }
 
@@ -39,7 +39,7 @@ impl Deref for CachedPlugin {
 }
 
 impl CachedPlugin {
-    /// A plugin with a cache that has no capacity yet.
+    /// Creates a plugin with a cache that has no capacity yet.
     pub(crate) fn new(plugin: Plugin) -> Self {
         Self { plugin: Arc::new(plugin), responses: ResponseCache::new(), skills: OnceLock::new() }
     }
@@ -49,13 +49,13 @@ impl CachedPlugin {
         &self.plugin
     }
 
-    /// What is kept for its skills.
+    /// Returns the state of its skills.
     pub(crate) fn skill_state(&self) -> &SkillState {
         self.skills.get_or_init(SkillState::default)
     }
 
-    /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if it is there. `is_visible` decides which
-    /// contents, and which next parts in their notices, `view` shows, and `encode` encodes an array of contents.
+    /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if possible. `is_visible` decides which
+    /// contents, and which next parts in their notices, `view` shows. `encode` encodes an array of contents.
     pub(crate) async fn read_cached<E>(
         &self,
         path: &Path,
@@ -106,7 +106,7 @@ impl CachedPlugin {
                 hide_next_parts(self.mount(), &mut contents, &is_visible);
                 return Ok(match self.responses.lookup::<EncodedContents>(|| key(Some(view))).await {
                     Lookup::Miss(reservation) => self.encode_for_cache(reservation, contents, encode).await,
-                    // The other contents have changed, which this view does not show.
+                    // Only contents that this view does not show have changed.
                     Lookup::Hit(contents) => ReadResponse::Encoded { contents, is_hit: true },
                     Lookup::Bypass | Lookup::ByView => ReadResponse::Contents(contents),
                 });
@@ -125,21 +125,21 @@ impl CachedPlugin {
         }
     }
 
-    /// Whether contents are those of the requested resource only. Otherwise each view has a response of its own, even if it shows all of
-    /// them: which others there are may change without a change of what it shows.
+    /// Returns whether all contents belong to the requested resource. If not, each view has its own response, even if it shows
+    /// all contents: the set of other contents may change while the visible part does not.
     fn is_only(&self, path: &Path, contents: &[ResourceContents]) -> bool {
         let requested = self.mount().compose(path.as_str()).ok().map(|located| located.uri);
         contents.iter().all(|one| !one.entry.listable && Some(&one.entry.uri) == requested.as_ref())
     }
 
-    /// Encodes contents and caches them, unless one of them has no time to live, or there is no room for them.
+    /// Encodes contents and caches them, unless one of them has no time to live, or they do not fit.
     async fn encode_for_cache<E: Future<Output = Bytes>>(
         &self,
         reservation: Reservation<'_>,
         contents: Vec<ResourceContents>,
         encode: impl FnOnce(Vec<ResourceContents>) -> E,
     ) -> ReadResponse {
-        // The index of a directory depends on the principal: the host makes it for each request.
+        // The index of a directory depends on the principal, so the host makes it for each request.
         if contents.iter().any(|one| one.entry.is_directory()) {
             reservation.bypass();
             return ReadResponse::Contents(contents);
@@ -159,16 +159,16 @@ impl CachedPlugin {
         ReadResponse::Encoded { contents: encoded, is_hit: false }
     }
 
-    /// The URIs of the next parts in the notices of a content, which not every principal may read.
+    /// Returns the URIs of the next parts in the notices of a content. Some principals may not read them.
     fn next_parts(&self, contents: &ResourceContents) -> impl Iterator<Item = Uri> + use<> {
         let mount = self.mount().clone();
         let next = Notice::all_in(&contents.entry.meta).into_iter().filter_map(|notice| notice.next);
         next.filter_map(move |uri| mount.composed_uri(&uri))
     }
 
-    /// Returns one page of its default listing for a client, as [`list`](Plugin::list) does, from the cache if it is there, and with
-    /// `limit` otherwise. `is_visible` decides which items `view` shows, and `encode` encodes resources.
-    /// Returns whether it was in the cache, too.
+    /// Returns one page of the default listing for a client, as [`list`](Plugin::list) does, from the cache if possible, else
+    /// from a call with `limit`; and whether it was cached. `is_visible` decides which items `view` shows. `encode` encodes
+    /// resources.
     pub(crate) async fn list_cached<E>(
         &self,
         page: PageKey<'_>,
@@ -196,7 +196,7 @@ impl CachedPlugin {
             }
         }
         match found {
-            // It was fetched a moment ago.
+            // Another request has just fetched it.
             Lookup::Hit(page) => {
                 let runs = page.visible_runs(view, is_visible).await;
                 Ok((page.visible(&runs), true))
@@ -220,7 +220,7 @@ impl CachedPlugin {
                 let footprint = page.items.iter().map(|entry| entry.footprint()).fold(0, usize::saturating_add);
                 let ends: Vec<_> = page.items.iter().map(|entry| entry.ttl.and_then(expiry)).collect();
                 let max_json_len = footprint.saturating_mul(MAX_ESCAPE_FACTOR);
-                // As long as some view may show it.
+                // Cached while any view may show it.
                 let expires = ends.iter().max().copied().flatten();
                 let expires = expires.filter(|_| self.responses.has_room(max_json_len));
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
@@ -238,12 +238,12 @@ impl CachedPlugin {
         }
     }
 
-    /// How often its responses were cached, since it was loaded.
+    /// The hits and misses of its responses, since it was loaded.
     pub(crate) fn response_cache_counts(&self) -> CacheCounts {
         self.responses.counts()
     }
 
-    /// What its cached responses take.
+    /// The memory use of its cached responses.
     pub(crate) fn response_cache_usage(&self) -> CacheUsage {
         self.responses.usage()
     }
@@ -253,23 +253,24 @@ impl CachedPlugin {
         self.responses.clear();
     }
 
-    /// Drops the cached responses to a resource, with any query. Called before its change is notified to them.
+    /// Drops the cached responses to a resource, with any query, for `whom`. Called before they are notified of a change.
     pub(crate) fn drop_cached(&self, path: &Path, whom: DroppedFor) {
         self.responses.drop_responses(|epochs| epochs.drop_resource(path.as_str(), whom));
     }
 
-    /// Drops the cached pages of its listing. Called before a change of it is notified to them.
+    /// Drops the cached pages of the listing, for `whom`. Called before they are notified of a change.
     pub(crate) fn drop_cached_pages(&self, whom: DroppedFor) {
         self.responses.drop_responses(|epochs| epochs.drop_pages(whom));
     }
 
-    /// Sets how many bytes of responses may be cached: none if the config of the plugin says so.
+    /// Sets the capacity of the cache in bytes: 0 if the plugin's config disables caching.
     pub(crate) fn set_response_cache_capacity(&self, bytes: u64) {
         self.responses.set_capacity(if self.caches_responses() { bytes } else { 0 });
     }
 }
 
-/// Lets the requests that wait make calls of their own, and others too for a while, unless the response may be cached next time.
+/// Lets waiting requests make their own calls, and later requests for a while, unless the response may be cacheable the next
+/// time.
 fn give_up(reservation: Reservation<'_>, is_cacheable: bool) {
     match is_cacheable {
         true => drop(reservation),
@@ -281,13 +282,13 @@ fn contents_ttl(contents: &[ResourceContents]) -> Duration {
     Resource::min_ttl(contents.iter().map(|one| &one.entry))
 }
 
-/// Removes the URIs of next parts that are not visible from the [notices](Notice) of contents: what does not exist for a
+/// Removes the URIs of invisible next parts from the [notices](Notice) of contents: a resource that does not exist for a
 /// principal is not named.
 pub(crate) fn hide_next_parts(mount: &Mount, contents: &mut [ResourceContents], is_visible: impl Fn(&Uri) -> bool) {
     contents.iter_mut().for_each(|one| hide_next_parts_of(mount, &mut one.entry, &is_visible));
 }
 
-/// The same for one resource.
+/// Does the same for one resource.
 pub(crate) fn hide_next_parts_of(mount: &Mount, entry: &mut Resource, is_visible: impl Fn(&Uri) -> bool) {
     Notice::replace_in(&mut entry.meta, |mut notice| {
         let is_visible = |uri: &String| mount.composed_uri(uri).is_some_and(|uri| is_visible(&uri));
@@ -296,7 +297,7 @@ pub(crate) fn hide_next_parts_of(mount: &Mount, entry: &mut Resource, is_visible
     });
 }
 
-/// An upper bound of the length of contents as JSON.
+/// Returns an upper bound of the length of contents as JSON.
 fn max_json_len(contents: &[ResourceContents]) -> usize {
     let is_escaped = |byte: &&u8| **byte < 0x20 || matches!(byte, b'"' | b'\\');
     let body = |body: &ResourceBody| match body {
@@ -312,7 +313,8 @@ fn max_json_len(contents: &[ResourceContents]) -> usize {
     contents.iter().map(one).fold(0, usize::saturating_add)
 }
 
-/// Returns the items for which the function returns true. It yields in between, as a provider decides how many there are.
+/// Returns the items for which the function returns true. Yields in between, because a provider decides how many items there
+/// are.
 async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -> bool) -> Vec<T> {
     let mut kept = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
@@ -324,7 +326,7 @@ async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -
     kept
 }
 
-/// Returns whether all of them are visible; the first, which is nearly always the only one, is decided at once.
+/// Returns whether all URIs are visible. The first, which is nearly always the only one, is decided without yielding.
 async fn all(uris: &[Uri], is_visible: impl Fn(&Uri) -> bool) -> bool {
     for (index, uri) in uris.iter().enumerate() {
         yield_between_decisions(index).await;

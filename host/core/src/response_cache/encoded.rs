@@ -1,4 +1,5 @@
-//! Encoded responses: the JSON of a server, which is opaque here, with what access decisions and cache hints need.
+//! Encoded responses: JSON of a server, which is opaque here, with the data for access decisions and cache
+//! hints.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use mcp_host_model::uri::{Mount, Uri};
 
 use crate::access::Policy;
 
-/// Which JSON a response is encoded as: revisions of MCP with equal forms have equal objects.
+/// The JSON form of a response. Revisions of MCP with equal forms encode objects equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodingForm(pub u8);
 
@@ -23,25 +24,25 @@ pub struct EncodingForm(pub u8);
 pub(crate) struct PageKey<'a> {
     /// The provider's cursor.
     pub(crate) cursor: Option<&'a str>,
-    /// The number of items that are requested.
+    /// The requested number of items.
     pub(crate) size: u32,
     pub(crate) form: EncodingForm,
 }
 
-/// What decides which resources a principal sees: two principals with the same see the same, for ever.
+/// Identifies which resources a principal sees: two principals with the same id always see the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ViewId(pub(super) u64);
 
 impl ViewId {
-    /// The view of whoever may list and read everything below the mount.
+    /// The view of principals that may list and read everything below the mount.
     pub(crate) const WHOLE: Self = Self(u64::MAX);
 
-    /// What a policy shows of the plugin at that mount.
+    /// Returns the view that a policy gives of the plugin at this mount.
     pub(crate) fn of(policy: &Policy, mount: &Mount) -> Self {
         if policy.shows_all_below(mount) { Self::WHOLE } else { Self(policy.id()) }
     }
 
-    /// The view, unless it shows everything.
+    /// Returns the view, unless it shows everything.
     pub(super) fn part(self) -> Option<Self> {
         (self != Self::WHOLE).then_some(self)
     }
@@ -69,18 +70,18 @@ pub struct EncodedContents {
     pub uris: Box<[Uri]>,
     /// The next parts that their notices name.
     pub next_parts: Box<[Uri]>,
-    /// The bytes of the contents before they were encoded.
+    /// The size of the contents in bytes before they were encoded.
     pub len: u64,
-    /// When the response stops to hold.
+    /// When the response expires.
     pub expires: Instant,
 }
 
 /// The number of access decisions after which a task yields.
 const DECISIONS_BETWEEN_YIELDS: usize = 64;
-/// The maximum number of views for which a page remembers which of its items they show.
+/// The maximum number of views whose visible items a page remembers.
 const MAX_VIEWS: usize = 16;
 
-/// The memory for an item beside its URI: its end, and a run for every second item of each view.
+/// The memory for an item in addition to its URI: its expiry, and a run for every second item of each view.
 const ITEM_OVERHEAD: usize = size_of::<Option<Instant>>() + MAX_VIEWS * size_of::<Range<usize>>() / 2;
 
 /// Resources as JSON.
@@ -92,27 +93,27 @@ pub struct EncodedResources {
     pub items: Vec<(Uri, usize)>,
 }
 
-/// The items of a page that a view shows, as ranges of consecutive ones.
+/// The items of a page that a view shows, as ranges of consecutive items.
 type Runs = Arc<[Range<usize>]>;
 
 /// A page of a provider's listing as JSON: all its valid items.
 #[derive(Debug)]
 pub(crate) struct EncodedPage {
     resources: EncodedResources,
-    /// When each item stops to hold; none if it has no time to live.
+    /// When each item expires; none if it has no time to live.
     ends: Vec<Option<Instant>>,
     /// The provider's cursor of the next page.
     next_cursor: Option<String>,
-    /// The runs of items that views show, of those that were decided last.
+    /// The visible runs of the views that were decided last.
     visible: Mutex<VecDeque<(ViewId, Runs)>>,
 }
 
-/// Whether what a view shows of a page may be served. What it does not show makes no difference.
+/// Whether the visible part of a page may be served. Hidden items make no difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Validity {
-    /// All items hold.
+    /// All items are valid.
     Holds,
-    /// All items have a time to live, which one of them has outlived.
+    /// All items have a time to live, and one of them has expired.
     Expired,
     /// An item has no time to live.
     NeverHolds,
@@ -125,7 +126,7 @@ pub struct EncodedRun {
     range: Range<usize>,
 }
 
-/// A resource of a listing, or several whose page is cached.
+/// A resource of a listing, or several resources of a cached page.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all of them are resources, which are not to be boxed one by one")]
 pub enum ListedResources {
@@ -136,12 +137,13 @@ pub enum ListedResources {
 }
 
 impl EncodedPage {
-    /// A page of encoded resources, with the time at which each stops to hold; none for one without a time to live.
+    /// Creates a page of encoded resources, with the time at which each expires; none for a resource without
+    /// a time to live.
     pub(super) fn new(resources: EncodedResources, ends: Vec<Option<Instant>>, next_cursor: Option<String>) -> Self {
         Self { resources, ends, next_cursor, visible: Mutex::default() }
     }
 
-    /// The approximate memory that it takes, in bytes.
+    /// Returns the approximate memory of the page, in bytes.
     pub(super) fn memory(&self) -> usize {
         let item = |(uri, _): &(Uri, usize)| {
             uri.as_str().len().saturating_add(size_of::<(Uri, usize)>()).saturating_add(ITEM_OVERHEAD)
@@ -151,7 +153,8 @@ impl EncodedPage {
         items.saturating_add(self.resources.json.len()).saturating_add(cursor)
     }
 
-    /// Returns the runs of items that a view shows. It yields in between, as a provider decides how many items there are.
+    /// Returns the runs of items that a view shows. Yields in between, because a provider decides how many
+    /// items there are.
     pub(super) async fn visible_runs(&self, view: ViewId, is_visible: impl Fn(&Uri) -> bool) -> Runs {
         let known = self.visible.lock().iter().find(|(known, _)| *known == view).map(|(_, runs)| runs.clone());
         if let Some(runs) = known {
@@ -175,14 +178,14 @@ impl EncodedPage {
         runs
     }
 
-    /// Returns whether all items of those runs hold at that time.
+    /// Returns whether all items of these runs are valid at this time.
     pub(super) fn validity(&self, runs: &[Range<usize>], now: Instant) -> Validity {
         runs.iter().map(|run| self.validity_of(run, now)).max().unwrap_or(Validity::Holds)
     }
 
     fn validity_of(&self, run: &Range<usize>, now: Instant) -> Validity {
         let ends = self.ends.get(run.clone()).unwrap_or_default();
-        // `None` is the smallest.
+        // `None` is the minimum.
         match ends.iter().min() {
             Some(None) => Validity::NeverHolds,
             Some(Some(end)) if *end <= now => Validity::Expired,
@@ -190,7 +193,7 @@ impl EncodedPage {
         }
     }
 
-    /// Returns the items of those runs.
+    /// Returns the items of these runs.
     pub(super) fn visible(self: &Arc<Self>, runs: &[Range<usize>]) -> FilteredPage<ListedResources> {
         let run =
             |range: &Range<usize>| ListedResources::Encoded(EncodedRun { page: self.clone(), range: range.clone() });
@@ -245,7 +248,7 @@ impl EncodedRun {
 }
 
 impl ListedResources {
-    /// The time for which all of them hold from `now` on; zero if a provider gives none.
+    /// Returns the time for which all resources are valid from `now` on; zero if a provider sets none.
     pub fn ttl(&self, now: Instant) -> Duration {
         match self {
             Self::One(entry) => entry.ttl.unwrap_or_default(),

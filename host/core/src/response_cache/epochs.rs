@@ -1,13 +1,12 @@
-//! Since when cached responses may be served: epochs of everything, of the listing, and of single resources.
+//! The times since which cached responses are valid: epochs of everything, of the listing, and of single resources.
 //!
-//! An epoch is a number that each drop increments. An entry has the epoch at which its response was requested, and is stale if what it
-//! answers was dropped since. So nothing is searched for in the cache, and a response that is on its way when it is dropped is stale when
-//! it arrives.
+//! An epoch is a number that each drop increments. An entry has the epoch at which its response was requested, and is stale if its
+//! subject was dropped since. So a drop does not search the cache, and makes responses stale that are being fetched.
 //!
-//! Bounded: the epochs of [`MAX_RESOURCES`] resources and of [`MAX_VIEWS`] views of each. Those older than the longest time to live are
-//! forgotten. If there are more, stale entries are [removed from the cache](Epochs::forget): then no epoch is needed but those of responses that are
-//! on their way. So however much is dropped, nothing else becomes stale by it, which would tell those who see it of changes that they
-//! may not see.
+//! Bounded: there are epochs of at most [`MAX_RESOURCES`] resources, and of [`MAX_VIEWS`] views of each. Epochs older than the maximum
+//! time to live are removed. If there are too many, stale entries are [removed from the cache](Epochs::forget); then only the epochs of
+//! responses that are being fetched are needed. So drops, however many, never make other entries stale: that would reveal hidden
+//! changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +16,9 @@ use parking_lot::RwLock;
 
 use super::{CacheKey, MAX_TTL, ViewId};
 
-/// The number of resources with an epoch of their own.
+/// The maximum number of resources with their own epoch.
 const MAX_RESOURCES: usize = 4096;
-/// The number of views with an epoch of their own, of the listing and of one resource.
+/// The maximum number of views with their own epoch, for the listing and for one resource.
 const MAX_VIEWS: usize = 1024;
 
 type Epoch = u64;
@@ -28,7 +27,7 @@ type Epoch = u64;
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     now: AtomicU64,
-    /// Since when anything may be served.
+    /// The epoch since which entries may be valid.
     all: AtomicU64,
     parts: RwLock<Parts>,
 }
@@ -38,7 +37,7 @@ struct Parts {
     /// By path without query.
     resources: HashMap<Box<str>, Resource>,
     pages: Views,
-    /// The number of responses to each of these that are on their way.
+    /// The number of responses to each resource that are being fetched.
     on_their_way: HashMap<Box<str>, usize>,
     pages_on_their_way: usize,
 }
@@ -50,29 +49,29 @@ struct Resource {
     at: Instant,
 }
 
-/// The epochs of one thing for those who see all of the plugin, and for those who see a part.
+/// The epochs of one subject, for views of all of the plugin, and for views of a part.
 #[derive(Debug, Default)]
 struct Views {
     whole: Epoch,
-    /// Of all who see a part.
+    /// The epoch of all views of a part.
     part: Epoch,
-    /// Of single views among them.
+    /// The epochs of single views of a part.
     of: HashMap<ViewId, Epoch>,
 }
 
-/// For whom something is dropped.
+/// The views for which something is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DroppedFor {
-    /// For everybody.
+    /// All views.
     All,
-    /// For those who see all of the plugin.
+    /// The views of all of the plugin.
     Whole,
-    /// For one view.
+    /// One view.
     View(ViewId),
 }
 
 impl Views {
-    /// Whether there is room for one more view.
+    /// Returns whether there is room for one more view.
     fn has_room(&self, whom: DroppedFor) -> bool {
         match whom {
             DroppedFor::View(view) => self.of.len() < MAX_VIEWS || self.of.contains_key(&view),
@@ -80,7 +79,7 @@ impl Views {
         }
     }
 
-    /// Drops something for some. If there is no room, also for all others who see a part.
+    /// Drops the subject for some views. If there is no room, drops it for all views of a part.
     fn drop_for(&mut self, whom: DroppedFor, now: Epoch) {
         let has_room = self.has_room(whom);
         match whom {
@@ -99,7 +98,7 @@ impl Views {
         }
     }
 
-    /// Since when something may be served to a view; without one, to those who see all.
+    /// Returns the epoch since which the subject is valid for a view, or, without one, for the views of all of the plugin.
     fn since(&self, view: Option<ViewId>) -> Epoch {
         match view {
             None | Some(ViewId::WHOLE) => self.whole,
@@ -132,7 +131,7 @@ impl Epochs {
         self.now.load(Ordering::Acquire)
     }
 
-    /// Returns the epoch of a response that is requested now, and is on its way until [`end`](Self::end).
+    /// Returns the epoch of a response that is requested now. It counts as being fetched until [`end`](Self::end).
     pub(super) fn begin(&self, key: &CacheKey) -> Epoch {
         let mut parts = self.parts.write();
         let count = parts.on_their_way(key);
@@ -140,7 +139,7 @@ impl Epochs {
         self.now()
     }
 
-    /// A response is not on its way any more: it is in the cache, or was dropped.
+    /// Records that a response is no longer being fetched: it is in the cache, or was dropped.
     pub(super) fn end(&self, key: &CacheKey) {
         let mut parts = self.parts.write();
         let count = parts.on_their_way(key);
@@ -157,8 +156,8 @@ impl Epochs {
         (parts.resources, parts.pages) = Default::default();
     }
 
-    /// Drops the responses to a resource, with any query. Returns false if there is no room: stale entries have to be
-    /// [removed](Self::forget) before.
+    /// Drops the responses to a resource, with any query. Returns false if there is no room: stale entries must be
+    /// [removed](Self::forget) first.
     pub(super) fn drop_resource(&self, path: &str, whom: DroppedFor) -> bool {
         let mut parts = self.parts.write();
         let path = without_query(path);
@@ -180,7 +179,7 @@ impl Epochs {
         true
     }
 
-    /// Drops the pages of the listing. Returns false if there is no room: stale entries have to be [removed](Self::forget) before.
+    /// Drops the pages of the listing. Returns false if there is no room: stale entries must be [removed](Self::forget) first.
     pub(super) fn drop_pages(&self, whom: DroppedFor) -> bool {
         let mut parts = self.parts.write();
         if !parts.pages.has_room(whom) {
@@ -191,8 +190,8 @@ impl Epochs {
         true
     }
 
-    /// Makes room: `remove_stale` removes all entries from the cache for which the function that it is given returns false, so that all epochs
-    /// can be forgotten but those of responses that are on their way.
+    /// Makes room. `remove_stale` removes all entries from the cache for which its argument returns false; then all epochs can be
+    /// removed except for responses that are being fetched.
     pub(super) fn forget(&self, remove_stale: impl FnOnce(&dyn Fn(&CacheKey, Epoch) -> bool)) {
         let mut parts = self.parts.write();
         remove_stale(&|key, epoch| parts.is_current(key, epoch) && self.is_since_all(epoch));
@@ -200,7 +199,7 @@ impl Epochs {
         resources.retain(|path, _| on_their_way.contains_key(path));
         match pages_on_their_way {
             0 => *pages = Views::default(),
-            // Rather for all who see a part than not at all.
+            // Drops the pages for all views of a part, because there is no room for a single view.
             _ if pages.of.len() >= MAX_VIEWS => {
                 pages.part = self.next();
                 pages.of.clear();
@@ -214,17 +213,17 @@ impl Epochs {
         }
     }
 
-    /// Returns whether what was requested at that epoch was not dropped with everything.
+    /// Returns whether a response that was requested at this epoch is newer than the last drop of everything.
     pub(super) fn is_since_all(&self, epoch: Epoch) -> bool {
         epoch >= self.all.load(Ordering::Acquire)
     }
 
-    /// Returns whether the response that was requested at that epoch may be served.
+    /// Returns whether a response that was requested at this epoch may be served.
     pub(super) fn is_current(&self, key: &CacheKey, epoch: Epoch) -> bool {
         self.parts.read().is_current(key, epoch) && self.is_since_all(epoch)
     }
 
-    /// Begins the next epoch. To be called while the table is locked, so that an entry of this epoch is requested after the drop.
+    /// Begins the next epoch. Must be called while the table is locked, so that an entry with this epoch is requested after the drop.
     fn next(&self) -> Epoch {
         self.now.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
@@ -284,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Forgets epochs of a cache with some entries. Returns which of these are left in it.
+    /// Removes epochs of a cache with some entries. Returns which of these entries are left.
     fn forget(epochs: &Epochs, entries: &[(CacheKey, Epoch)]) -> Vec<bool> {
         let mut left = Vec::new();
         epochs.forget(|is_current| left.extend(entries.iter().map(|(key, epoch)| is_current(key, *epoch))));

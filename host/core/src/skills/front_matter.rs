@@ -11,14 +11,14 @@ const MAX_LEN: usize = 64 << 10;
 /// The maximum number of scalars, lists and mappings, after aliases are expanded.
 const MAX_NODES: usize = 4096;
 
-/// The members with a rule: the name, and the maximum number of characters.
+/// The members with a length limit: the name, and the maximum number of characters.
 const TEXTS: [(&str, usize); 3] = [("name", 64), ("description", 1024), ("compatibility", 500)];
 
-/// Returns the front matter of a manifest in a directory of that name.
+/// Returns the front matter of a manifest in the directory with this name.
 ///
 /// # Errors
 ///
-/// It breaks a rule; the problem has its line in the manifest.
+/// The front matter breaks a rule; the problem has its line in the manifest.
 pub(super) fn parse(manifest: &str, directory: &str) -> Result<Map<String, Value>, SkillProblem> {
     let yaml = extract(manifest)?;
     let value: Value = serde_saphyr::from_str_with_options(yaml, options()).map_err(|error| {
@@ -96,7 +96,7 @@ fn check(members: &Map<String, Value>, directory: &str) -> Result<(), (&'static 
     Ok(())
 }
 
-/// Returns the line of a manifest at which a member of its front matter is.
+/// Returns the line of a manifest that has this member of its front matter.
 fn line_of(yaml: &str, key: &str) -> usize {
     let is_member = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
     yaml.lines().position(is_member).map_or(1, |index| index.saturating_add(2))

@@ -1,4 +1,4 @@
-//! What is kept of a plugin for its skills: digests of their files, and who walks its listing.
+//! The state of a plugin's skills: digests of their files, and a semaphore for walks of its listing.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,20 +9,20 @@ use quick_cache::sync::Cache;
 
 use super::walk::ListedFile;
 
-/// The maximum number of requests that walk the listing of a plugin at a time.
+/// The maximum number of requests that walk the listing of a plugin concurrently.
 const MAX_WALKS: usize = 4;
-/// The maximum number of requests that wait for that.
+/// The maximum number of requests that wait for a walk.
 const MAX_WAITING: usize = 64;
-/// The size of the digests that are kept of a plugin.
+/// The maximum size of a plugin's cached digests.
 const MAX_DIGESTS: u64 = 1 << 20;
-/// A file that was modified less than this ago may be modified again without another modification time.
+/// A file that was modified more recently than this may be modified again without a new modification time.
 const CLOCK_RESOLUTION: Duration = Duration::from_secs(2);
 
-/// What is kept of a plugin for its skills.
+/// The state of a plugin's skills.
 pub(crate) struct SkillState {
     /// The digests of its files.
     pub(crate) digests: Digests,
-    /// Bounds the requests that walk its listing, with a share for each client.
+    /// Bounds the concurrent walks of its listing, with a share for each client.
     pub(crate) walks: FairSemaphore,
 }
 
@@ -32,13 +32,13 @@ impl Default for SkillState {
     }
 }
 
-/// Digests of files of one plugin, by what its listing has of them.
+/// Digests of files of one plugin, by the data of its listing.
 #[derive(Debug)]
 pub(crate) struct Digests(pub(super) Cache<DigestKey, DigestOf, DigestWeight>);
 
 /// The URI, the modification time and the size of a file.
 pub(super) type DigestKey = (Uri, Box<str>, u64);
-/// Its digest, and the number of bytes that it is of.
+/// The digest of a file, and the size of the digested content in bytes.
 pub(super) type DigestOf = (Box<str>, u64);
 
 #[derive(Clone, Debug)]
@@ -60,7 +60,8 @@ impl Default for Digests {
 }
 
 impl Digests {
-    /// The key of a file whose modification would change it: its time is known, and past.
+    /// Returns the key of a file if a modification would change the key: its modification time is known, and
+    /// past.
     pub(super) fn key(uri: &Uri, file: &ListedFile) -> Option<DigestKey> {
         let modified = file.modified.as_ref()?;
         let time: jiff::Timestamp = modified.parse().ok()?;

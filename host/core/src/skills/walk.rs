@@ -1,4 +1,4 @@
-//! The walk of a plugin's listing that finds the directories which may be skills.
+//! The walk of a plugin's listing that finds directories which may be skills.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::time::Instant;
 
 use super::{MANIFEST, MAX_FILES, MAX_FOUND, MAX_TIME};
 
-/// The number of directories that a walk returns.
+/// The maximum number of directories that a walk returns.
 pub(crate) const PAGE: usize = 32;
 /// The maximum number of pages of a plugin's listing that are searched for skills.
 const MAX_PAGES: usize = 1024;
-/// The number of entries that a page is requested with.
+/// The requested number of entries per page.
 const PAGE_SIZE: u32 = 1000;
-/// The number of directories above a file that may be skills: those at the top.
+/// The maximum number of directories above a file that may be skills, from the root.
 const MAX_DEPTH: usize = 32;
-/// The number of skills, one within the other, that a file belongs to: the outer ones.
+/// The maximum number of nested skills that a file belongs to, from the outermost.
 const MAX_NESTED: usize = 8;
 
 /// A directory that may be a skill: its files.
 #[derive(Debug, Default)]
 pub(crate) struct Candidate {
-    /// The files, in the order of their URIs; no more than [`MAX_FILES`] and one.
+    /// The first files in the order of their URIs, at most [`MAX_FILES`] + 1.
     pub(super) files: BTreeMap<Uri, ListedFile>,
     /// The number of files.
     pub(super) count: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
     pub(super) is_too_large: bool,
 }
 
-/// What a listing has of a file.
+/// The data of a file in a listing.
 #[derive(Clone, Debug)]
 pub(super) struct ListedFile {
     pub(super) modified: Option<Box<str>>,
@@ -44,7 +44,7 @@ pub(super) struct ListedFile {
     pub(super) ttl: Duration,
 }
 
-/// Why no skill of a plugin can be found.
+/// Why the skills of a plugin cannot be found.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FindError {
     /// Its listing fails.
@@ -73,7 +73,8 @@ pub(crate) fn is_named(globs: &[UriGlob], directory: &str) -> bool {
     globs.iter().any(|glob| glob.matches(directory))
 }
 
-/// Returns the directories above a URI that the globs name, below the mount or the mount itself: the lengths of their URIs.
+/// Returns the directories above a URI that the globs name, from the mount itself downwards: the lengths of
+/// their URIs.
 fn directories_above(globs: &[UriGlob], mount: &Mount, uri: &str) -> Vec<usize> {
     let begin = mount.as_str().len().saturating_sub(1);
     let slashes = uri.match_indices('/').map(|(index, _)| index).filter(|index| *index >= begin);
@@ -81,12 +82,12 @@ fn directories_above(globs: &[UriGlob], mount: &Mount, uri: &str) -> Vec<usize> 
     slashes.take(MAX_DEPTH).filter(is_named).take(MAX_NESTED).collect()
 }
 
-/// Which directories a walk looks for.
+/// The directories that a walk looks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted<'a> {
-    /// Those after this one, or all.
+    /// All directories, or all after this one.
     After(Option<&'a str>),
-    /// One.
+    /// One directory.
     Only(&'a str),
 }
 
@@ -99,18 +100,18 @@ impl Wanted<'_> {
     }
 }
 
-/// The directories that a walk found, of which each may be a skill.
+/// The directories that a walk found. Each may be a skill.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The directories by their URIs, in this order.
     pub(crate) candidates: BTreeMap<String, Candidate>,
-    /// Whether there are others after them.
+    /// Whether there are more directories after them.
     pub(crate) has_more: bool,
     bytes: usize,
 }
 
 impl Found {
-    /// Returns the directory from which on nothing is kept.
+    /// Returns the last kept directory, if there is no room for later ones.
     fn end(&self) -> Option<&str> {
         self.candidates.last_key_value().filter(|_| self.candidates.len() >= PAGE).map(|(last, _)| last.as_str())
     }
@@ -133,7 +134,7 @@ impl Found {
                 candidate.files.insert(uri.clone(), file.clone());
             }
         }
-        // What is removed at the end is not added again, as the end only moves forward.
+        // A removed directory is not added again, because the end only moves forward.
         while self.candidates.len() > PAGE || (self.bytes > MAX_FOUND && self.candidates.len() > 1) {
             let Some((directory, candidate)) = self.candidates.pop_last() else { break };
             self.bytes = self.bytes.saturating_sub(directory.len()).saturating_sub(candidate.bytes);
@@ -150,7 +151,8 @@ impl Found {
     }
 }
 
-/// Finds directories in the listing of a plugin that its globs name. `is_visible` decides which files exist.
+/// Finds the directories in the listing of a plugin that its globs name. `is_visible` decides which files are
+/// visible.
 pub(crate) async fn find(
     plugin: &Plugin,
     wanted: Wanted<'_>,
@@ -179,7 +181,7 @@ pub(crate) async fn find(
             for directory in directories.filter(|directory| wanted.includes(directory)) {
                 found.add(directory, &uri, &file);
             }
-            // A page has any number of entries.
+            // Yields to other tasks, because a page may have any number of entries.
             tokio::task::consume_budget().await;
         }
         cursor = page.next_cursor;

@@ -27,7 +27,7 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter with those settings, which are valid.
+    /// Creates an exporter with valid settings.
     pub(super) fn new(settings: &Settings, resource: &Resource) -> Result<Self, hyper::http::Error> {
         let mut headers = HeaderMap::new();
         for (name, value) in &settings.headers {
@@ -43,12 +43,12 @@ impl Exporter {
         })
     }
 
-    /// The URL that spans are sent to, without a query.
+    /// Returns the URL that spans are sent to, without a query.
     pub(super) fn url(&self) -> String {
         self.url.to_string()
     }
 
-    /// Sends spans, and returns how many of them the collector rejected.
+    /// Sends spans, and returns the number that the collector rejected.
     pub(super) async fn export(&self, spans: Vec<SpanData>) -> Result<u64, ExchangeError> {
         let resource_spans = group_spans_by_resource_and_scope(spans, &self.resource);
         let body = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
@@ -57,7 +57,7 @@ impl Exporter {
             .map_err(|error| ExchangeError::failed(&error))?;
         request.headers_mut().extend(self.headers.clone());
         let answer = self.client.exchange(request, EXPORT_BOUNDS).await?;
-        // The status says that they were taken, whatever else the answer says.
+        // The status says that the request was accepted, whatever the body contains.
         let partial = ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
         Ok(partial.and_then(|partial| u64::try_from(partial.rejected_spans).ok()).unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! The queue between the threads on which spans end and the one that sends them.
+//! The queue between the threads on which spans end and the thread that sends them.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BATCH_DELAY, MAX_BATCH, MAX_QUEUED, SpanCounts};
 
-/// The interval at which a batch that is not full is looked at.
+/// The interval at which an incomplete batch is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Puts spans that end into the queue. One that finds it full is dropped and counted.
+/// Puts ended spans into the queue. If it is full, the span is dropped and counted.
 #[derive(Clone)]
 pub(super) struct QueueProcessor {
     spans: mpsc::Sender<SpanData>,
     counts: SpanCounts,
 }
 
-/// The spans that wait to be sent.
+/// The queued spans.
 pub(super) struct SpanQueue {
     spans: mpsc::Receiver<SpanData>,
     closing: CancellationToken,
 }
 
 impl QueueProcessor {
-    /// A processor, and its queue, which is closed when `closing` fires.
+    /// Creates a processor and its queue, which is closed when `closing` fires.
     pub(super) fn new(counts: SpanCounts, closing: CancellationToken) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(MAX_QUEUED);
         (Self { spans: sender, counts }, SpanQueue { spans, closing })
     }
 
-    /// Returns whether the queue has room for spans of a request that begins. Otherwise one is counted as dropped.
+    /// Returns whether the queue has room for spans of a new request. If not, counts one span as dropped.
     pub(super) fn admits_request(&self) -> bool {
         let has_room = self.spans.capacity() > 0;
         if !has_room {
@@ -60,7 +60,7 @@ impl SpanProcessor for QueueProcessor {
         }
     }
 
-    /// The thread that sends spans is ended by itself.
+    /// Not needed: the sending thread ends by itself.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
@@ -71,9 +71,10 @@ impl SpanProcessor for QueueProcessor {
 }
 
 impl SpanQueue {
-    /// Waits for spans, and then a little for more. None when the queue is closed and empty.
+    /// Waits for a first span, and then briefly for more. None when the queue is closed and empty.
     ///
-    /// It is woken by the first span only: a wake-up for each would cost requests more than making the span.
+    /// Only the first span wakes the thread: a wake-up for each would cost requests more than creating the
+    /// span.
     pub(super) async fn next_batch(&mut self) -> Option<Vec<SpanData>> {
         let mut batch = Vec::new();
         tokio::select! {
@@ -96,7 +97,7 @@ impl SpanQueue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Waits for that time, or until the queue is closed.
+    /// Waits for this time, or until the queue is closed.
     pub(super) async fn pause(&self, duration: Duration) {
         let _ = self.closing.run_until_cancelled(sleep(duration)).await;
     }

@@ -1,19 +1,20 @@
-//! The pause after a poll, or a walk of a listing, before events or changes may cause the next one.
+//! The pause after a poll or a walk of a listing, before events or changes may cause the next one.
 //!
-//! It is in proportion to the work, so that cheap work is repeated soon: [`FACTOR`] times its duration. Beyond [`MAX_PAUSE`] only
-//! [`MIN_FACTOR`] counts, so that work of up to a quarter of that is repeated once per [`MAX_PAUSE`] at least. So a stream of events causes
-//! work for a fifth of the time at most, and for a seventeenth where it takes up to 62 ms.
+//! The pause is proportional to the work, so that cheap work is repeated soon: [`FACTOR`] times its duration, up to [`MAX_PAUSE`]. A
+//! longer pause is [`MIN_FACTOR`] times the duration. So work of up to a quarter of [`MAX_PAUSE`] is repeated at least once per
+//! [`MAX_PAUSE`]. A stream of events causes work for at most a fifth of the time, and for a seventeenth if one piece of work takes up
+//! to 62 ms.
 //!
-//! The pause does not grow while a burst lasts: whoever may see a part of a plugin would learn of activity that it may not see by the
-//! number of its own notifications.
+//! The pause does not grow during a burst: a principal that may see a part of a plugin would learn of hidden activity by the number
+//! of its own notifications.
 
 use std::time::Duration;
 
-/// The pause, in durations of the work.
+/// The pause as a multiple of the work's duration.
 const FACTOR: u32 = 16;
-/// The same for a pause longer than [`MAX_PAUSE`].
+/// The multiple for pauses longer than [`MAX_PAUSE`].
 const MIN_FACTOR: u32 = 4;
-/// The longest pause after work that takes less than a quarter of it.
+/// The maximum pause after work that takes less than a quarter of it.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the pause after work that took `took`.

@@ -1,24 +1,24 @@
-//! Listable resources that are subscribed to: for whom a change that a provider reports is a change.
+//! Subscriptions to listable resources: which principals are notified of a reported change.
 //!
-//! What a principal sees of a listable resource depends on what it may see of others. The index of a directory is made of the children that
-//! it may list (`host::directory_index`), and a read may return contents of other resources, such as the newest of a collection. A
-//! provider that reports a change does not know them, and who may not see what changed must not learn of it. So for principals that may
-//! not list and read everything below the mount, a reported change is only the occasion to compare: the resource, its filtered listing and
-//! the filtered contents of a read have a [`ListingFingerprint`] for each such principal, and it is notified if that differs. All others
-//! are notified at once, and so is everybody of resources that are not listable.
+//! The visible content of a listable resource depends on which other resources a principal may see. The index of a directory is made of
+//! the children that the principal may list (`host::directory_index`), and a read may return contents of other resources, such as the
+//! newest of a collection. A provider that reports a change does not know the principals, and a principal must not learn of hidden
+//! changes. So for principals that may not list and read everything below the mount, a reported change only causes a comparison: each such
+//! principal has a [`ListingFingerprint`] of the resource, its filtered listing and the filtered contents of a read, and is notified if it
+//! differs. All other principals are notified immediately, as are all principals about resources that are not listable.
 //!
 //! The fingerprint of a new subscriber's principal is computed before its subscription is active. Afterwards one task for each plugin
-//! computes those of all principals together, for one resource after the other, as part of the host's own calls: quick ones first, slow ones in
-//! turn and for half a second at a time, so that large directories of one client delay those of others by seconds. Reports are
-//! coalesced while it works, and after each round there is a pause as after a walk of the [listing](super::listing). A call that
-//! fails is repeated after a back-off of 1 s, up to 30 s. Until one succeeds these principals are told nothing: whether a change is hidden is not known.
+//! computes the fingerprints of all principals together, for one resource after the other, as part of the host's own calls. Quick
+//! resources go first, slow ones take turns within half a second per round, so that large directories of one client delay other clients'
+//! by seconds only. Reports are coalesced meanwhile, and after each round there is a pause as after a walk of the
+//! [listing](super::listing). A failed call is repeated after a back-off of 1 s, up to 30 s. Until a call succeeds, these principals get
+//! no notification, because it is not known whether the change is hidden.
 //!
-//! Two walks for new subscribers are made at a time, of which one client has one, in turn ([`FairSemaphore`]).
+//! At most two walks for new subscribers run concurrently, one per client, in turn ([`FairSemaphore`]).
 //!
-//! Whether a resource is listable is known from the `stat` of a subscription. It is checked again after each reported change of a
-//! resource with such subscribers: a file that is replaced by a directory is notified once as a file, and is a directory from
-//! then on. After a change of rules or groups everything is checked that the plugin's subscribers watch, and a principal whose view
-//! was not known is notified.
+//! The `stat` of a subscription tells whether a resource is listable. This is checked again after each reported change of a resource with
+//! such subscribers: a file that is replaced by a directory is notified once as a file, and is a directory from then on. After a change of
+//! rules or groups, all resources that the plugin's subscribers watch are checked, and principals whose view was not known are notified.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -43,24 +43,24 @@ use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
 use crate::response_cache::{DroppedFor, ViewId};
 
-/// The duration up to which a walk for a new subscriber may be followed by the next at once.
+/// The maximum duration of a walk for a new subscriber after which the next walk may begin immediately.
 const QUICK_WALK: Duration = Duration::from_millis(5);
 
-/// The duration of an examination from which on its resource is slow.
+/// The duration of an examination from which a resource counts as slow.
 const SLOW_EXAMINATION: Duration = Duration::from_millis(20);
-/// The time after which a round examines no further slow resource: they are examined in the next one.
+/// The time after which a round examines no further slow resource. The next round examines them.
 const MAX_ROUND: Duration = Duration::from_millis(500);
-/// The number of resources of which the last examination is known.
+/// The maximum number of resources whose last examination is remembered.
 const MAX_REMEMBERED: usize = 4096;
-/// The walks for new subscribers at a time.
+/// The maximum number of concurrent walks for new subscribers.
 const MAX_WALKS: usize = 2;
 
-/// The resources of one plugin whose change was reported.
+/// The resources of one plugin with reported changes.
 pub(super) struct DirectoryMonitor {
     reported: Mutex<BTreeMap<Uri, Path>>,
-    /// Notified when there are some.
+    /// Notified when resources are added.
     added: Notify,
-    /// Held by a walk for a new subscriber, and as long again after it.
+    /// Held during a walk for a new subscriber, and afterwards for the same duration.
     walks: FairSemaphore,
 }
 
@@ -69,7 +69,7 @@ impl DirectoryMonitor {
         Self { reported: Mutex::default(), added: Notify::new(), walks: FairSemaphore::new(MAX_WALKS, usize::MAX) }
     }
 
-    /// Adds resources to those that are examined.
+    /// Adds resources for examination.
     pub(super) fn add(&self, resources: impl IntoIterator<Item = (Uri, Path)>) {
         let mut reported = self.reported.lock();
         reported.extend(resources);
@@ -84,18 +84,19 @@ impl DirectoryMonitor {
 }
 
 impl WatcherState {
-    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is one for it.
+    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is visible to
+    /// it.
     pub(super) fn sees_all(&self, access: &Access, principal: &Principal) -> bool {
         access.policy(principal).shows_all_below(self.plugin.mount())
     }
 
-    /// Returns what a principal sees of the plugin, for the cached responses.
+    /// Returns a principal's view of the plugin, for the cached responses.
     pub(super) fn view(&self, access: &Access, principal: &Principal) -> ViewId {
         ViewId::of(&access.policy(principal), self.plugin.mount())
     }
 
-    /// Drops what is cached of resources whose change was reported, and notifies their subscribers: of listable ones, only those that may
-    /// see everything. The others follow, if it is a change for them.
+    /// Drops cached responses of resources whose change was reported, and notifies their subscribers. For listable resources, this only
+    /// notifies subscribers that may see everything; the others follow if the change is visible to them.
     pub(super) async fn notify_of_change(&self, changed: Vec<(Uri, Path)>) {
         let uris: Vec<_> = changed.iter().map(|(uri, _)| uri.clone()).collect();
         let mut directories = HashSet::new();
@@ -117,21 +118,21 @@ impl WatcherState {
         self.directories.add(changed);
     }
 
-    /// Makes the changes of a directory known from now on to a principal that is about to subscribe to it.
+    /// Tracks the changes of a directory from now on for a principal that is about to subscribe to it.
     pub(super) async fn track_directory(&self, uri: &Uri, path: &Path, principal: &Principal) {
         let access = self.context.access.load_full();
         let is_known = || self.context.subscription_index().has_view(uri, principal);
         if self.sees_all(&access, principal) || is_known() {
             return;
         }
-        // The queue has no bound of its own: each walk in it is of a pending subscription.
+        // The queue is not bounded here: each walk in it belongs to a pending subscription.
         let Ok(permit) = self.directories.walks.acquire(Some(Requester::current_or(principal))).await else { return };
         // Another subscriber of the same principal may have been first.
         if is_known() {
             return;
         }
         let began = Instant::now();
-        // What is seen from now on is compared with the result of this walk.
+        // Responses from now on are compared with the result of this walk.
         self.plugin.drop_cached(path, DroppedFor::View(self.view(&access, principal)));
         let views = match self.plugin.stat_as(CallOrigin::Host, path).await {
             Ok(entry) => self.views(&entry, path, &access, std::slice::from_ref(principal)).await,
@@ -148,7 +149,7 @@ impl WatcherState {
         }
     }
 
-    /// Examines all resources of the plugin that are subscribed to.
+    /// Examines all subscribed resources of the plugin.
     pub(super) async fn examine_all(&self) {
         let mut after = None;
         loop {
@@ -162,7 +163,7 @@ impl WatcherState {
         }
     }
 
-    /// Returns what each of the principals sees of a directory; none for all if the walk has failed.
+    /// Returns each principal's view of a directory; none for all if the walk failed.
     async fn views(
         &self,
         directory: &Resource,
@@ -173,7 +174,7 @@ impl WatcherState {
         catalog::directory_fingerprints(&self.plugin, access, principals, directory, path).await
     }
 
-    /// Returns the principals of a resource's subscribers that may not list everything below the mount, each once.
+    /// Returns the distinct principals of a resource's subscribers that may not see everything below the mount.
     async fn restricted(&self, uri: &Uri, access: &Access) -> Vec<Principal> {
         let mut restricted = HashSet::new();
         let mut from = Some(0);
@@ -187,7 +188,7 @@ impl WatcherState {
     }
 }
 
-/// The order in which resources are examined: quick ones first, then those that were not examined for longest.
+/// The order in which resources are examined: quick ones first, then the least recently examined.
 #[derive(Default)]
 struct ExaminationOrder(HashMap<Uri, Examined>);
 
@@ -216,7 +217,7 @@ impl ExaminationOrder {
     }
 }
 
-/// The task that examines the resources whose change was reported.
+/// The task that examines resources with reported changes.
 pub(super) struct DirectoryTask {
     state: Arc<WatcherState>,
 }
@@ -260,13 +261,13 @@ impl DirectoryTask {
         }
     }
 
-    /// Compares what principals see of a directory with what they saw, and notifies those for which it differs. Fails if that is to be
-    /// repeated.
+    /// Compares the principals' views of a directory with their former views, and notifies the principals whose views differ. An error
+    /// means that this must be repeated.
     async fn examine(&self, uri: &Uri, path: &Path) -> Result<(), Fault> {
         let (state, context) = (&self.state, &self.state.context);
         let access = context.access.load_full();
         let restricted = state.restricted(uri, &access).await;
-        // What others saw is out of date from now on.
+        // The views of other principals are outdated from now on.
         context.subscription_index().retain_views(uri, |principal| restricted.contains(principal));
         if restricted.is_empty() {
             return Ok(());
@@ -277,7 +278,7 @@ impl DirectoryTask {
                 let is_known = !context.subscription_index().directories(std::slice::from_ref(uri)).is_empty();
                 return if is_known { Err(fault) } else { Ok(()) };
             }
-            // If it was listable, that it is not any more is a change for everybody who may read it.
+            // If it was listable, its end as a directory is a change for every principal that may read it.
             Ok(_) | Err(_) => {
                 let was_directory = context.subscription_index().replace_views(uri, None).is_some();
                 if was_directory {
@@ -291,7 +292,7 @@ impl DirectoryTask {
         let has_failed = fresh.iter().any(Option::is_none);
         let changed = {
             let mut index = context.subscription_index();
-            // Principals that have subscribed meanwhile keep theirs.
+            // Principals that have subscribed meanwhile keep their views.
             let mut views = index.replace_views(uri, None).unwrap_or_default();
             let mut changed = HashSet::new();
             for (principal, now) in restricted.into_iter().zip(fresh) {
@@ -334,7 +335,7 @@ mod tests {
             let uris: Vec<_> = order.of(reported.clone()).into_iter().map(|(uri, _)| uri).collect();
             firsts
                 .push(uris.iter().map(|uri| uri.as_str().trim_start_matches("a://x/").to_owned()).collect::<Vec<_>>());
-            // The first slow one takes all the time of the round.
+            // The first slow resource takes all the time of the round.
             for uri in &uris {
                 let is_slow = uri.as_str().contains("slow");
                 if is_slow && firsts.len() > 1 && uris.iter().find(|uri| uri.as_str().contains("slow")) != Some(uri) {

@@ -1,22 +1,22 @@
 //! Groups of watched paths, each small enough for one call of `changes`.
 //!
-//! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its
-//! argument, may inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So
-//! paths are partitioned into groups of at most [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to
-//! [`MAX_GROUPS`] groups, and each group has its own token. A path stays in its group while it is watched, as tokens cannot be merged.
+//! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its argument, may
+//! inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So paths are partitioned into
+//! groups of at most [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to [`MAX_GROUPS`] groups, and each group has its
+//! own token. A path stays in its group while it is watched, because tokens cannot be merged.
 //!
-//! **A group that fails** is [split](PathGroups::split), and both halves continue with its token: a token that covers more paths
-//! than a call is about is nothing new to a provider. New paths are separated from those that were polled before, then the paths of one
-//! client from those of others, then halves of one client's paths. So the paths that make a provider fail are isolated, first from those
-//! of other clients. A group that failed has a back-off of its own, gets no new paths, and its paths stay in it for [`MEMORY`] after they
-//! are no longer watched: whoever subscribes again does not move them into a group that works.
+//! Bulkheads: **a group that fails** is [split](PathGroups::split), and both halves continue with its token; providers must accept a
+//! token that covers more paths than the call. New paths are separated from those polled before, then the paths of one client from other
+//! clients', then halves of one client's paths. So the paths that make a provider fail are isolated, first from other clients' paths. A
+//! failed group has its own back-off and gets no new paths. Its paths stay in it for [`MEMORY`] after they are no longer watched, so
+//! that subscribing again does not move them into a working group.
 //!
-//! Bounded: one client has [`MAX_GROUPS_OF_CLIENT`] groups of its own paths, and there are [`MAX_SPLIT_GROUPS`] in all; new paths of it that
-//! fail join one of them then, and are never left with paths that were polled before. Beyond
-//! that a group that fails stays as it is. [`MAX_REMEMBERED`] paths that are not watched any more stay in their groups.
+//! Bounded: splits make at most [`MAX_GROUPS_OF_CLIENT`] groups of one client's paths, and [`MAX_SPLIT_GROUPS`] in total. Beyond that,
+//! new failing paths of a client join one of its groups, and never stay with paths polled before; any other failing group stays as it
+//! is. At most [`MAX_REMEMBERED`] paths that are no longer watched stay in their groups.
 //!
-//! Where one replica polls for all, the groups are [others](super::shared_groups); what these leave out is divided here, by the replicas that
-//! want it instead of by clients.
+//! If one replica polls for all, it has [other groups](super::shared_groups). Paths that those leave out are divided here, by the
+//! replicas that want them instead of by clients.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -30,13 +30,13 @@ use tokio::time::Instant;
 
 /// The maximum number of paths in a group.
 pub(super) const MAX_GROUP_PATHS: usize = 1000;
-/// The number of groups, and so of tokens, of one plugin, up to which new paths begin a new group.
+/// The number of groups, and thus tokens, of one plugin up to which new paths begin a new group.
 pub(super) const MAX_GROUPS: usize = 64;
-/// The maximum number of groups with those that splits made.
+/// The maximum number of groups, including those made by splits.
 const MAX_SPLIT_GROUPS: usize = 256;
-/// The maximum number of groups that splits of one client's paths made.
+/// The maximum number of groups that splits of one client's paths make.
 const MAX_GROUPS_OF_CLIENT: usize = 16;
-/// The time after its last failure for which a group keeps paths that are not watched any more.
+/// The time after its last failure for which a group keeps paths that are no longer watched.
 pub(super) const MEMORY: Duration = Duration::from_mins(5);
 /// The maximum number of such paths.
 const MAX_REMEMBERED: usize = 4096;
@@ -47,25 +47,25 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 /// Identifies a group. Ids are not reused.
 pub(super) type GroupId = u64;
 
-/// All watched paths of one plugin, each a path of some clients `C`.
+/// All watched paths of one plugin, each requested by some clients `C`.
 pub(super) struct PathGroups<C = Requester> {
     groups: BTreeMap<GroupId, PathGroup<C>>,
     members: HashMap<Path, Member>,
     next_id: GroupId,
     max_paths: usize,
-    /// The least and the greatest back-off of a group.
+    /// The minimum and maximum back-off of a group.
     backoff: (Duration, Duration),
-    /// The token of the last answer: what the listing is compared with.
+    /// The token of the last answer, which the listing is compared with.
     last_token: Option<String>,
 }
 
 /// The place of a path.
 struct Member {
     group: GroupId,
-    /// Whether the group's token covers it. A change of any other path only means that the path is new.
+    /// Whether the group's token covers the path. A reported change of an uncovered path only means that the path is new.
     is_covered: bool,
     is_watched: bool,
-    /// Whether it is to be told when its group is answered, as changes until then are not known.
+    /// Whether to notify the path once its group has an answer, because changes until then are unknown.
     is_owed: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct PathGroup<C = Requester> {
     polled_at: Option<Instant>,
     /// Its failures, if it is the result of a split or failed the last time.
     pub(super) failure: Option<GroupFailure>,
-    /// The client whose paths it has, if they are of one only. Known after a split.
+    /// The client that all its paths belong to, if there is only one. Known after a split.
     client: Option<C>,
 }
 
@@ -104,26 +104,27 @@ impl<C> Default for PathGroup<C> {
 /// The failures of a group.
 pub(super) struct GroupFailure {
     backoff: Backoff,
-    /// The end of the back-off. The group is not polled before.
+    /// The end of the back-off. The group is not polled earlier.
     pub(super) until: Instant,
-    /// The last fault of it, or of the group that it was a part of.
+    /// The last fault of the group, or of the group that it was split from.
     pub(super) fault: Fault,
 }
 
 impl<C: Clone + Eq + Hash> PathGroups<C> {
-    /// No groups yet, for a plugin with `max_items` as its `limits.response-items`.
+    /// Creates no groups yet, for a plugin with this `limits.response-items`.
     pub(super) fn new(max_items: usize) -> Self {
         Self::with_backoff(max_items, MIN_BACKOFF, MAX_BACKOFF)
     }
 
-    /// The same, with bounds of the back-off of a group that has failed.
+    /// Like [`new`](Self::new), with bounds of the back-off of a failed group.
     pub(super) fn with_backoff(max_items: usize, min: Duration, max: Duration) -> Self {
         let max_paths = max_group_paths(max_items);
         let (groups, members) = (BTreeMap::new(), HashMap::new());
         Self { groups, members, next_id: 0, max_paths, backoff: (min, max), last_token: None }
     }
 
-    /// Adds a group with a token that covers those paths or not, and others perhaps. `owed` are told in any case once the group is answered.
+    /// Adds a group with a token that may or may not cover these paths, and perhaps others. The `owed` paths are notified in any case
+    /// once the group has an answer.
     pub(super) fn add_with_token(
         &mut self,
         token: Option<String>,
@@ -137,7 +138,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.members.extend(owed.into_iter().map(|path| (path, member(false, true))));
     }
 
-    /// Forgets all tokens: changes are reported from the next poll on. Which paths have failed remains known.
+    /// Removes all tokens: changes are reported from the next poll on. Failed paths stay known.
     pub(super) fn forget_tokens(&mut self) {
         self.groups.retain(|_, group| group.failure.is_some());
         let groups = &self.groups;
@@ -147,18 +148,18 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.last_token = None;
     }
 
-    /// Forgets all paths. What is known of the listing remains: changes of it are reported by the next poll, whenever that is.
+    /// Removes all paths. The token for the listing is kept, so the next poll, whenever it runs, reports changes of the listing.
     pub(super) fn forget_paths(&mut self) {
         self.groups.clear();
         self.members.clear();
     }
 
-    /// The token of the last answer.
+    /// Returns the token of the last answer.
     pub(super) fn last_token(&self) -> Option<&str> {
         self.last_token.as_deref()
     }
 
-    /// Stores the token of an answer that was about the listing only.
+    /// Stores the token of an answer for the listing only.
     pub(super) fn set_last_token(&mut self, token: String) {
         self.last_token = Some(token);
     }
@@ -187,7 +188,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
             open = open.filter(|id| self.groups.get(id).is_some_and(|group| has_room(group, self.max_paths)));
             let id = match open.or_else(|| self.with_room()) {
                 Some(id) => id,
-                // The last token, so that a change of the listing since is reported, also after a time without subscribers.
+                // With the last token, so that a change of the listing since then is reported, also after a time without subscribers.
                 None => self.add(PathGroup { token: self.last_token.clone(), ..PathGroup::default() }),
             };
             open = Some(id);
@@ -200,7 +201,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.forget_unwatched(now);
     }
 
-    /// Returns the group for a new path: one with room, or the smallest if there are too many to begin one. None: a new one.
+    /// Returns the group for a new path: one with room, or the smallest if there are too many groups. None means a new group.
     fn with_room(&self) -> Option<GroupId> {
         let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
         let (count, smallest) = works.fold((0_usize, None::<(usize, GroupId)>), |(count, smallest), (id, group)| {
@@ -210,7 +211,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         smallest.filter(|(len, _)| *len < self.max_paths || count >= MAX_GROUPS).map(|(_, id)| id)
     }
 
-    /// Removes what is not watched any more, but for the paths of groups that have failed, and groups without a path.
+    /// Removes unwatched paths, except in failed groups, and groups without a path.
     fn forget_unwatched(&mut self, now: Instant) {
         let groups = &self.groups;
         let is_remembered = |member: &Member| {
@@ -222,7 +223,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
             if member.is_watched {
                 return true;
             }
-            // A call that is answered without it moves the token.
+            // An answer to a call without the path advances the token.
             (member.is_covered, member.is_owed) = (false, false);
             remembered = remembered.saturating_add(1);
             remembered <= MAX_REMEMBERED && is_remembered(member)
@@ -238,8 +239,8 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         id
     }
 
-    /// The groups that a poll calls for: those without failures, the one that was not polled for longest first of those that are equally
-    /// quick. The others follow when they are [due](Self::next_due).
+    /// Returns the groups for a regular poll: those without failures, quick ones first, and among equals the least recently polled
+    /// first. Failed groups follow when they are [due](Self::next_due).
     pub(super) fn working(&self, is_slow: impl Fn(Duration) -> bool) -> Vec<GroupId> {
         let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
         let mut order: Vec<_> = works.map(|(id, group)| ((is_slow(group.took), group.polled_at), *id)).collect();
@@ -247,8 +248,8 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         order.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Returns the group whose back-off is over first, of those with the fewest paths. Without `may_retry`, only of those that a split has
-    /// just made of a group that worked before.
+    /// Returns the due group whose back-off ended first; among equals, the one with the fewest paths. Without `may_retry`, considers
+    /// only groups that a split has just made of a group that worked before.
     pub(super) fn next_due(&self, now: Instant, may_retry: bool) -> Option<GroupId> {
         let has_worked = |group: &PathGroup<C>| group.watched.iter().any(|(_, path)| self.is_covered(path));
         let due = self.groups.iter().filter_map(|(id, group)| {
@@ -274,12 +275,12 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.members.get(path).is_some_and(|member| member.is_covered)
     }
 
-    /// Whether it has a path, watched or remembered.
+    /// Returns whether there is such a path, watched or remembered.
     pub(super) fn has(&self, path: &Path) -> bool {
         self.members.contains_key(path)
     }
 
-    /// The watched paths of groups that are in back-off.
+    /// Returns the watched paths of groups in back-off.
     pub(super) fn pausing(&self, now: Instant) -> impl Iterator<Item = &Path> {
         let is_pausing = move |group: &&PathGroup<C>| group.failure.as_ref().is_some_and(|failure| failure.until > now);
         self.groups.values().filter(is_pausing).flat_map(|group| group.watched.iter().map(|(_, path)| path))
@@ -290,7 +291,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.groups.values().flat_map(|group| group.watched.iter().map(|(_, path)| path))
     }
 
-    /// Has each path told once its group is answered that was not polled since changes of it are known.
+    /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an answer.
     pub(super) fn owe_uncovered(&mut self) {
         self.members.values_mut().for_each(|member| member.is_owed |= member.is_watched && !member.is_covered);
     }
@@ -301,7 +302,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.groups.remove(&id).map(|group| group.watched).unwrap_or_default()
     }
 
-    /// Adds a group of paths that have failed together, to be split.
+    /// Adds a group of paths that have failed together, so that it will be split.
     pub(super) fn add_failed(
         &mut self,
         watched: Vec<(Uri, Path)>,
@@ -317,7 +318,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         group
     }
 
-    /// What an answer about a group is about.
+    /// Returns the paths that an answer about a group concerns.
     pub(super) fn polled(&self, id: GroupId) -> Polled<'_> {
         let Some(group) = self.groups.get(&id) else { return Polled::default() };
         let new = self.uncovered(id);
@@ -332,13 +333,13 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         }
     }
 
-    /// The watched paths of a group that its token does not cover.
+    /// Returns the watched paths of a group that its token does not cover.
     pub(super) fn uncovered(&self, id: GroupId) -> Vec<(Uri, Path)> {
         let watched = self.groups.get(&id).map(|group| group.watched.as_slice()).unwrap_or_default();
         watched.iter().filter(|(_, path)| !self.is_covered(path)).cloned().collect()
     }
 
-    /// Stores the answer to a call about all watched paths of a group.
+    /// Stores the answer to a call for all watched paths of a group.
     pub(super) fn record_answer(&mut self, id: GroupId, token: String, took: Duration, now: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.token = Some(token.clone());
@@ -352,7 +353,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.last_token = Some(token);
     }
 
-    /// Stores that a call about a group has failed: it is polled again after its back-off.
+    /// Records the failure of a call for a group, which is polled again after its back-off.
     pub(super) fn record_failure(&mut self, id: GroupId, fault: Fault, took: Duration, now: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let new = || GroupFailure::new(fault.clone(), now, self.backoff);
@@ -362,8 +363,9 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         (group.took, group.polled_at, group.failure) = (took, Some(now), Some(failure));
     }
 
-    /// Splits a group that has failed. `clients` are those whose paths its watched ones are, in the same order. Both halves may be polled
-    /// at once; those that were polled before work until they fail themselves. Returns that part if there is one; none if it is not split.
+    /// Splits a failed group. `clients` has the client of each of its watched paths, in the same order. Both halves may be polled
+    /// immediately; paths that were polled before count as working until they fail themselves. Returns the working part, if there is
+    /// one; none if the group is not split.
     pub(super) fn split(&mut self, id: GroupId, clients: Vec<C>, now: Instant) -> Option<Option<GroupId>> {
         let (group, backoff) = (self.groups.get(&id)?, self.backoff);
         let fault = group.failure.as_ref()?.fault.clone();
@@ -396,9 +398,10 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
             let client = client.filter(|client| part.iter().all(|(_, other)| other == client));
             let mut watched: Vec<_> = part.into_iter().map(|(watched, _)| watched).collect();
             let paths: Vec<_> = watched.iter().map(|(_, path)| path.clone()).collect();
-            // What was polled before worked without the new ones.
+            // The paths polled before worked without the new ones.
             let is_suspect = !is_new_and_old || number > 0;
-            // New paths are in no token, so they may join another group: with one client's paths the groups that work must not be left.
+            // No token covers new paths, so they may join another failing group of their client, instead of staying with the working
+            // paths.
             let joined = client.as_ref().filter(|_| is_new_and_old && is_suspect);
             let joined = joined.and_then(|client| self.failing_group_of(client, watched.len()));
             let half = match joined.and_then(|id| Some((id, self.groups.get_mut(&id)?))) {
@@ -419,20 +422,20 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
                 }
             }
         }
-        // Those that are remembered only, of which it is not known whether they fail.
+        // These paths are only remembered. It is not known whether they fail.
         for member in self.members.values_mut().filter(|member| member.group == id) {
             member.group = last;
         }
         Some(works)
     }
 
-    /// Whether there may be one more group of that client's paths.
+    /// Returns whether one more group of this client's paths may be added.
     fn may_add_for(&self, client: &C) -> bool {
         let of_client = self.groups.values().filter(|group| group.client.as_ref() == Some(client)).count();
         of_client < MAX_GROUPS_OF_CLIENT && self.groups.len() < MAX_SPLIT_GROUPS
     }
 
-    /// Returns a failing group of that client's paths with room for so many more, if there may be no further one: the one with the fewest.
+    /// If no group of this client's paths may be added, returns its failing group with the fewest paths and room for `more`.
     fn failing_group_of(&self, client: &C, more: usize) -> Option<GroupId> {
         if self.may_add_for(client) {
             return None;
@@ -444,7 +447,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         failing.min_by_key(|(id, group)| (group.watched.len(), **id)).map(|(id, _)| *id)
     }
 
-    /// The groups that have failed, with watched paths.
+    /// Returns the failed groups with watched paths.
     pub(super) fn failing(&self) -> impl Iterator<Item = (GroupId, &GroupFailure)> {
         let failing = self.groups.iter().filter(|(_, group)| !group.watched.is_empty());
         failing.filter_map(|(id, group)| Some((*id, group.failure.as_ref()?)))
@@ -457,28 +460,29 @@ impl GroupFailure {
     }
 }
 
-/// The paths that an answer is about.
+/// The paths that an answer concerns.
 #[derive(Default)]
 pub(super) struct Polled<'a> {
     pub(super) watched: &'a [(Uri, Path)],
-    /// Those that the token did not cover. A change of these only means that they are new.
+    /// The paths that the token did not cover. A change of these only means that they are new.
     pub(super) new: Vec<(Uri, Path)>,
-    /// Those of them that are told in any case.
+    /// The new paths that are notified in any case.
     pub(super) owed: Vec<Path>,
     /// Whether the token was another replica's, which may cover any path.
     pub(super) covers_others: bool,
-    /// Whether nothing was known of the listing before.
+    /// Whether no state of the listing was known before.
     pub(super) is_first: bool,
 }
 
-/// The number of paths of one call to a plugin with that `limits.response-items`.
+/// Returns the maximum number of paths in one call to a plugin with this `limits.response-items`.
 pub(super) fn max_group_paths(max_items: usize) -> usize {
     (max_items / 2).clamp(1, MAX_GROUP_PATHS)
 }
 
-/// Sorts paths by their clients, those with the fewest first, and returns where to split: between two clients, nearest to the middle.
+/// Sorts paths by their clients, those with the fewest paths first, and returns the index for a split: between two clients, nearest to
+/// the middle.
 fn by_client<C: Clone + Eq + Hash>(parts: &mut [((Uri, Path), C)]) -> usize {
-    // The number of a client's paths, and the place of its first one.
+    // The number of a client's paths, and the index of the first.
     let mut orders: HashMap<C, (usize, usize)> = HashMap::new();
     for (index, (_, client)) in parts.iter().enumerate() {
         let (count, _) = orders.entry(client.clone()).or_insert((0, index));
@@ -551,7 +555,7 @@ mod tests {
         }
     }
 
-    /// Fails the groups that have one of the bad paths, and splits them, until nothing changes. Returns the number of failed calls.
+    /// Fails and splits the groups that contain a bad path, until nothing changes. Returns the number of failed calls.
     fn isolate(groups: &mut PathGroups, bad: &[Path], client: impl Fn(&Path) -> Requester) -> usize {
         let (mut failed, now) = (0, Instant::now());
         let fault = Fault::Trap("bad".to_owned());
@@ -618,7 +622,7 @@ mod tests {
         let bad = vec![watched(100..101)[0].1.clone()];
         assert_eq!(isolate(&mut groups, &bad, |_| client("ada")), 2, "with the others, and alone");
         assert_eq!(sizes(&groups), [100, 1]);
-        // It is subscribed to in a loop.
+        // The failing path is subscribed to in a loop.
         for _ in 0..3 {
             groups.set_watched(watched(0..100), now);
             groups.set_watched(watched(0..102), now);
@@ -629,7 +633,7 @@ mod tests {
         assert_eq!(sizes(&groups), [100]);
     }
 
-    /// Each path is subscribed to for a moment, and fails.
+    /// Each path is watched briefly, and fails.
     #[test]
     fn new_paths_that_fail_again_and_again_never_take_those_that_work_with_them() {
         let (mut groups, now) = (groups(), Instant::now());

@@ -1,23 +1,22 @@
-//! Listing changes: the task that detects for which principals the listing of one plugin has changed.
+//! Listing changes: the task that detects for which principals one plugin's listing has changed.
 //!
-//! A provider reports that its listing changed, but not for whom, and a principal who may not see the change must not
-//! learn of it. So a [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the
-//! principal is notified only if its fingerprint changes. Fingerprints are computed by walking the listing, once for
-//! all principals and however many subscribers they have, concurrently with polls and never two walks at a time:
-//! changes during a walk are detected by the next one. A listing that is too long to walk has no fingerprint for principals that
-//! may see all of it, and is notified whenever the provider reports a change.
+//! A provider reports that its listing changed, but not for whom, and a principal that may not see the change must not learn of it. So a
+//! [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the principal is notified only if its
+//! fingerprint changes. Fingerprints are computed by walking the listing, once for all principals and their subscribers, concurrently
+//! with polls, one walk at a time: changes during a walk are detected by the next one. A listing that is too long to walk has no
+//! fingerprint for principals that may see all of it, and is notified whenever the provider reports a change.
 //!
-//! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty, until rules say otherwise.
+//! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty until the rules change.
 //!
-//! A provider may report changes at any rate, and clients may come and go, so walks are throttled: after each walk
-//! there is a [pause](burst_pause) in proportion to its duration, at least [`MIN_WALK_PAUSE`] and at most
-//! [`MAX_WALK_PAUSE`]. It does not depend on how many changes there were before, most of which a principal may not see. So walks take a
-//! fifth of the time in the worst case, and one that fails is repeated after a back-off of 1 s, up to 30 s. No principal is notified of its listing more than ten times per second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
-//! causes no walk.
+//! A provider may report changes at any rate, and clients may come and go, so walks are throttled. After each walk there is a
+//! [pause](burst_pause) proportional to its duration, at least [`MIN_WALK_PAUSE`] and at most [`MAX_WALK_PAUSE`]. The pause does not
+//! depend on the number of earlier changes, which may be hidden from a principal. So walks take a fifth of the time in the worst case,
+//! and a failed walk is repeated after a back-off of 1 s, up to 30 s. No principal is notified of its listing more than ten times per
+//! second. The first walk after a pause starts immediately. A new subscriber whose principal already has a fingerprint causes no walk.
 //!
-//! What a principal has listed between its subscription and its first fingerprint may be older than that. So one that may see everything
-//! is notified if the provider has reported a change since the walk before. One that may see a part only is not, as that would tell it of
-//! changes that it may not see: for it changes are detected from its first fingerprint on, also if the first walk has failed.
+//! A principal may have listed an older state between its subscription and its first fingerprint. So a principal that may see everything
+//! is notified if the provider has reported a change since the previous walk. A principal that may see only a part is not, because that
+//! would reveal hidden changes: for it, changes are detected from its first fingerprint on, even if the first walk failed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,15 +34,15 @@ use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint, may_see_listing, may_see_whole_listing};
 use crate::response_cache::{DroppedFor, ViewId};
 
-/// The back-off after a walk that failed, and the longest one.
+/// The initial and the maximum back-off after a failed walk.
 pub(super) const FAILED_WALK_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// The shortest and the longest pause between two walks.
+/// The minimum and the maximum pause between two walks.
 pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
 
 /// The known state of one plugin's listing.
 pub(super) struct ListingMonitor {
-    /// Incremented whenever the listing may have changed: the provider reported it, or a reload caused it.
+    /// Incremented whenever the listing may have changed: after a report of the provider, or by a reload.
     version: AtomicU64,
     /// Notified when the listing must be checked.
     pub(super) dirty: Notify,
@@ -100,7 +99,7 @@ impl ListingMonitor {
 struct Refreshed {
     /// The principals whose listing has changed.
     changed: HashSet<Principal>,
-    /// Whether the walk has failed while that is not known of some.
+    /// Whether the walk failed, so that this is not known for some principals.
     has_failed: bool,
 }
 
@@ -118,7 +117,7 @@ impl ListingTask {
     pub(super) async fn run(self) {
         let state = &self.state;
         let mut is_first = true;
-        // The version that the last walk has seen, and the end of the pause after it.
+        // The version at the time of the last walk, and the end of the pause after it.
         let (mut walked_version, mut rest) = (0, Instant::now());
         let new_backoff = || Backoff::new(FAILED_WALK_BACKOFF.0, FAILED_WALK_BACKOFF.1);
         let mut backoff = new_backoff();
@@ -128,7 +127,7 @@ impl ListingTask {
             let version = state.listing.version();
             let principals = state.context.subscription_index().listing_principals();
             if principals.is_empty() {
-                // Whoever subscribes later has nothing from before.
+                // Later subscribers have no earlier state.
                 walked_version = version;
                 continue;
             }
@@ -139,10 +138,10 @@ impl ListingTask {
             let began = Instant::now();
             let access = state.context.access.load_full();
             let sees_some = |principal: &Principal| may_see_listing(&access.policy(principal), state.plugin.mount());
-            // A principal that sees nothing of the plugin causes no call of it.
+            // A principal that sees nothing of the plugin causes no call.
             let (is_visible, is_new_visible) = (principals.iter().any(sees_some), new.iter().any(sees_some));
             if is_visible && (std::mem::take(&mut is_first) || is_new_visible) {
-                // A poll detects every later change.
+                // This poll makes every later change detectable.
                 self.poll_now().await;
             }
             self.drop_pages(&new, &access);
@@ -170,7 +169,8 @@ impl ListingTask {
         }
     }
 
-    /// Drops the cached pages of those principals that see a part. What the others see was dropped when the provider reported the change.
+    /// Drops the cached pages of these principals if they may see only a part. All other pages were dropped when the provider reported
+    /// the change.
     fn drop_pages(&self, principals: &HashSet<Principal>, access: &Access) {
         let views = principals.iter().map(|principal| self.state.view(access, principal));
         let parts: HashSet<_> = views.filter(|view| *view != ViewId::WHOLE).collect();
@@ -193,8 +193,8 @@ impl ListingTask {
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
 
-    /// Stores that the listing is empty for each subscribed principal without a fingerprint that may see nothing of it under `access`, so
-    /// that it is notified if other rules let it see something.
+    /// Stores an empty listing for each subscribed principal without a fingerprint that may see nothing under `access`, so that it is
+    /// notified if other rules let it see something.
     pub(super) fn track_empty(&self, access: &Access) {
         let principals = self.state.context.subscription_index().listing_principals();
         let untracked = self.untracked(&principals);
@@ -224,8 +224,7 @@ impl ListingTask {
         refreshed
     }
 
-    /// Waits for a poll, if the provider supports them. Its failure is ignored, as the next successful one reports the
-    /// changes.
+    /// Waits for a poll, if the provider supports polls. A failure is ignored, because the next successful poll reports the changes.
     async fn poll_now(&self) {
         if self.state.supports_changes() {
             let _ = self.state.wait_for_poll().await;

@@ -1,22 +1,22 @@
-//! Lookups: queries whether a resource is subscribable, and whether it is listable, by one `stat` for all concurrent
-//! subscribers.
+//! Lookups: one `stat` for all concurrent subscribers finds out whether a resource is subscribable, and whether it is
+//! listable.
 //!
-//! **Single-flight.** The first subscriber of a path starts a task that makes the call; subscribers of the same path
-//! share its result while it is in flight. The task belongs to all of them: cancelling one has no effect on the others,
-//! and when the last one is dropped the call is aborted. Rules are not evaluated here: the access of each subscriber is
-//! checked before its lookup, and again after it.
+//! **Single-flight.** The first subscriber of a path starts a task that makes the call; further subscribers of the path
+//! share its result while it is in flight. The task belongs to all of them: cancelling one subscriber does not affect
+//! the others, and dropping the last one aborts the call. Rules are not evaluated here: the access of each subscriber
+//! is checked before its lookup, and again after it.
 //!
 //! **The host's own calls.** A lookup takes no permit of `limits.concurrency` or `limits.queue`, and does not count
-//! towards `limits.rate`: a thousand clients that subscribe at once neither block readers nor cause each other's
-//! rejection. In return, a plugin runs [`MAX_RUNNING`] lookups at a time, and separately [`MAX_RETRYING`] retries of
-//! failed ones, so a resource whose `stat` hangs delays a new one by no more than a deadline. Clients share these permits by
-//! max-min fairness ([`FairSemaphore`]): a lookup is in the queue of the client that began it, and many of one client delay a single
-//! one of another by no more than those that run.
+//! towards `limits.rate`: a thousand clients that subscribe at the same time neither block readers nor cause each
+//! other's rejection. In return, a plugin runs at most [`MAX_RUNNING`] lookups concurrently, and separately
+//! [`MAX_RETRYING`] retries of failed ones, so a resource whose `stat` hangs delays a new lookup by at most a deadline.
+//! Clients share these permits by max-min fairness ([`FairSemaphore`]): a lookup is in the queue of the client that
+//! began it, so many lookups of one client delay a single lookup of another only by those that run.
 //!
 //! **Back-off.** A transient failure is stored for its path: for [`MIN_BACKOFF`] at first, doubled with each further
-//! failure up to [`MAX_BACKOFF`], with jitter. Until then lookups of the path are rejected without a call, and with the
-//! time at which the next one is allowed; all subscribers wait for the same moment and share that call. Failures of
-//! [`MAX_FAILURES`] paths are stored.
+//! failure up to [`MAX_BACKOFF`], with jitter. Until then, lookups of the path are rejected without a call, and the
+//! error has the time at which the next one is allowed. All subscribers wait for the same time and share that call.
+//! Failures of up to [`MAX_FAILURES`] paths are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -36,15 +36,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::response_cache::CachedPlugin;
 
-/// The concurrent lookups of one plugin, of which one client has two.
+/// The maximum number of concurrent lookups of one plugin. One client has two.
 const MAX_RUNNING: usize = 4;
-/// The concurrent retries of failed lookups of one plugin.
+/// The maximum number of concurrent retries of failed lookups of one plugin.
 const MAX_RETRYING: usize = 1;
 /// The back-off after a path's first failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(250);
-/// The longest back-off.
+/// The maximum back-off.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// The number of paths of one plugin whose failures are stored.
+/// The maximum number of paths of one plugin whose failures are stored.
 const MAX_FAILURES: usize = 1024;
 
 /// The lookups of one plugin.
@@ -61,7 +61,7 @@ struct LookupState {
     failures: Failures,
 }
 
-/// A lookup in flight. Aborted when the last subscriber that waits for it is dropped.
+/// A lookup in flight. Aborted when the last waiting subscriber is dropped.
 struct Flight {
     lookups: Arc<Lookups>,
     path: Path,
@@ -69,14 +69,14 @@ struct Flight {
     _task: AbortOnDropHandle<()>,
 }
 
-/// What a resource is for a subscription.
+/// The kind of a resource, as it matters for a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResourceKind {
     /// It cannot be subscribed to.
     NotSubscribable,
-    /// It has content of its own.
+    /// It has its own content.
     Content,
-    /// It has children, or contents of other resources: what it is depends on what each principal may see of them.
+    /// It has children, or contents of other resources, so its visible content depends on the principal.
     Listable,
 }
 
@@ -110,12 +110,12 @@ impl Lookups {
         })
     }
 
-    /// Queries the provider what the resource is.
+    /// Requests the kind of a resource from the provider.
     pub(super) async fn look_up(self: &Arc<Self>, path: &Path) -> LookupResult {
         let flight = self.join_or_start(path)?;
         let mut answer = flight.result.clone();
         let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
-        // Without a result, the task was ended from outside: its runtime was shut down, or it panicked.
+        // If there is no result, the task was ended from outside: its runtime was shut down, or it panicked.
         answer.unwrap_or_else(|| {
             let fault = Fault::Host("a lookup ended without a result".to_owned());
             Err(LookupError { fault, retry_after: Some(MIN_BACKOFF) })
@@ -145,10 +145,10 @@ impl Lookups {
         sender: watch::Sender<Option<LookupResult>>,
     ) {
         let permits = if is_retry { &self.retrying } else { &self.running };
-        // The queue has no bound of its own: each lookup in it is of a pending subscription.
+        // The queue is not bounded here: each lookup in it belongs to a pending subscription.
         let Ok(_permit) = permits.acquire(client).await else { return };
         let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| ResourceKind::of(&entry));
-        // Lookups from now on start a new flight.
+        // Later lookups start a new flight.
         let answer = {
             let mut state = self.state();
             state.flights.remove(&path);
@@ -215,7 +215,7 @@ impl Failures {
         Err(LookupError { fault, retry_after: Some(pause) })
     }
 
-    /// Evicts failures whose path is no longer looked up, or else the one whose back-off ends first.
+    /// Evicts failures of paths that are no longer looked up, or else the failure whose back-off ends first.
     fn evict(&mut self, now: Instant) {
         self.0.retain(|_, failure| failure.until.checked_add(MAX_BACKOFF).is_none_or(|end| end > now));
         if self.0.len() >= MAX_FAILURES {

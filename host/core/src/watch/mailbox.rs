@@ -1,13 +1,13 @@
 //! Pending updates of one subscriber.
 //!
 //! Pending updates are coalesced: they are a set, so a resource that changes often has one entry. They are also
-//! throttled: after an update was delivered, further updates of the same resource are deferred for [`THROTTLE_WINDOW`]
-//! and delivered as one when it ends. So one subscriber is notified of one resource at most ten times per second,
-//! whatever causes the changes, and a single change is notified at once. A deferred update takes one flag for each
-//! resource that was notified within the last [`THROTTLE_WINDOW`].
+//! throttled: after an update was delivered, further updates of the same resource are deferred for
+//! [`THROTTLE_WINDOW`], and are delivered as one when it ends. So a subscriber gets at most ten notifications per
+//! second for one resource, whatever causes the changes, and a single change is notified immediately. A deferred
+//! update takes one flag for each resource that was notified within the last [`THROTTLE_WINDOW`].
 //!
-//! Any number of tasks may wait for an update, and all of them are woken: the body of an event stream whose connection
-//! is dead waits without being polled, and must not take the wake-up of the stream that replaced it.
+//! Any number of tasks may wait for an update, and all of them are woken. The body of an event stream with a dead
+//! connection waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,15 +28,17 @@ const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
-    /// Whether it is of a view of the console ([`Subscriber::mark_as_view`](super::Subscriber::mark_as_view)).
+    /// Whether it belongs to a view of the console ([`Subscriber::mark_as_view`](super::Subscriber::mark_as_view)).
     is_view: AtomicBool,
-    /// Whether its updates are sent by streams that a client opens and closes ([`Subscriber::mark_as_streamed`](super::Subscriber::mark_as_streamed)).
+    /// Whether streams that a client opens and closes send its updates
+    /// ([`Subscriber::mark_as_streamed`](super::Subscriber::mark_as_streamed)).
     is_streamed: AtomicBool,
-    /// The streams that are open.
+    /// The number of open streams.
     streams: AtomicUsize,
-    /// The subscriber's principal, whose groups may change, and until when it has them; none if that is not limited.
+    /// The subscriber's principal, whose groups may change, and the time at which they expire; none if they do not
+    /// expire.
     principal: RwLock<(Principal, Option<Instant>)>,
-    /// The client that has subscribed last: whatever its subscriptions cost counts for it.
+    /// The client that subscribed last. The cost of all its subscriptions is attributed to this client.
     requester: RwLock<Requester>,
     pending: Mutex<PendingUpdates>,
     notify: Notify,
@@ -82,12 +84,12 @@ impl Mailbox {
         }
     }
 
-    /// Returns whether it is of a view of the console.
+    /// Returns whether it belongs to a view of the console.
     pub(super) fn is_view(&self) -> bool {
         self.is_view.load(Ordering::Relaxed)
     }
 
-    /// Returns whether nothing is sent until its client opens a stream.
+    /// Returns whether nothing is sent because its client has no open stream.
     pub(super) fn is_unheard(&self) -> bool {
         self.is_streamed.load(Ordering::Relaxed) && self.streams.load(Ordering::Relaxed) == 0
     }
@@ -108,7 +110,7 @@ impl Mailbox {
         self.is_view.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the subscriber's principal; without its groups, if the time is over for which it has them.
+    /// Returns the subscriber's principal; without groups, if they have expired.
     pub(super) fn principal(&self) -> Principal {
         let (principal, until) = &*self.principal.read();
         if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
@@ -125,7 +127,7 @@ impl Mailbox {
         }
     }
 
-    /// Replaces the subscriber's principal. Returns whether it is another one than at this moment.
+    /// Replaces the subscriber's principal. Returns whether it differs from the current one.
     pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) -> bool {
         let is_another = self.principal() != *principal;
         *self.principal.write() = (principal.clone(), until);
@@ -146,7 +148,7 @@ impl Mailbox {
         let is_new = {
             let pending = &mut *self.pending();
             match pending.recent.get_mut(&item) {
-                // The waiter must be notified of the window, at whose end the update becomes ready.
+                // The waiter must be notified of the window, because the update becomes ready at its end.
                 Some(recent) => !std::mem::replace(&mut recent.has_deferred_update, true),
                 None => pending.ready.insert(item),
             }
@@ -156,7 +158,7 @@ impl Mailbox {
         }
     }
 
-    /// Removes the pending update of a resource without subscription.
+    /// Removes the pending update of a resource that is no longer subscribed.
     pub(super) fn remove(&self, uri: &Uri) {
         let item = PendingUpdate::Resource(uri.clone());
         let mut pending = self.pending();
@@ -192,7 +194,7 @@ impl Mailbox {
     /// Waits until an update can be delivered.
     pub(super) async fn wait_pending(&self) {
         loop {
-            // Created before the check: it is woken by every later update, even before it is polled.
+            // Created before the check: every later update wakes it, even before it is polled.
             let notified = self.notify.notified();
             match self.next_deadline(Instant::now()) {
                 Ok(()) => return,
@@ -207,7 +209,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns `Ok` if an update can be delivered, or else the end of the first throttle window with a deferred update.
+    /// Returns `Ok` if an update can be delivered, else the end of the first throttle window with a deferred update.
     fn next_deadline(&self, now: Instant) -> Result<(), Option<Instant>> {
         let mut pending = self.pending();
         pending.expire_windows(now);
@@ -228,7 +230,7 @@ impl PendingUpdates {
     /// Makes deferred updates ready whose window has ended.
     fn expire_windows(&mut self, now: Instant) {
         while let Some((end, item)) = self.window_ends.pop_front_if(|(end, _)| *end <= now) {
-            // The resource may have been unsubscribed, subscribed and notified again since.
+            // The resource may have been unsubscribed, subscribed and notified again since then.
             let Some(recent) = self.recent.get(&item).copied().filter(|recent| recent.until == end) else { continue };
             self.recent.remove(&item);
             if recent.has_deferred_update {
@@ -290,7 +292,7 @@ mod tests {
         assert_eq!(sent, 2 * 20, "two items, ten times a second, for two seconds");
         mailbox.put_resource(&uri("a"));
         assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), None);
-        // An update that is delivered for the first time does not wait for the window.
+        // The first delivery of an update does not wait for the window.
         mailbox.put_resource(&uri("b"));
         assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), Some(PendingUpdate::Resource(uri("b"))));
         let after = now + THROTTLE_WINDOW;

@@ -1,4 +1,5 @@
-//! What is counted of polls: how many, how long changes waited for them, and how long bursts of events were collected.
+//! Counters of polls: their number, how long changes waited for them, and how long bursts of events were
+//! collected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ pub(crate) enum PollCause {
     Event,
     /// A granted database notified.
     Notification,
-    /// Another replica asked for it, or may have missed something.
+    /// Another replica requested it, or may have missed a message.
     Replica,
 }
 
@@ -54,24 +55,24 @@ impl PollCause {
         }
     }
 
-    /// Whether polls of that cause are debounced.
+    /// Returns whether polls with this cause are debounced.
     pub(crate) fn is_event(self) -> bool {
         matches!(self, Self::Event | Self::Notification)
     }
 }
 
-/// What is counted of the polls of one cause.
+/// The counters of the polls with one cause.
 #[derive(Debug)]
 pub(crate) struct CauseMetrics {
     pub(crate) succeeded: Counter,
     pub(crate) failed: Counter,
     /// The times from the cause to the end of the poll.
     pub(crate) lags: PollDurations,
-    /// The times from the first event of a burst to the begin of the poll.
+    /// The times from the first event of a burst to the start of the poll.
     pub(crate) debounces: PollDurations,
 }
 
-/// What is counted of the polls of all plugins.
+/// The counters of the polls of all plugins.
 #[derive(Debug)]
 pub(crate) struct PollMetrics([CauseMetrics; PollCause::ALL.len()]);
 
@@ -88,7 +89,7 @@ impl Default for PollMetrics {
 }
 
 impl PollMetrics {
-    /// What is counted, by cause.
+    /// Returns the counters by cause.
     pub(crate) fn by_cause(&self) -> impl Iterator<Item = (PollCause, &CauseMetrics)> {
         PollCause::ALL.into_iter().zip(&self.0)
     }
@@ -98,7 +99,7 @@ impl PollMetrics {
     }
 }
 
-/// What causes a poll, and since when.
+/// The cause of a poll, and the time at which it occurred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PollTrigger {
     pub(super) cause: PollCause,
@@ -106,19 +107,19 @@ pub(super) struct PollTrigger {
 }
 
 impl PollTrigger {
-    /// A cause of now.
+    /// A cause that occurs now.
     pub(super) fn now(cause: PollCause) -> Self {
         Self { cause, at: Instant::now() }
     }
 
-    /// Counts the begin of the poll.
+    /// Records the start of the poll.
     pub(super) fn begin(self, metrics: &PollMetrics) {
         if let Some(of_cause) = metrics.of(self.cause).filter(|_| self.cause.is_event()) {
             of_cause.debounces.observe(self.at.elapsed());
         }
     }
 
-    /// Counts the end of the poll, and returns its lag.
+    /// Records the end of the poll, and returns its lag.
     pub(super) fn end(self, metrics: &PollMetrics, is_ok: bool) -> Duration {
         let lag = self.at.elapsed();
         if let Some(of_cause) = metrics.of(self.cause) {
@@ -135,12 +136,12 @@ pub(super) struct LastLag(AtomicU64);
 
 impl LastLag {
     pub(super) fn set(&self, lag: Duration) {
-        // 0 stands for none.
+        // 0 means no value.
         let nanoseconds = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.0.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// None before the first poll.
+    /// Returns the lag; none before the first poll.
     pub(super) fn get(&self) -> Option<Duration> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,

@@ -2,18 +2,18 @@
 //!
 //! A poll covers all watched paths, by the calls of a [round](super::round).
 //!
-//! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state). A poll that took longer than
-//! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
-//! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
+//! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state). A poll that
+//! took longer than [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], for all clients. While a
+//! provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
 //! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its channels at
-//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](burst_pause) in proportion to their
-//! duration. Events do not shorten the back-off of a failing provider. A notification shortens it,
-//! but not below [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
+//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](burst_pause) proportional to their
+//! duration. Events do not shorten the back-off of a failing provider. A notification shortens it, but not below
+//! [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 //!
-//! In a cluster ([`replicas`](super::replicas)) another replica may poll for this one: then nothing is polled here, a subscription or an event is
-//! a request to that replica, and its answer is what a poll would have found. And this replica may poll for others: then it
-//! passes their paths, too, with the tokens that all replicas have.
+//! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a subscription
+//! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
+//! includes their paths, and uses the tokens that all replicas share.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -41,20 +41,20 @@ use crate::response_cache::DroppedFor;
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
-/// The longest back-off after failed polls, unless the interval is longer.
+/// The maximum back-off after failed polls, unless the interval is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// The longest time for which a plugin without subscribers is still watched.
+/// The maximum time for which a plugin without subscribers is still watched.
 const MAX_LINGER: Duration = Duration::from_secs(2);
-/// The debounce time of file system events and of notifications of databases: a poll starts this long after the first event of a burst, and covers the
-/// whole burst.
+/// The debounce time of file system events and of database notifications: a poll starts this long after the first event of a burst,
+/// and covers the whole burst.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The duration up to which a poll may be followed by the next at once.
+/// The maximum duration of a poll after which the next poll may start immediately.
 const QUICK_POLL: Duration = Duration::from_millis(5);
-/// The longest pause after a poll before a new subscription causes the next.
+/// The maximum pause after a poll before a new subscription causes the next.
 const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest time after a failed poll at which subscribers retry, which requests another poll.
+/// The maximum time after a failed poll at which subscribers retry, which requests another poll.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Polls one plugin for changes while it has subscribers.
@@ -62,17 +62,17 @@ pub(super) struct Poller {
     pub(super) state: Arc<WatcherState>,
     interval: Duration,
     pub(super) groups: PathGroups,
-    /// The groups of all replicas, while this one polls for all.
+    /// The groups of all replicas, while this replica polls for all.
     shared_groups: Option<SharedGroups>,
-    /// What a poll for all replicas has found so far.
+    /// The findings of a poll for all replicas so far.
     pub(super) found: Option<Found>,
-    /// When groups that have failed may be polled again.
+    /// The time from which groups that have failed may be polled again.
     pub(super) retries_from: Instant,
     /// Whether the last poll failed as a whole.
     is_failing: bool,
     /// The delays after consecutive failed polls, from the interval on.
     backoff: Backoff,
-    /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
+    /// Whether the first poll notifies all subscribers once, instead of the changes it returns, because changes before it are
     /// unknown.
     pub(super) notify_all_once: bool,
 }
@@ -101,7 +101,7 @@ impl Poller {
         let mut trigger = PollTrigger::now(PollCause::Subscription);
         loop {
             if self.state.shared.is_some() && trigger.cause.is_event() {
-                // For whoever polls instead, an event is a request, as a new subscription is.
+                // The replica that polls instead treats an event as a request, like a new subscription.
                 self.state.requested_polls.fetch_add(1, Ordering::SeqCst);
             }
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl Poller {
                 _ => Duration::ZERO,
             };
             let event_pause = burst_pause(took);
-            // These sleeps begin with the end of the poll, and not with the event.
+            // These sleeps begin at the end of the poll, not at the event.
             let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
             let pause_of_provider = sleep(event_pause.max(min_pause));
             let after_event = async {
@@ -152,7 +152,7 @@ impl Poller {
                 tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
                 trigger
             };
-            // A native provider says it once for what it coalesces, so there is no burst to wait for.
+            // A native provider coalesces its changes and notifies once, so there is no burst to wait for.
             let after_provider = async {
                 self.state.plugin.changed().await;
                 let trigger = PollTrigger::now(PollCause::Notification);
@@ -182,13 +182,13 @@ impl Poller {
         }
     }
 
-    /// Waits for a moment, as clients often reconnect.
+    /// Waits briefly, because clients often reconnect.
     async fn linger(&self) {
         // The next poll checks whether there are subscribers.
         let _ = tokio::time::timeout(self.interval.min(MAX_LINGER), self.state.wake.notified()).await;
     }
 
-    /// Returns the paths to be polled, or `None` without subscribers.
+    /// Returns the paths for the next poll, or `None` without subscribers.
     async fn watched_paths(&self) -> Option<Vec<(Uri, Path)>> {
         let (common, mount) = (&self.state.context, self.state.plugin.mount());
         let mut watched = Vec::new();
@@ -210,8 +210,8 @@ impl Poller {
         }
     }
 
-    /// Resets the state when there are no more subscribers, as it becomes stale. The token of the listing is kept: the next poll tells whether
-    /// what is cached of it is.
+    /// Resets the state when there are no more subscribers, because it becomes stale. The token of the listing is kept: the next
+    /// poll reports whether cached pages of the listing are stale.
     fn go_idle(&mut self, requested: u64) {
         if let Some(shared) = &self.state.shared {
             shared.leave();
@@ -226,8 +226,8 @@ impl Poller {
         self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));
     }
 
-    /// Polls what is this replica's to poll. Returns the pause before the next poll, and whether it has polled: otherwise another replica
-    /// does.
+    /// Runs this replica's part of the polls. Returns the pause before the next poll, and whether this replica has polled; if not,
+    /// another replica does.
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
         let Some(shared) = &state.shared else {
@@ -269,7 +269,7 @@ impl Poller {
         let mut groups = before.unwrap_or_else(|| SharedGroups::new(plugin.max_items(), key, Vec::new()));
         let mut watched = Vec::with_capacity(paths.len());
         for (path, replica) in &*paths {
-            // Of another replica, so it may be none.
+            // The path comes from another replica, so it may be invalid.
             watched.extend(plugin.mount().compose(path).ok().map(|located| (located.uri, located.path, *replica)));
             if watched.len().is_multiple_of(BATCH_SIZE) {
                 tokio::task::yield_now().await;
@@ -285,7 +285,7 @@ impl Poller {
         self.shared_groups = Some(groups);
         shared.shared_polled(found, result.is_ok());
         match result {
-            // Whoever waits is told when the tokens are stored: until then this poll may be lost.
+            // Waiting subscribers are notified after the tokens are stored, because until then this poll may be lost.
             Ok(hint) => {
                 self.reset_backoff();
                 self.next_delay(hint)
@@ -294,7 +294,7 @@ impl Poller {
         }
     }
 
-    /// Waits for the next poll, and notifies subscribers of what other replicas have found meanwhile.
+    /// Waits for the next poll. Meanwhile, notifies subscribers of other replicas' findings.
     async fn tell_news_until(&self, next: impl Future<Output = PollTrigger>, min_pause: Duration) -> PollTrigger {
         let Some(shared) = &self.state.shared else { return next.await };
         let earliest = Instant::now().checked_add(min_pause);
@@ -312,12 +312,12 @@ impl Poller {
                 () = may_poll => return PollTrigger::now(PollCause::Replica),
                 () = shared.wait_for_news() => {}
             }
-            // Whatever else happens, what is taken is told.
+            // News that have been taken are delivered, whatever else happens.
             wakes |= self.tell_news(shared.take_news()).await;
         }
     }
 
-    /// Notifies subscribers of what another replica has found. Returns whether there may be something to poll here.
+    /// Notifies subscribers of another replica's findings. Returns whether this replica may have something to poll.
     async fn tell_news(&self, news: News) -> bool {
         let News { changed, all_changed, listing, completed, wake, .. } = news;
         if all_changed || listing || !changed.is_empty() {
@@ -354,7 +354,7 @@ impl Poller {
         let began = Instant::now();
         let round = match self.poll_groups().await {
             Ok(round) => round,
-            // The tokens are retained, so changes from now on are reported after recovery.
+            // The tokens are kept, so changes from now on are reported after recovery.
             Err(fault) => {
                 if self.notify_all_once && !self.is_failing {
                     self.notify_all().await;
@@ -370,7 +370,7 @@ impl Poller {
         let now = Instant::now();
         let unserved = Arc::new(self.unserved(&round, now));
         let pause = match self.groups.next_retry() {
-            // As much time for others.
+            // The same amount of time is left for other work.
             _ if !round.left.is_empty() => began.elapsed().min(MAX_POLL_PAUSE),
             Some(retry) => {
                 let left = retry.max(self.retries_from).saturating_duration_since(now).max(MIN_POLL_INTERVAL);
@@ -382,7 +382,7 @@ impl Poller {
         pause
     }
 
-    /// The new paths that a poll did not serve.
+    /// Returns the new paths that a poll did not serve.
     fn unserved(&self, round: &Round, now: Instant) -> Unserved {
         let mut unserved = Unserved::default();
         for id in &round.left {
@@ -395,7 +395,7 @@ impl Poller {
                     let after = left.min(MAX_RETRY_AFTER);
                     unserved.failed.extend(paths.map(|path| (path, (failure.fault.clone(), after))));
                 }
-                // It is a half of a group that was split.
+                // The group is a half of a group that was split.
                 None => unserved.left.extend(paths),
             }
         }
@@ -418,11 +418,11 @@ impl Poller {
     async fn notify_all(&self) {
         self.state.plugin.clear_cached_responses();
         self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
-        // What principals see of directories may be others' by now.
+        // The principals' views of directories may be outdated by now.
         self.state.examine_all().await;
     }
 
-    /// Returns the pause before the next poll: the provider's hint, within bounds, else the interval of the config.
+    /// Returns the pause before the next poll: the provider's hint, within bounds, else the config's interval.
     fn next_delay(&self, hint: Option<Duration>) -> Duration {
         hint.map_or(self.interval, |hint| {
             hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval))

@@ -1,8 +1,8 @@
-//! Delivery of a subscriber's updates, at least once.
+//! At-least-once delivery of a subscriber's updates.
 //!
-//! An update that was taken may be lost on its way to the client. So each has a number, and each subscription retains
-//! the number of its last update: [`Subscriber::redeliver`] makes those pending again that the client may not have
-//! received. This takes eight bytes for each subscription, however many updates there were.
+//! An update that was taken may be lost on its way to the client. So each update has a number, and each subscription
+//! keeps the number of its last update. [`Subscriber::redeliver`] makes those updates pending again that the client may
+//! not have received. This takes eight bytes per subscription, however many updates there were.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use std::time::SystemTime;
 use super::mailbox::PendingUpdate;
 use super::subscriber::{Subscriber, Update};
 
-/// An update that a subscriber has taken, to send it to its client.
+/// An update that a subscriber has taken to send it to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentUpdate {
-    /// When.
+    /// The time at which it was taken.
     pub time: SystemTime,
     /// The name of the subscriber's principal.
     pub principal: String,
-    /// What changed.
+    /// The change.
     pub update: Update,
 }
 
-/// The numbers of the updates that were taken.
+/// The sequence numbers of taken updates.
 #[derive(Debug, Default)]
 pub(super) struct UpdateNumbers {
     /// The sequence number of the last update; 0 before the first.
@@ -39,14 +39,14 @@ impl UpdateNumbers {
 }
 
 impl Subscriber {
-    /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
-    /// moment.
+    /// Returns the next pending update. Drops updates of resources that the principal may currently not read or
+    /// subscribe to.
     pub fn try_next(&self) -> Option<Update> {
         self.try_next_numbered().map(|(_, update)| update)
     }
 
-    /// Returns the next pending update as [`try_next`](Self::try_next) does, with its number: each is greater than that
-    /// of the update before. For one caller at a time.
+    /// Returns the next pending update as [`try_next`](Self::try_next) does, with its number. Each number is greater
+    /// than the previous one. For one caller at a time.
     pub fn try_next_numbered(&self) -> Option<(u64, Update)> {
         let policy = self.hub.context.access.load().policy(&self.principal());
         loop {
@@ -92,10 +92,10 @@ impl Subscriber {
         self.numbers.last.load(Ordering::Relaxed)
     }
 
-    /// Makes updates pending again that were taken and may not have been received: those with a greater number than the
-    /// last one that the client has received, or all where that is not known. Of each resource there is one.
+    /// Makes updates pending again that were taken and may not have been received: all with a number greater than
+    /// `received`, the last one that the client has received, or all if that is unknown. Each resource has at most one.
     pub fn redeliver(&self, received: Option<u64>) {
-        // A number that was not given yet is not known either.
+        // A number that was not assigned yet counts as unknown.
         let received = received.filter(|number| *number <= self.last_number()).unwrap_or(0);
         match self.numbers.listing.load(Ordering::Relaxed) {
             0 => {}
@@ -146,7 +146,7 @@ mod tests {
         }
         subscriber.redeliver(Some(2));
         assert_eq!(next().await, (4, update(2)));
-        // The client has received the first two, and nothing of them is pending.
+        // The client has received the first two, so they are not pending.
         subscriber.redeliver(None);
         assert_eq!(next().await, (5, update(2)));
         subscriber.mailbox.put_resource(&uris[0]);

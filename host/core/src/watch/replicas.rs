@@ -1,9 +1,9 @@
-//! The other replicas of a cluster (`[cluster]`): the connection, shared polls, what a plugin is known by to all replicas, and what replicas
-//! tell each other of stale responses.
+//! The other replicas of a cluster (`[cluster]`): the connection, shared polls, the name of a plugin that all replicas use, and
+//! messages about stale responses.
 //!
-//! Who polls is decided in `mcp_host_cluster`; what is polled, and who is told, is decided here, in [`poller`](super::poller). Nothing that
-//! another replica says is a permission: it is that a path below a mount may have changed, and subscribers are notified under the
-//! same rules as of this replica's own polls.
+//! `mcp_host_cluster` decides which replica polls; [`poller`](super::poller) decides what is polled and who is notified. A
+//! message of another replica never grants access: it only says that a path below a mount may have changed. Subscribers are
+//! notified under the same rules as after this replica's own polls.
 
 #[cfg(not(feature = "cluster"))]
 mod absent;
@@ -24,7 +24,7 @@ use mcp_host_engine::plugin::Plugin;
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "without the feature there is none"))]
 pub(crate) struct Replicas {
     name: String,
-    /// Begins to share the polls of a plugin.
+    /// Begins sharing the polls of a plugin.
     start: Box<dyn Fn(ShardName) -> SharedPolls + Send + Sync>,
     /// Joins the cluster.
     join: Box<dyn Fn(HostObserver) -> Presence + Send + Sync>,
@@ -34,7 +34,7 @@ pub(crate) struct Replicas {
     sessions: Option<SessionStore>,
 }
 
-/// What the host does about what other replicas say.
+/// The host's handler for messages of other replicas.
 pub(crate) type HostObserver = Box<dyn Observer>;
 
 impl fmt::Debug for Replicas {
@@ -54,7 +54,8 @@ impl Replicas {
         self.presence.get_or_init(|| (self.join)(observer));
     }
 
-    /// Tells the other replicas that their cached responses of a plugin are stale, if what it answers is the same for all.
+    /// Notifies the other replicas that their cached responses of a plugin are stale, if its responses are the same on all
+    /// replicas.
     pub(super) fn invalidate(&self, plugin: &Plugin) {
         if let (Some(presence), Some(shard)) = (self.presence.get(), self.shard(plugin)) {
             presence.invalidate(&shard);
@@ -71,24 +72,24 @@ impl Replicas {
         self.sessions.as_ref()
     }
 
-    /// Whether this replica hears the others.
+    /// Returns whether this replica receives messages of the others.
     pub(crate) fn hears(&self) -> bool {
         self.presence.get().is_some_and(Presence::hears)
     }
 
-    /// Tells the other replicas that the record of a session is another one now.
+    /// Notifies the other replicas that the record of a session has changed.
     pub(crate) fn session_changed(&self, session: SessionKey) {
         if let Some(presence) = self.presence.get() {
             presence.session_changed(session);
         }
     }
 
-    /// Whether a plugin is what other replicas know by that key.
+    /// Returns whether other replicas know the plugin by this key.
     pub(super) fn is_shard(&self, plugin: &Plugin, key: &str) -> bool {
         self.shard(plugin).is_some_and(|shard| shard.key() == key)
     }
 
-    /// The cluster as this replica knows it; none before it has joined.
+    /// Returns this replica's view of the cluster; none before it has joined.
     pub(super) fn view(&self) -> Option<ClusterView> {
         self.presence.get().map(Presence::view)
     }
@@ -98,7 +99,7 @@ impl Replicas {
     }
 }
 
-/// What this process says about itself beside its config and its leases.
+/// What this process publishes about itself, except its config and its leases.
 pub(crate) fn about_process() -> About {
     let machine =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
@@ -110,14 +111,14 @@ pub(crate) fn about_process() -> About {
     }
 }
 
-/// The part of this replica in the polls of one plugin.
+/// The role of this replica in the polls of one plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedPollStats {
     pub(crate) role: RoleName,
     pub(crate) member: MemberStats,
     /// Requests to the engine that failed.
     pub(crate) failed: u64,
-    /// What came and was no message or record.
+    /// The number of received messages and records that were invalid.
     pub(crate) invalid: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The state that the watchers of all plugins share ([`WatchContext`]), and the state that a watcher shares with its tasks
 //! ([`WatcherState`]).
 //!
-//! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes. So no batch adds
-//! more than [`BATCH_SIZE`] updates to mailboxes: then the shared lock is released, and the task yields.
+//! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes. So
+//! a batch adds at most [`BATCH_SIZE`] updates to mailboxes; then the shared lock is released, and the task yields.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ pub(super) struct WatchContext {
     subscription_index: Mutex<SubscriptionIndex>,
     /// The current rules.
     pub(super) access: ArcSwap<Access>,
-    /// Cloned by each subscriber, to count them.
+    /// Cloned by each subscriber, so that the count of clones is the number of subscribers.
     subscribers: Arc<()>,
     /// The id of the next watcher.
     next_watcher: AtomicU64,
@@ -81,8 +81,8 @@ impl WatchContext {
         self.subscribers.clone()
     }
 
-    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a principal that may
-    /// see something of it.
+    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a
+    /// principal that may see something of it.
     pub(super) fn is_watched(&self, index: &SubscriptionIndex, mount: &Mount) -> bool {
         let access = self.access.load();
         index.has_resources_under(mount)
@@ -94,11 +94,11 @@ impl WatchContext {
     }
 }
 
-/// How many polls of a plugin a client may force by subscriptions to resources that are not polled yet, and how many per second
-/// after that. Those of all clients that wait are one.
+/// Token bucket of each client: how many polls of a plugin the client may force at once by subscribing to resources that
+/// are not polled yet, and how many per second afterwards. One poll serves all waiting clients.
 const FORCED_POLLS: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const FORCED_POLLS_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).unwrap();
-/// The number of clients with a rate of their own.
+/// The maximum number of clients with their own rate.
 const MAX_CLIENTS: usize = 1024;
 
 /// The rate of polls that each client may force.
@@ -108,7 +108,7 @@ pub(super) fn forced_polls() -> KeyedRate<Requester> {
 
 /// The state that a watcher and its tasks share.
 pub(super) struct WatcherState {
-    /// Distinguishes it from the watcher of another generation of the plugin.
+    /// Distinguishes the watcher from another generation of the plugin's watcher.
     pub(super) id: u64,
     pub(super) plugin: Arc<CachedPlugin>,
     pub(super) context: Arc<WatchContext>,
@@ -118,7 +118,7 @@ pub(super) struct WatcherState {
     pub(super) unwatched: Notify,
     /// The rate at which clients may force polls.
     pub(super) forced_polls: KeyedRate<Requester>,
-    /// The number of polls that were requested. A poll serves all requests up to the number at its start.
+    /// The number of requested polls. A poll serves all requests up to the number at its start.
     pub(super) requested_polls: AtomicU64,
     /// The last poll: the number of requests that it served, and its result.
     pub(super) last_poll: watch::Sender<PollOutcome>,
@@ -128,7 +128,7 @@ pub(super) struct WatcherState {
     pub(super) is_polling: AtomicBool,
     /// The lag of the last poll.
     pub(super) last_lag: LastLag,
-    /// The polls that are shared with other replicas; none if this one polls for itself.
+    /// The polls that are shared with other replicas; none if this replica polls for itself.
     pub(super) shared: Option<SharedPolls>,
     pub(super) retired: CancellationToken,
 }
@@ -138,21 +138,21 @@ pub(super) struct PollOutcome {
     pub(super) completed_polls: u64,
     /// The fault of the whole poll, and the time after which to retry.
     pub(super) fault: Option<(Fault, Duration)>,
-    /// What was not polled, though the plugin was.
+    /// The paths that were not polled, although the plugin was.
     pub(super) unserved: Arc<Unserved>,
 }
 
 /// New paths that a poll did not serve.
 #[derive(Debug, Default)]
 pub(super) struct Unserved {
-    /// Those that failed, or were not polled as they had failed: with the fault, and the time after which to retry.
+    /// Paths that failed, or were skipped because they had failed: with the fault, and the time after which to retry.
     pub(super) failed: HashMap<Path, (Fault, Duration)>,
-    /// Those that the next poll serves.
+    /// Paths that the next poll serves.
     pub(super) left: HashSet<Path>,
 }
 
 impl PollOutcome {
-    /// The outcome of polls that were no polls of a plugin, or failed as a whole.
+    /// The outcome of polls that failed as a whole, or that did not poll the plugin.
     pub(super) fn of_all(completed_polls: u64, fault: Option<(Fault, Duration)>) -> Self {
         Self { completed_polls, fault, unserved: Arc::default() }
     }
@@ -160,7 +160,7 @@ impl PollOutcome {
 
 /// The reason why a poll failed.
 pub(super) enum PollError {
-    /// The provider failed. To be retried after the given time.
+    /// The provider failed. The caller should retry after this time.
     Fault(Fault, Duration),
     /// The watcher was retired, and possibly replaced.
     Retired,
@@ -171,13 +171,13 @@ impl WatcherState {
         self.plugin.info().watches
     }
 
-    /// Waits until a poll that started after this call has ended, which is made at once.
+    /// Requests a poll immediately, and waits for the end of a poll that started after this call.
     pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
         self.next_poll(async { self.wake.notify_one() }).await.map(|_| ())
     }
 
-    /// Waits until a new path was polled. The client has the poll made at once, as often as it [may](FORCED_POLLS); otherwise the path is
-    /// part of the next one.
+    /// Waits until a new path was polled. Forces a poll immediately, as often as the client [may](FORCED_POLLS); beyond
+    /// that, the path is part of the next poll.
     pub(super) async fn wait_for_poll_of(&self, path: &Path, client: &Requester) -> Result<(), PollError> {
         loop {
             let outcome = self.next_poll(self.force_poll(client)).await?;
@@ -191,9 +191,9 @@ impl WatcherState {
         }
     }
 
-    /// Has a poll made as soon as the client may.
+    /// Forces a poll as soon as the client may.
     async fn force_poll(&self, client: &Requester) {
-        // The client that started the host has no other beside it.
+        // The client that started the host is the only one.
         while let Err(wait) = if client.is_local() { Ok(()) } else { self.forced_polls.take(client, NonZeroU32::MIN) } {
             sleep(wait).await;
         }

@@ -22,13 +22,13 @@ use super::redelivery::UpdateNumbers;
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
 
-/// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
-/// its resource, and of the pending updates.
+/// The approximate memory of a subscription in addition to its URIs: entries in the maps of its subscriber, of its
+/// resource, and of the pending updates.
 const SUBSCRIPTION_OVERHEAD: usize = 400;
-/// How often the URI of a subscription is kept: in these maps, as the path in some of them, and in what is sent to the provider by a
+/// The number of copies of a subscription's URI: in these maps, as the path in some of them, and in the argument of a
 /// poll.
 const URI_COPIES: usize = 10;
-/// The approximate memory that a URI of a list takes in addition to its text.
+/// The approximate memory of a URI in a list in addition to its text.
 const LIST_ENTRY_OVERHEAD: usize = 100;
 /// The time after which to retry when the memory budget of all subscriptions is exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -49,36 +49,36 @@ pub struct Subscriber {
     pub(super) hub: Arc<Hub>,
     subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
     next_serial: AtomicU64,
-    /// The bytes that are left of [`MAX_URI_BYTES`](Self::MAX_URI_BYTES).
+    /// The remaining bytes of [`MAX_URI_BYTES`](Self::MAX_URI_BYTES).
     uri_bytes: Arc<Semaphore>,
-    /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
+    /// Whether it has been closed, so that nothing more is registered. Set while `subscriptions` is locked.
     is_closed: AtomicBool,
     pub(super) numbers: UpdateNumbers,
-    /// Counts the subscriber for as long as it exists.
+    /// Counts the subscriber while it exists.
     _count_guard: Arc<()>,
 }
 
 pub(super) struct Subscription {
-    /// Distinguishes the subscription from an earlier one of the same resource that was cancelled.
+    /// Distinguishes the subscription from an earlier, cancelled one of the same resource.
     serial: u64,
-    /// The URI as it was requested, if that differs from the normalized one.
+    /// The requested URI, if it differs from the normalized one.
     requested_uri: Option<Box<str>>,
-    /// Its part of the subscriber's memory budget.
+    /// Its share of the subscriber's memory budget.
     _own_memory: OwnedSemaphorePermit,
-    /// Its part of the memory of all subscriptions.
+    /// Its share of the memory of all subscriptions.
     _memory: SharePermit<Principal>,
     /// Whether the subscription is active, rather than pending.
     pub(super) is_active: bool,
-    /// The number of attempts that are pending.
+    /// The number of pending attempts.
     pending_count: usize,
-    /// Whether a change occurred while the subscription was pending; notified if it becomes active.
+    /// Whether a change occurred while the subscription was pending. It is notified if the subscription becomes active.
     pub(super) has_deferred_update: bool,
-    /// The number of its last update that was taken, unless the client has received it.
+    /// The number of its last taken update, unless the client has received it.
     pub(super) number: Option<NonZeroU64>,
 }
 
 impl Subscription {
-    /// Returns the URI as it was requested.
+    /// Returns the URI as requested.
     pub(super) fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
         self.requested_uri.as_deref().unwrap_or(uri.as_str())
     }
@@ -97,9 +97,9 @@ impl Drop for StreamGuard {
 }
 
 impl Subscriber {
-    /// The maximum number of resources of one subscriber.
+    /// The maximum number of resources per subscriber.
     pub const MAX_RESOURCES: usize = 1024;
-    /// The maximum total size in bytes of their URIs, as they were requested.
+    /// The maximum total size of their requested URIs in bytes.
     pub const MAX_URI_BYTES: usize = 256 << 10;
 
     pub(super) fn new(id: u64, principal: Principal, hub: Arc<Hub>) -> Self {
@@ -115,14 +115,14 @@ impl Subscriber {
         }
     }
 
-    /// Marks it as a view of the console, which is not counted among the subscribers of a resource. To be called before it
+    /// Marks it as a view of the console, which does not count as a subscriber of a resource. Must be called before it
     /// subscribes.
     pub fn mark_as_view(&self) {
         self.mailbox.mark_as_view();
     }
 
-    /// Marks it as one whose updates are sent by streams that its client opens and closes, as over HTTP: without one it is shown to
-    /// administrators as a subscriber that is not heard.
+    /// Marks it as a subscriber whose client receives updates by opening streams, as over HTTP: without an open stream,
+    /// administrators see it as not listening.
     pub fn mark_as_streamed(&self) {
         self.mailbox.mark_as_streamed();
     }
@@ -138,17 +138,17 @@ impl Subscriber {
         self.mailbox.principal()
     }
 
-    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access
-    /// token, which it has until a point in time, or without a limit. From now on updates are those that the new one
-    /// may see. If it is another one than at this moment, each resource and the listing count as changed: updates of
-    /// the meantime may have been dropped.
+    /// Replaces the principal that is notified: the same identity with other groups, such as the groups of a renewed
+    /// access token, until a point in time or without expiry. From now on, updates are filtered for the new principal.
+    /// If it differs from the current principal, each resource and the listing count as changed, because updates may
+    /// have been dropped in the meantime.
     pub fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
         if !self.mailbox.set_principal(principal, until) {
             return;
         }
         for uri in self.subscriptions().keys() {
             self.mailbox.put_resource(uri);
-            // What it sees of a directory from now on is not known yet.
+            // Its view of a directory from now on is not known yet.
             self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.examine(uri));
         }
         if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
@@ -157,7 +157,7 @@ impl Subscriber {
         }
     }
 
-    /// Returns the URIs of the active subscriptions, as they were requested.
+    /// Returns the requested URIs of the active subscriptions.
     #[doc(hidden)]
     pub fn requested_uris(&self) -> Vec<String> {
         let subscriptions = self.subscriptions();
@@ -165,8 +165,8 @@ impl Subscriber {
         active.map(|(uri, subscription)| subscription.requested_uri(uri).to_owned()).collect()
     }
 
-    /// Has each resource, and the listing if it is subscribed to, notified once: changes may have been notified that the client has not
-    /// received, or not been known here.
+    /// Notifies each resource once, and the listing if it is subscribed: the client may have missed notifications, or
+    /// this host may have missed changes.
     #[doc(hidden)]
     pub fn notify_all(&self) {
         for (uri, _) in self.subscriptions().iter().filter(|(_, subscription)| subscription.is_active) {
@@ -187,8 +187,8 @@ impl Subscriber {
         }
     }
 
-    /// Streams the updates, until the host shuts down or is dropped. Dropping the stream loses no update. Subscriptions can be added and
-    /// cancelled while it is in use.
+    /// Streams the updates until the host shuts down or is dropped. Dropping the stream loses no update. Subscriptions
+    /// can be added and cancelled meanwhile.
     pub fn updates(&self) -> impl Stream<Item = Update> + Send + Unpin + '_ {
         stream::unfold(self, |subscriber| async move {
             let update = subscriber.hub.closed.run_until_cancelled(subscriber.next()).await?;
@@ -202,8 +202,8 @@ impl Subscriber {
         self.mailbox.wait_pending().await;
     }
 
-    /// Subscribes to changes of the listing. They are notified once [`listing_ready`](Self::listing_ready) has
-    /// returned.
+    /// Subscribes to changes of the listing. They are notified from the time when
+    /// [`listing_ready`](Self::listing_ready) has returned.
     pub fn watch_listing(&self) {
         let mut index = self.hub.context.subscription_index();
         if self.is_closed.load(Ordering::Relaxed) {
@@ -214,7 +214,8 @@ impl Subscriber {
         self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
     }
 
-    /// Subscribes to changes of the listing again, which is notified once: it may have changed meanwhile.
+    /// Subscribes to changes of the listing again, and notifies the listing once, because it may have changed
+    /// meanwhile.
     pub fn watch_listing_again(&self) {
         self.watch_listing();
         self.mailbox.put_listing();
@@ -228,14 +229,14 @@ impl Subscriber {
     }
 
     /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
-    /// change of it is notified. That takes a walk of the listing, unless a subscriber with the same principal already
-    /// has.
+    /// change of it is notified. This takes a walk of the listing, unless a subscriber with the same principal has
+    /// caused one.
     pub async fn listing_ready(&self) {
         let (watchers, principal) = (self.hub.watchers(), self.principal());
         join_all(watchers.values().map(|watcher| watcher.listing_ready(&principal))).await;
     }
 
-    /// Cancels the subscription of a resource, if there is one, and drops its pending update.
+    /// Cancels the subscription of a resource, if any, and drops its pending update.
     pub(crate) fn unsubscribe(&self, uri: &Uri) {
         let mut subscriptions = self.subscriptions();
         if subscriptions.remove(uri).is_some() {
@@ -243,7 +244,7 @@ impl Subscriber {
         }
     }
 
-    /// Cancels the subscription that was requested with this spelling. Returns whether there was one.
+    /// Cancels the subscription that was requested with this spelling. Returns whether it existed.
     pub(crate) fn unsubscribe_by_spelling(&self, requested_uri: &str) -> bool {
         let mut subscriptions = self.subscriptions();
         let uri = subscriptions
@@ -256,8 +257,8 @@ impl Subscriber {
         true
     }
 
-    /// Starts an attempt to subscribe, within the memory of its principal and of all. An attempt that does not become
-    /// active leaves no state.
+    /// Starts an attempt to subscribe, within the memory limits per principal and overall. An attempt that does not
+    /// become active leaves no state.
     pub(super) fn begin<'a>(
         &'a self,
         requested_uri: &str,
@@ -297,7 +298,8 @@ impl Subscriber {
         Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
     }
 
-    /// Reserves the memory of a list of resources that its owner keeps beside the subscriptions. None if there is not enough.
+    /// Reserves the memory of a resource list that its owner keeps in addition to the subscriptions. None if there is
+    /// too little.
     pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Principal>> {
         let bytes = uris.iter().map(|uri| uri.len().saturating_add(LIST_ENTRY_OVERHEAD)).fold(0, usize::saturating_add);
         self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
@@ -342,8 +344,7 @@ pub(super) struct PendingSubscription<'a> {
 }
 
 impl PendingSubscription<'_> {
-    /// Adds the resource to those for which the plugin of `mount` is polled, unless the subscription was cancelled
-    /// meanwhile.
+    /// Adds the resource to the polls of the plugin at `mount`, unless the subscription was cancelled meanwhile.
     pub(super) fn register(&self, mount: &Mount, is_listable: bool) {
         let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
             return;
@@ -359,7 +360,7 @@ impl PendingSubscription<'_> {
         }
     }
 
-    /// Activates the subscription. With `notify_now` there is one update at once, as the subscription was
+    /// Activates the subscription. With `notify_now` there is one update immediately, because the subscription was
     /// acknowledged while it was pending.
     pub(super) fn activate(self, notify_now: bool) {
         let mut subscriptions = self.subscriber.subscriptions();
@@ -386,8 +387,8 @@ impl Drop for PendingSubscription<'_> {
 }
 
 impl Subscriber {
-    /// Ends all its subscriptions, as dropping it does. It does not begin others: a request that was in flight when its
-    /// session ended registers nothing.
+    /// Ends all its subscriptions, as dropping it does, and prevents new ones: a request that is in flight when its
+    /// session ends registers nothing.
     pub fn close(&self) {
         let subscriptions = {
             let mut subscriptions = self.subscriptions();
@@ -525,7 +526,7 @@ mod tests {
         drop(first);
         second.activate(false);
         assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
-        // A subscription that was cancelled and requested again is a new one.
+        // A subscription that was cancelled and requested again is new.
         let late = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         subscriber.unsubscribe(&uri);
         let new = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();

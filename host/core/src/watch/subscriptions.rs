@@ -1,7 +1,7 @@
 //! The index of all subscriptions, for all plugins.
 //!
 //! Subscriptions refer to URIs, not to plugins: a reload that replaces, removes or restores a plugin does not affect
-//! them. The subscriptions of a plugin are those below its mount.
+//! them. A plugin's subscriptions are the subscriptions below its mount.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -23,36 +23,38 @@ pub(super) struct SubscriptionIndex {
 
 #[derive(Debug)]
 struct WatchedResource {
-    /// The resource's path in the provider that was last polled for it.
+    /// The path of the resource in the provider that polled it last.
     path: Path,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
-    /// How many of them are views of the console.
+    /// The number of subscribers that are views of the console.
     views: usize,
-    /// For a listable resource: what each principal sees of it that may not see everything ([`super::directories`]).
+    /// For a listable resource: the view of each principal that may not see everything ([`super::directories`]).
     directory: Option<HashMap<Principal, ListingFingerprint>>,
-    /// The watcher that has polled it while it was watched: it reports every change since.
+    /// The watcher that has polled the resource while it was watched, and so reports every later change.
     polled_by: Option<u64>,
 }
 
-/// A resource with subscriptions, and who has them.
+/// A resource with subscriptions, and its subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Watched {
     /// The resource.
     pub uri: Uri,
-    /// The number of its subscribers, without views.
+    /// The number of subscribers, except views.
     pub subscribers: usize,
-    /// Of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, those whose client has no stream open: they are told when it
-    /// opens one.
+    /// The number of subscribers, among the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT), whose client has no open
+    /// stream. They are notified when it opens one.
     pub unheard: usize,
     /// The number of views of the console that show it.
     pub views: usize,
-    /// The names of the principals of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, without views, in order.
+    /// The names of the principals of the first [`MAX_LOOKED_AT`](Self::MAX_LOOKED_AT) subscribers, except views, in
+    /// order.
     pub principals: Vec<String>,
 }
 
 impl Watched {
-    /// The number of subscribers of a resource whose principals are looked at: the index is locked meanwhile.
+    /// The maximum number of subscribers of a resource whose principals are examined, because the index is locked
+    /// meanwhile.
     pub const MAX_LOOKED_AT: usize = 64;
 }
 
@@ -76,7 +78,7 @@ impl SubscriptionIndex {
         self.under(mount, None).next().is_some()
     }
 
-    /// Returns whether the listing has a subscriber whose principal is one of those.
+    /// Returns whether the listing has a subscriber whose principal satisfies `is_one`.
     pub(super) fn has_listing_subscriber(&self, is_one: impl Fn(&Principal) -> bool) -> bool {
         self.listing_subscribers.values().any(|mailbox| is_one(&mailbox.principal()))
     }
@@ -86,13 +88,13 @@ impl SubscriptionIndex {
         self.resources.len()
     }
 
-    /// Returns the watched resources below `mount` with their paths, in order: at most `limit`, those after `after`.
+    /// Returns the watched resources below `mount` with their paths, in order: the first `limit` after `after`.
     pub(super) fn paths(&self, mount: &Mount, after: Option<&Uri>, limit: usize) -> Vec<(Uri, Path)> {
         let watched = self.under(mount, after).take(limit);
         watched.map(|(uri, watched)| (uri.clone(), watched.path.clone())).collect()
     }
 
-    /// Returns the watched resources below `mount`, or all, in order: at most `limit`, those after `after`.
+    /// Returns the watched resources below `mount`, or all, in order: the first `limit` after `after`.
     pub(super) fn uris(&self, mount: Option<&Mount>, after: Option<&Uri>, limit: usize) -> Vec<Uri> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match mount {
@@ -104,7 +106,7 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Returns the watched resources in order, with their subscribers: at most `limit`, those after `after`.
+    /// Returns the watched resources in order, with their subscribers: the first `limit` after `after`.
     pub(super) fn resources(&self, after: Option<&str>, limit: usize) -> Vec<Watched> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
@@ -189,8 +191,8 @@ impl SubscriptionIndex {
         None
     }
 
-    /// Returns the principals of a resource's subscribers from id `from` on, and the id at which to continue, if there are more than
-    /// `limit`.
+    /// Returns the principals of at most `limit` subscribers of a resource from id `from` on, and the id at which to
+    /// continue, if there are more.
     pub(super) fn principals(&self, uri: &Uri, from: u64, limit: usize) -> (Vec<Principal>, Option<u64>) {
         let Some(watched) = self.resources.get(uri) else { return (Vec::new(), None) };
         let mut subscribers = watched.subscribers.range(from..);
@@ -198,13 +200,13 @@ impl SubscriptionIndex {
         (principals, subscribers.next().map(|(id, _)| *id))
     }
 
-    /// Returns the clients that have subscribed to a resource; of many, the first `limit` subscribers only.
+    /// Returns the clients of the first `limit` subscribers of a resource.
     pub(super) fn requesters(&self, uri: &Uri, limit: usize) -> HashSet<Requester> {
         let subscribers = self.resources.get(uri).into_iter().flat_map(|watched| watched.subscribers.values());
         subscribers.take(limit).map(|mailbox| mailbox.requester()).collect()
     }
 
-    /// Stores that a watcher has polled those resources, as far as they are watched.
+    /// Stores that a watcher has polled these resources. Ignores resources that are not watched.
     pub(super) fn set_polled(&mut self, resources: &[(Uri, Path)], watcher: u64) {
         for (uri, _) in resources {
             if let Some(watched) = self.resources.get_mut(uri) {
@@ -213,28 +215,29 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Returns whether that watcher has polled a resource since it is watched.
+    /// Returns whether this watcher has polled a resource since it has been watched.
     pub(super) fn is_polled(&self, uri: &Uri, watcher: u64) -> bool {
         self.resources.get(uri).is_some_and(|watched| watched.polled_by == Some(watcher))
     }
 
-    /// Returns those of the resources that are known as listable.
+    /// Returns the resources that are known to be listable.
     pub(super) fn directories(&self, uris: &[Uri]) -> HashSet<Uri> {
         let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.directory.is_some());
         uris.iter().filter(is_directory).cloned().collect()
     }
 
-    /// Returns whether it is known what the principal sees of a directory.
+    /// Returns whether the principal's view of a directory is known.
     pub(super) fn has_view(&self, uri: &Uri, principal: &Principal) -> bool {
         let views = self.resources.get(uri).and_then(|watched| watched.directory.as_ref());
         views.is_some_and(|views| views.contains_key(principal))
     }
 
-    /// Stores what the principal sees of a directory, unless it is known or has no subscriber any more.
+    /// Stores the principal's view of a directory, unless a view is known or there are no subscribers any more.
     pub(super) fn add_view(&mut self, uri: &Uri, principal: &Principal, view: ListingFingerprint) {
         let Some(watched) = self.resources.get_mut(uri) else { return };
         let views = watched.directory.get_or_insert_default();
-        // Entries of principals that have unsubscribed are evicted here, so that there are at most as many as subscribers.
+        // Evicts the entries of principals that have unsubscribed, so that there are at most as many entries as
+        // subscribers.
         if views.len() > watched.subscribers.len() {
             let subscribed: HashSet<_> = watched.subscribers.values().map(|mailbox| mailbox.principal()).collect();
             views.retain(|principal, _| subscribed.contains(principal));
@@ -242,7 +245,7 @@ impl SubscriptionIndex {
         views.entry(principal.clone()).or_insert(view);
     }
 
-    /// Drops what other principals saw of a directory.
+    /// Drops the views of a directory of all other principals.
     pub(super) fn retain_views(&mut self, uri: &Uri, is_wanted: impl Fn(&Principal) -> bool) {
         let views = self.resources.get_mut(uri).and_then(|watched| watched.directory.as_mut());
         if let Some(views) = views {
@@ -250,7 +253,8 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Replaces what principals see of a directory; with `None` it is none any more. Returns what was known before.
+    /// Replaces the principals' views of a directory; with `None` the resource is no longer a directory. Returns the
+    /// former views.
     pub(super) fn replace_views(
         &mut self,
         uri: &Uri,
@@ -272,7 +276,7 @@ impl SubscriptionIndex {
         self.listing_subscribers.values().map(|mailbox| mailbox.principal()).collect()
     }
 
-    /// Notifies the listing's subscribers of those principals.
+    /// Notifies these principals' subscribers of the listing.
     pub(super) fn notify_listing(&self, principals: &HashSet<Principal>) {
         let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal()));
         concerned.for_each(|mailbox| mailbox.put_listing());

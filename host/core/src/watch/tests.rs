@@ -1,5 +1,5 @@
-//! What one client's subscriptions cost others: polls of a provider that fails with some paths, polls that subscriptions force, and
-//! cached responses.
+//! The cost of one client's subscriptions for others: polls of a provider that fails with some paths, polls that subscriptions
+//! force, and cached responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::response_cache::{EncodedResources, EncodingForm, ListedResources, Rea
 const TIMEOUT: Duration = Duration::from_secs(60);
 const FORM: EncodingForm = EncodingForm(0);
 
-/// A provider of any path. Its changes fail while it watches a path that begins with `bad`.
+/// A provider of any path. Its `changes` fails while it watches a path that begins with `bad`.
 #[derive(Default)]
 struct Paths {
     versions: Mutex<BTreeMap<String, u32>>,
@@ -68,7 +68,7 @@ impl Provider for Paths {
         if watched.iter().any(|path| path.starts_with("bad")) {
             return Err(Failure::internal("a bad path"));
         }
-        // The token is everything, as `path=version` by commas.
+        // The token is the whole state: `path=version`, separated by commas.
         let versions = self.versions.lock().clone();
         let now = versions.iter().map(|(path, version)| format!("{path}={version}")).collect::<Vec<_>>().join(",");
         let Some(since) = since else { return Ok(ChangeSet::none(now)) };
@@ -84,7 +84,7 @@ impl Provider for Paths {
     }
 }
 
-/// A host with that provider, which everybody may see, polled at that interval.
+/// A host with this provider, visible to all principals, polled at this interval.
 async fn start(provider: &Arc<Paths>, dir: &std::path::Path, interval: &str) -> Arc<Host> {
     let mut rule = Rule::new([PrincipalSelector::Any]);
     rule.allow = vec!["**".parse().unwrap()];
@@ -109,7 +109,7 @@ async fn paths_that_make_a_provider_fail_keep_no_notification_from_others() {
     subscribe(&host, &ada, "before").await;
     ada.watch_listing();
     timeout(TIMEOUT, ada.listing_ready()).await.unwrap();
-    // They stay pending, and are retried.
+    // These subscriptions stay pending, and are retried.
     let mallory = host.subscriber(&Principal::new("mallory"));
     let bad: Vec<String> = (0..40).map(|number| format!("paths:///bad-{number}")).collect();
     let maintaining = tokio::spawn({
@@ -122,7 +122,7 @@ async fn paths_that_make_a_provider_fail_keep_no_notification_from_others() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for round in 0..5 {
-        // A further one, while they are.
+        // One more subscription during the retries.
         let path = format!("while-{round}");
         subscribe(&host, &ada, &path).await;
         let mut expected = vec![Update::Resource("paths:///before".to_owned()), Update::Listing];
@@ -149,7 +149,7 @@ async fn a_path_that_fails_keeps_no_notification_from_the_other_paths_of_its_cli
     let told = async {
         for path in ["good-1", "good-2", "good-3"] {
             let update = Update::Resource(format!("paths:///{path}"));
-            // It is told once when it is active.
+            // The subscription is notified once when it becomes active.
             let began = Instant::now();
             let mut count = 0;
             while count < 2 {
@@ -195,7 +195,7 @@ async fn a_client_that_subscribes_in_a_loop_forces_some_polls_per_second() {
     }
     let (polls, seconds) = (provider.polls() - before, began.elapsed().as_secs_f64());
     assert!(polls as f64 <= 21.0 + 4.0 * seconds, "{polls} polls in {seconds} s");
-    // Nobody else waits for that.
+    // No other client waits for this.
     let bob = host.subscriber(&Principal::new("bob"));
     let began = Instant::now();
     subscribe(&host, &bob, "c").await;
@@ -212,7 +212,7 @@ async fn is_cached(host: &Host, principal: &Principal, path: &str) -> bool {
     }
 }
 
-/// Returns until when the first page of the listing holds.
+/// Returns the time at which the first page of the listing expires.
 async fn page_holds_until(host: &Host, principal: &Principal) -> Option<Instant> {
     let encode = async |entries: Vec<mcp_host_model::resource::Resource>| {
         let items = entries.into_iter().map(|entry| (entry.uri, 0)).collect();
@@ -230,7 +230,7 @@ async fn a_subscription_drops_the_cached_responses_to_its_resource_and_no_others
     provider.edit("a");
     let host = start(&provider, dir.path(), "1h").await;
     let (ada, mallory) = (Principal::new("ada"), host.subscriber(&Principal::new("mallory")));
-    // The first response with a time to live switches the cache on, and the first poll ever drops what is cached of the listing.
+    // The first response with a time to live switches the cache on, and the very first poll drops cached pages of the listing.
     subscribe(&host, &mallory, "first").await;
     for path in ["a", "b"] {
         is_cached(&host, &ada, path).await;
@@ -281,7 +281,7 @@ async fn who_makes_a_provider_fail_may_force_fewer_polls_and_nobody_else_without
     let (mallory, bob) = (host.subscriber(&Principal::ANONYMOUS), host.subscriber(&Principal::ANONYMOUS));
     let failing = anonymous(1).scope(host.subscribe(&mallory, "paths:///bad"));
     assert!(timeout(TIMEOUT, failing).await.unwrap().is_err());
-    // As many as a client may at once.
+    // The burst that a client may force.
     let subscribe_all = async |requester: Requester, subscriber: &super::Subscriber, name: &str| {
         let began = Instant::now();
         for number in 0..20 {

@@ -1,6 +1,6 @@
 //! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), two that detect
-//! for which principals its listing ([`listing`](super::listing)) and its directories ([`directories`](super::directories)) have
-//! changed, and one that has it prepare its data.
+//! for which principals its listing ([`listing`](super::listing)) and its directories
+//! ([`directories`](super::directories)) have changed, and one that prepares its data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Watcher {
 pub(super) struct Handover {
     /// The last fingerprint of the listing for each subscribed principal.
     pub(super) fingerprints: HashMap<Principal, ListingFingerprint>,
-    /// Whether all subscribers are notified once, as soon as later changes are detected.
+    /// Whether all subscribers are notified once, as soon as later changes can be detected.
     pub(super) notify_all_once: bool,
 }
 
@@ -89,12 +89,12 @@ impl Watcher {
         self.state.is_polling.load(Ordering::Relaxed)
     }
 
-    /// Returns what is counted of polls that are shared with other replicas; none if they are not.
+    /// Returns the counters of polls that are shared with other replicas; none if they are not shared.
     pub(super) fn shared_polls(&self) -> Option<SharedPollStats> {
         self.state.shared.as_ref().map(SharedPollStats::of)
     }
 
-    /// Returns the lag of the last poll; none before the first one.
+    /// Returns the lag of the last poll; none before the first poll.
     pub(super) fn last_lag(&self) -> Option<Duration> {
         self.state.last_lag.get()
     }
@@ -114,7 +114,8 @@ impl Watcher {
         }
     }
 
-    /// Waits until changes of a resource are reported: it has been polled, now or for another subscriber.
+    /// Waits until changes of a resource are reported, that is, until it has been polled for this or another
+    /// subscriber.
     pub(super) async fn wait_until_polled(&self, uri: &Uri, path: &Path, client: &Requester) -> Result<(), PollError> {
         if self.state.context.subscription_index().is_polled(uri, self.state.id) {
             return Ok(());
@@ -128,7 +129,7 @@ impl Watcher {
         Some(mount.compose(uri.as_str().strip_prefix(mount.as_str())?).ok()?.path)
     }
 
-    /// Queries the provider what the resource is; see [`Lookups`]. Returns `None` if the watcher was
+    /// Requests the kind of a resource from the provider; see [`Lookups`]. Returns `None` if the watcher was
     /// retired.
     pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
         self.state.retired.run_until_cancelled(self.lookups.look_up(path)).await
@@ -139,23 +140,24 @@ impl Watcher {
         self.state.retired.run_until_cancelled(self.state.track_directory(uri, path, principal)).await;
     }
 
-    /// Checks what principals see of a resource, if it is a directory.
+    /// Examines the principals' views of a resource, if it is a directory.
     pub(super) fn examine(&self, uri: &Uri) {
         self.state.directories.add(self.path(uri).map(|path| (uri.clone(), path)));
     }
 
-    /// Starts tracking the listing for a new subscriber of it.
+    /// Starts tracking the listing for a new subscriber.
     pub(super) fn watch_listing(&self) {
         if self.supports_changes() {
             self.state.listing.dirty.notify_one();
-            // A plugin that is polled is polled for the listing, too.
+            // Polling a plugin covers its listing, too.
             if !self.state.is_polling.load(Ordering::SeqCst) {
                 self.state.wake.notify_one();
             }
         }
     }
 
-    /// Waits until changes of the principal's listing are detected. Of a plugin that it may see nothing of, there are none.
+    /// Waits until changes of the principal's listing are detected. Returns immediately for a plugin of which the
+    /// principal may see nothing.
     pub(super) async fn listing_ready(&self, principal: &Principal) {
         let policy = self.state.context.access.load().policy(principal);
         if self.supports_changes() && may_see_listing(&policy, self.plugin().mount()) {
@@ -164,7 +166,7 @@ impl Watcher {
     }
 
     /// Returns the last known fingerprint of the listing for each subscribed principal. For a provider that does not
-    /// report changes, they are computed now.
+    /// report changes, computes them now.
     pub(super) async fn fingerprints(&self) -> HashMap<Principal, ListingFingerprint> {
         let access = self.state.context.access.load_full();
         let task = ListingTask::new(self.state.clone());
@@ -186,7 +188,7 @@ impl Watcher {
             }
             state.listing.mark_dirty();
             state.examine_all().await;
-            // The poller may be idle as no subscriber could see anything.
+            // The poller may be idle, because no subscriber could see anything.
             state.wake.notify_one();
         }));
     }

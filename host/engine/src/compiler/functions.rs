@@ -1,16 +1,16 @@
-//! Incremental compilation: the compiled functions of the component that a file had before, for the one that it has now.
+//! Incremental compilation: reuses the compiled functions of a component file's previous version.
 //!
-//! A provider under development is compiled after each edit, and most of its functions are those of before: an interpreter, a standard
-//! library. Cranelift looks up each function by a hash of what it is compiled from, and compiles those that are not there.
+//! A provider under development is compiled after each edit, and most of its functions are unchanged: an interpreter, a standard
+//! library. Cranelift looks up each function by a hash of its input, and compiles the functions that are missing.
 //!
-//! The functions are machine code, written by a compiler that a hostile component may have taken over. So they are used for one file
-//! only, whose versions have one author, and only where the host asks for it, as `mcp-host dev` does. They are never shared between
-//! components. The file is in the private directory of the cache, and ends with a tag (HMAC-SHA256) under a key for this
-//! component file and this engine. One that is damaged or has another tag is not used.
+//! The functions are machine code, written by a compiler that a hostile component may have taken over. So they are used for one
+//! file only, whose versions have one author, and only if the host enables it, as `mcp-host dev` does. They are never shared
+//! between components. The file is in the private directory of the cache, and ends with a tag (HMAC-SHA256) under a key for this
+//! component file and this engine. A file that is damaged or has another tag is not used.
 //!
-//! The child opens both files before it confines itself: that of the last compilation, which it reads as a whole, and the one for the
-//! next, to which it writes the functions of this component when it is compiled. The host renames it then. A file that no
-//! compilation has used for [`MAX_AGE`] is removed when a cache is opened.
+//! The child opens two files before it confines itself. It reads the file of the last compilation as a whole. When the component is
+//! compiled, it writes the component's functions to the second file, which the host then renames. Opening a cache removes files
+//! that no compilation has used for [`MAX_AGE`].
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -28,55 +28,55 @@ use wasmtime::CacheStore;
 
 use crate::code_key::CodeKey;
 
-/// The variables of the child: the two files, and the key of their tags.
+/// The environment variables of the child: the two files, and the key of their tags.
 const FROM_ENV_VAR: &str = "MCP_HOST_COMPILER_FUNCTIONS";
 const INTO_ENV_VAR: &str = "MCP_HOST_COMPILER_FUNCTIONS_NEXT";
 const KEY_ENV_VAR: &str = "MCP_HOST_COMPILER_FUNCTIONS_KEY";
 
-/// The end of the names of the files.
+/// The suffix of the files' names.
 pub(crate) const ENDING: &str = ".functions";
-/// The time after which a file that is not used is removed.
+/// The time after which an unused file is removed.
 pub(crate) const MAX_AGE: Duration = Duration::from_hours(14 * 24);
-/// The largest file, in bytes. That of a provider with CPython has 28 MB.
+/// The maximum size of a file in bytes. The file of a provider with CPython has 28 MB.
 const MAX_SIZE: u64 = 512 << 20;
-/// The bytes of a tag.
+/// The length of a tag in bytes.
 const TAG_LEN: usize = 32;
 
 /// The files of the functions of one component file.
 #[derive(Clone)]
 pub(crate) struct FunctionFiles {
-    /// What the last compilation has written.
+    /// The file that the last compilation has written.
     pub(crate) from: PathBuf,
-    /// What this one writes.
+    /// The file that this compilation writes.
     pub(crate) into: PathBuf,
     pub(crate) key: CodeKey,
 }
 
 impl FunctionFiles {
-    /// The variables of the child.
+    /// Returns the environment variables of the child.
     pub(super) fn variables(&self) -> [(&'static str, std::ffi::OsString); 3] {
         let Self { from, into, key } = self;
         [(FROM_ENV_VAR, from.into()), (INTO_ENV_VAR, into.into()), (KEY_ENV_VAR, key.to_text().into())]
     }
 
-    /// What the variables of this process say.
+    /// Reads the environment variables of this process.
     pub(super) fn from_variables() -> Option<Self> {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         let key = std::env::var(KEY_ENV_VAR).ok().and_then(|text| CodeKey::from_text(&text))?;
         Some(Self { from: path(FROM_ENV_VAR)?, into: path(INTO_ENV_VAR)?, key })
     }
 
-    /// Puts the functions of this compilation in the place of those of the last one.
+    /// Replaces the functions of the last compilation with the functions of this one.
     pub(crate) fn keep(&self) -> io::Result<()> {
         match std::fs::rename(&self.into, &self.from) {
-            // It was too large, or the disk was full.
+            // The functions were too large, or the disk was full.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             renamed => renamed,
         }
     }
 }
 
-/// The functions of the last compilation, and those of this one.
+/// The functions of the last compilation and of this one.
 pub(super) struct Functions {
     known: Arc<KnownFunctions>,
     into: File,
@@ -84,7 +84,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Opens both files. Without the first all is compiled; without the second nothing is kept.
+    /// Opens both files. Without the first, all functions are compiled; without the second, none are kept.
     pub(super) fn open(files: FunctionFiles) -> io::Result<Self> {
         let FunctionFiles { from, into, key } = files;
         let known = KnownFunctions::read(&from, &key).unwrap_or_default();
@@ -93,12 +93,12 @@ impl Functions {
         Ok(Self { known: Arc::new(known), into: options.open(into)?, key })
     }
 
-    /// What the compiler looks functions up in.
+    /// Returns the store in which the compiler looks up functions.
     pub(super) fn store(&self) -> Arc<dyn CacheStore> {
         self.known.clone()
     }
 
-    /// Writes the functions of the component that was compiled.
+    /// Writes the functions of the compiled component.
     pub(super) fn write(mut self) -> io::Result<()> {
         let entries = self.known.used.lock().encode(&self.known.functions).map_err(io::Error::other)?;
         let mut mac = private_dir::mac(self.key.bytes());
@@ -108,17 +108,17 @@ impl Functions {
     }
 }
 
-/// The functions of the last compilation, by their keys.
+/// The functions of the last compilation, by key.
 #[derive(Debug, Default)]
 struct KnownFunctions {
     functions: HashMap<Vec<u8>, Vec<u8>>,
     used: Mutex<Used>,
 }
 
-/// The functions of the component that is compiled.
+/// The functions of the component that is being compiled.
 #[derive(Debug, Default)]
 struct Used {
-    /// The keys of known ones.
+    /// The keys of reused functions.
     known: HashSet<Vec<u8>>,
     new: HashMap<Vec<u8>, Vec<u8>>,
 }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(get(&third, b"c"), None, "the second component does not have it");
         assert_eq!(get(&third, b"d").as_deref(), Some(&b"code of d"[..]));
         drop(third);
-        // Without a compilation that ended there is nothing to keep.
+        // Without a finished compilation there is nothing to keep.
         std::fs::remove_file(&files.into).unwrap();
         files.keep().unwrap();
         assert!(files.from.exists());

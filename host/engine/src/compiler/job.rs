@@ -1,4 +1,4 @@
-//! A compile job, as the arguments of the compiler process.
+//! A compile job, encoded as arguments of the compiler process.
 
 use std::io;
 use std::thread;
@@ -14,7 +14,7 @@ use super::EXIT_DEADLINE;
 
 /// The argument that turns a program into the compiler; see [`run_compiler`](super::run_compiler).
 pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
-/// The largest compiled code, in bytes.
+/// The maximum size of compiled code in bytes.
 pub(super) const MAX_CODE_SIZE: u64 = 2 << 30;
 
 /// A component to compile, and the limits.
@@ -28,12 +28,12 @@ pub(super) struct CompileJob {
     memory: u64,
     /// Wall-clock time in milliseconds.
     deadline: u64,
-    /// Whether a later host can use the code if that which started the process ends before.
+    /// Whether a later host can use the code if the host that started this process ends first.
     can_outlive_host: bool,
 }
 
 impl CompileJob {
-    /// A job to compile the component of that digest within those limits.
+    /// Creates a job to compile the component with this digest within these limits.
     pub(super) fn new(digest: Digest, limits: &config::limits::CompileLimits, can_outlive_host: bool) -> Self {
         Self {
             digest,
@@ -57,7 +57,7 @@ impl CompileJob {
         [CHILD_ARGUMENT.to_owned(), digest, cpu, memory, deadline, can_outlive_host]
     }
 
-    /// Parses the arguments that follow the first; none if they are not understood.
+    /// Parses the arguments after the first; none if they are invalid.
     pub(super) fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let job = Self {
             digest: arguments.next()?.parse().ok()?,
@@ -71,15 +71,16 @@ impl CompileJob {
 
     /// Applies the limits to this process.
     pub(super) fn apply_rlimits(&self) -> io::Result<()> {
-        // One second more before SIGKILL: the soft limit's SIGXCPU tells the reason.
+        // SIGKILL follows one second later: the soft limit's SIGXCPU reveals the reason first.
         rlimit::Resource::CPU.set(self.cpu, self.cpu.saturating_add(1))?;
         rlimit::Resource::AS.set(self.memory, self.memory)?;
         rlimit::Resource::FSIZE.set(MAX_CODE_SIZE, MAX_CODE_SIZE)?;
         rlimit::Resource::CORE.set(0, 0)
     }
 
-    /// Exits at the deadline, on a thread of its own: a host that is alive may be a moment later to kill this process. If it
-    /// cannot outlive the host, it exits with the host, too: as soon as the other end of standard error is closed.
+    /// Exits at the deadline, on a separate thread, because a live host may be slightly late to kill this process.
+    /// A child that cannot outlive its host also exits with the host, when the other end of standard error is
+    /// closed.
     pub(super) fn exit_at_end(&self) {
         let (deadline, can_outlive_host) = (Duration::from_millis(self.deadline), self.can_outlive_host);
         thread::spawn(move || {
@@ -87,7 +88,7 @@ impl CompileJob {
                 thread::sleep(deadline);
             } else {
                 let stderr = io::stderr();
-                // Without events to wait for, it returns when the other end is closed.
+                // With no events requested, this returns when the other end is closed.
                 let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
                 let timeout = Timespec::try_from(deadline).ok();
                 while poll(&mut watched, timeout.as_ref()) == Err(Errno::INTR) {}

@@ -1,4 +1,4 @@
-//! The compiler process as the host sees it: its start, its end, and when it is killed.
+//! The host's side of the compiler process: its start, its end, and when it is killed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,12 @@ use super::{
     KEY_ENV_VAR,
 };
 
-/// The number of threads that the child compiles on, for the library that starts them.
+/// The child's number of compiler threads, for the library that starts them.
 const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";
-/// The bytes of the child's standard error that are kept.
+/// The maximum length of the child's standard error that is kept, in bytes.
 const MAX_MESSAGE: u64 = 4096;
 
-/// A compiler process that is killed when this is dropped, unless it may outlive the host: then only if its compilation was
-/// cancelled.
+/// A compiler process. Dropping this kills it, unless it may outlive the host and its compilation was not cancelled.
 struct CompilerProcess {
     child: Child,
     may_outlive_host: AtomicBool,
@@ -36,13 +35,13 @@ struct CompilerProcess {
 impl Drop for CompilerProcess {
     fn drop(&mut self) {
         if !self.may_outlive_host.load(Ordering::Relaxed) || self.cancelled.is_cancelled() {
-            // One that has exited cannot be killed.
+            // A process that has exited cannot be killed.
             let _ = self.child.start_kill();
         }
     }
 }
 
-/// Runs that program as the compiler.
+/// Runs this program as the compiler.
 pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &CompileLimits) -> Result<(), CompileError> {
     let start = |error: std::io::Error| CompileError::Start(format!("{}: {error}", program.display()));
     let mut command = Command::new(&program);
@@ -53,7 +52,7 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
         .args(CompileJob::new(request.digest, limits, request.can_outlive_host).arguments())
         .env_clear()
         .env(CHILD_ENV_VAR, "1")
-        // Not an argument, which every user of the machine may read.
+        // In the environment, because every user of the machine may read arguments.
         .env(KEY_ENV_VAR, request.key.to_text())
         .envs(request.functions.iter().flat_map(FunctionFiles::variables))
         // The child cannot read how many processors its control group may use.
@@ -65,13 +64,13 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
         .spawn()
         .map_err(start)?;
     let mut process = CompilerProcess { child, may_outlive_host: AtomicBool::new(false), cancelled: request.cancelled };
-    // Kept outside of the future, for the case of the deadline.
+    // Kept outside of the future, so that it survives the deadline.
     let mut message = Vec::new();
     let stderr = process.child.stderr.take();
     let (may_outlive_host, can_outlive_host) = (&process.may_outlive_host, request.can_outlive_host);
     let listen = async {
         if let Some(stderr) = stderr {
-            // A program that is no compiler has no limits.
+            // Only after the handshake: a program that is not a compiler has no limits.
             let on_handshake = || may_outlive_host.store(can_outlive_host, Ordering::Relaxed);
             read_messages(stderr, &mut message, on_handshake).await;
         }
@@ -92,7 +91,7 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
     interpret_exit(status.map_err(start)?, message.to_owned(), limits)
 }
 
-/// Reads what the process writes to standard error, up to [`MAX_MESSAGE`] bytes, and tells of the handshake.
+/// Reads the process's standard error, up to [`MAX_MESSAGE`] bytes, and reports the handshake.
 async fn read_messages(stderr: ChildStderr, message: &mut Vec<u8>, on_handshake: impl Fn()) {
     let mut lines = BufReader::new(stderr.take(MAX_MESSAGE));
     while let Ok(1..) = lines.read_until(b'\n', message).await {
@@ -111,7 +110,7 @@ fn no_compiler(program: &Path, how: String, message: &str) -> CompileError {
     CompileError::NoCompiler { program, outcome }
 }
 
-/// Returns what the child wrote after its handshake; none if there is no handshake. A program may write something before it.
+/// Returns the child's output after its handshake; none without a handshake. A program may write something before it.
 fn after_handshake(stderr: &str) -> Option<&str> {
     let (_, message) = stderr.split_once(HANDSHAKE)?;
     Some(message.trim())
@@ -129,7 +128,7 @@ fn interpret_exit(status: ExitStatus, message: String, limits: &CompileLimits) -
         _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
         Some(EXIT_INVALID) => CompileError::Invalid(message),
         None if ended_by(Signal::XCPU) => CompileError::Cpu(limits.cpu.duration()),
-        // The kernel kills for CPU time as well, a second later, but only a process that ignores SIGXCPU.
+        // For CPU time, the kernel sends SIGKILL only a second later, to a process that ignores SIGXCPU.
         None if ended_by(Signal::KILL) => CompileError::Killed,
         None if ended_by(Signal::SYS) => CompileError::ForbiddenSystemCall,
         None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(MAX_CODE_SIZE),

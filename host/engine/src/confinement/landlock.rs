@@ -1,7 +1,8 @@
-//! Landlock: what this thread, and all that it starts, may open, listen at and connect to.
+//! Landlock: the files, ports and addresses that this thread, and all threads that it starts, may open, listen on and connect
+//! to.
 //!
-//! A rule is about an inode and, for a directory, everything below it. So [`Domain::check`] compares inodes, too: a directory
-//! that has been replaced is not the one that may be read.
+//! A rule applies to an inode and, for a directory, to everything below it. So [`Domain::check`] compares inodes, too: a
+//! directory that replaces a permitted one is not permitted.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Metadata};
@@ -16,13 +17,13 @@ use landlock::{
 use crate::confinement::{ConfinementError, Permissions};
 
 /// Denies this thread all files, directories and ports, and signals to other processes. Kernels without Landlock, or with an
-/// older version, deny what they can.
+/// older version, deny as much as they can.
 pub(super) fn deny_all() -> Result<(), RulesetError> {
     handle_all(ABI::V9)?.create()?.restrict_self()?;
     Ok(())
 }
 
-/// A ruleset that denies everything which that version can deny.
+/// Returns a ruleset that denies everything that this version can deny.
 fn handle_all(abi: ABI) -> Result<Ruleset, RulesetError> {
     Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
@@ -30,7 +31,7 @@ fn handle_all(abi: ABI) -> Result<Ruleset, RulesetError> {
         .scope(Scope::from_all(abi))
 }
 
-/// The version whose restrictions are used. A newer kernel restricts no more, an older one less.
+/// The version whose restrictions are used. A newer kernel restricts the same, an older one less.
 const SERVER_ABI: ABI = ABI::V9;
 /// The first version that restricts TCP.
 const TCP_ABI: u32 = 4;
@@ -38,7 +39,7 @@ const TCP_ABI: u32 = 4;
 /// An inode.
 type FileId = (u64, u64);
 
-/// The restrictions that this process has.
+/// The restrictions of this process.
 #[derive(Debug)]
 pub(super) struct Domain {
     readable: BTreeSet<FileId>,
@@ -47,7 +48,7 @@ pub(super) struct Domain {
     connect: Option<BTreeSet<u16>>,
 }
 
-/// Renounces new privileges. Returns whether that succeeded, and the version of Landlock that the kernel has.
+/// Renounces new privileges. Returns whether this succeeded, and the kernel's version of Landlock.
 pub(super) fn prepare() -> (bool, Option<u32>) {
     match RestrictSelf::default().apply() {
         Ok(status) => (status.no_new_privs, abi(&status.landlock)),
@@ -90,7 +91,7 @@ fn file_id(metadata: &Metadata) -> FileId {
 }
 
 impl Domain {
-    /// Restricts this thread, and all that it starts, to those permissions. What does not exist is left out.
+    /// Restricts this thread, and all threads that it starts, to these permissions. Skips paths that do not exist.
     pub(super) fn enter(permissions: &Permissions, abi: u32) -> Result<Self, ConfinementError> {
         for path in &permissions.create {
             let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -129,7 +130,7 @@ impl Domain {
         Ok(Self { readable, writable, connect })
     }
 
-    /// Checks that the domain has those permissions; a path that does not exist is not checked. The text says what is missing.
+    /// Checks that the domain has these permissions; skips paths that do not exist. The text lists the missing permissions.
     pub(super) fn check(&self, permissions: &Permissions) -> Result<(), String> {
         let mut missing = Vec::new();
         for path in permissions.files.iter().chain(&permissions.read) {
@@ -149,14 +150,14 @@ impl Domain {
         if missing.is_empty() { Ok(()) } else { Err(missing.join(", ")) }
     }
 
-    /// Returns whether a path is, or lies below, one of those inodes.
+    /// Returns whether a path is one of these inodes, or below one.
     fn covers(&self, path: &Path, is_allowed: impl Fn(&FileId) -> bool) -> bool {
         let Ok(real) = path.canonicalize() else { return true };
         real.ancestors().any(|one| one.metadata().is_ok_and(|metadata| is_allowed(&file_id(&metadata))))
     }
 }
 
-/// The parent directories of a file: of its path, and of the target of its links.
+/// Returns the parent directories of a file: of its path, and of the target of its links.
 fn directories_of(file: &Path) -> Vec<PathBuf> {
     let real = file.canonicalize().ok();
     [Some(file), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(Path::to_owned).collect()

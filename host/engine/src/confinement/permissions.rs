@@ -1,4 +1,4 @@
-//! What `mcp-host serve` may open when `server.confine` is set: what the config names, and what the program itself needs.
+//! The permissions of `mcp-host serve` when `server.confine` is set: everything that the config names, and that the program itself needs.
 //!
 //! | permission | for |
 //! |---|---|
@@ -23,11 +23,11 @@ use mcp_host_config::grants::{Mode, SqlUrl};
 use mcp_host_config::issuer::Issuer;
 use mcp_host_config::{Config, UpstreamSource};
 
-/// DNS over TCP, for answers that do not fit into a datagram.
+/// DNS over TCP, for responses that do not fit into a datagram.
 const DNS_PORT: u16 = 53;
 
-/// Read by every server, and by the compiler before it is confined: seeds of random numbers (SQLite), the number of
-/// processors, properties of the machine's memory (jemalloc), and where libraries are.
+/// Read by every server, and by the compiler before it is confined: seeds of random numbers (SQLite), the number of processors, memory
+/// properties of the machine (jemalloc), and the locations of libraries.
 const SYSTEM: [&str; 8] = [
     "/dev/urandom",
     "/proc/self",
@@ -39,7 +39,7 @@ const SYSTEM: [&str; 8] = [
     "/etc/ld.so.preload",
 ];
 
-/// Read to look up the address of a name.
+/// Read to resolve names.
 const RESOLVER: [&str; 11] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -54,7 +54,7 @@ const RESOLVER: [&str; 11] = [
     "/run/nscd",
 ];
 
-/// The certificate authorities of the usual systems.
+/// The certificate authorities on common systems.
 const CERTIFICATES: [&str; 11] = [
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",
@@ -68,13 +68,13 @@ const CERTIFICATES: [&str; 11] = [
     "/usr/share/pki",
     "/usr/local/share/ca-certificates",
 ];
-/// The variables that name other ones.
+/// The environment variables that name other certificate authorities.
 const CERTIFICATE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Files, directories and ports that a server may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// Files that may be read, with all that lies in the same directory.
+    /// Files that may be read, with everything in the same directory.
     pub(super) files: BTreeSet<PathBuf>,
     /// Files and directories that may be read.
     pub(super) read: BTreeSet<PathBuf>,
@@ -84,7 +84,7 @@ pub struct Permissions {
     pub(super) create: BTreeSet<PathBuf>,
     /// Files that may be executed.
     pub(super) execute: BTreeSet<PathBuf>,
-    /// The TCP ports that may be listened at. 0 stands for any that is free.
+    /// The TCP ports that may be listened on. 0 means any free port.
     pub(super) bind: BTreeSet<u16>,
     /// The directories in which Unix sockets may be created.
     pub(super) socket_dirs: BTreeSet<PathBuf>,
@@ -95,21 +95,21 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Whether these have no Unix socket.
+    /// Returns whether these permissions include no Unix socket.
     pub(super) fn sockets_are_none(&self) -> bool {
         self.first_socket().is_none()
     }
 
-    /// The first of the Unix sockets, or of the directories for them.
+    /// Returns the first Unix socket, or else the first directory for Unix sockets.
     pub(super) fn first_socket(&self) -> Option<&Path> {
         self.sockets.first().or(self.socket_dirs.first()).map(PathBuf::as_path)
     }
 
-    /// What the plugins and the files of a config need: what a reload may change.
+    /// Returns the permissions for the plugins and files of a config, which a reload may change.
     pub fn of_config(config: &Config) -> Self {
         let mut permissions = Self { files: config.files.clone(), ..Self::default() };
         for plugin in config.plugins.iter() {
-            // What a program of an upstream is granted, another process gives it.
+            // Another process passes an upstream's program its grants.
             for grant in plugin.grants.dirs.values().filter(|_| plugin.upstream.is_none()) {
                 let dirs = match grant.mode {
                     Mode::ReadOnly => &mut permissions.read,
@@ -154,7 +154,8 @@ impl Permissions {
         permissions
     }
 
-    /// What a server with that config, read from that file, needs beside: its directories, its port, and the system's files.
+    /// Returns the permissions of a server with this config, read from this file. In addition to [`of_config`](Self::of_config), these are
+    /// its directories, its port, and the system's files.
     pub fn of_server(config: &Config, file: &Path, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut permissions = Self::of_config(config);
         permissions.files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
@@ -170,7 +171,7 @@ impl Permissions {
         if !permissions.connect.is_empty() {
             permissions.read.extend(RESOLVER.into_iter().chain(CERTIFICATES).map(PathBuf::from));
             permissions.read.extend(CERTIFICATE_VARIABLES.iter().filter_map(std::env::var_os).map(PathBuf::from));
-            // The resolver loads its modules when it is used first. They lie beside the C library.
+            // The resolver loads its modules on first use. They lie beside the C library.
             let libraries = permissions.execute.iter().filter(|file| is_library(file));
             let dirs: Vec<_> = libraries.filter_map(|file| file.parent()).map(Path::to_owned).collect();
             permissions.read.extend(dirs);
@@ -183,7 +184,7 @@ fn is_library(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"))
 }
 
-/// The files that this process is made of: the program, its libraries, and the one that loads them.
+/// Returns the files of this process: the program, its libraries, and the dynamic loader.
 fn mapped_files() -> BTreeSet<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     // `55d0-55d1 r-xp 00000000 08:01 1234   /usr/bin/mcp-host`

@@ -7,10 +7,10 @@ use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompConditio
 
 use super::syscalls::{COMPILER, FATAL_TO_COMPILER};
 
-/// Kinds of sockets that the host and the system's resolver use.
+/// The families of sockets that the host and the system's resolver use.
 const SOCKET_FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Refuses what neither the host nor a grant of a plugin needs.
+/// Refuses system calls that neither the host nor a grant of a plugin needs.
 pub(super) fn confine_server() -> Result<(), seccompiler::Error> {
     let mut rules = hostile()?;
     let is_other = |family| condition(0, SeccompCmpOp::Ne, bits(family));
@@ -19,10 +19,10 @@ pub(super) fn confine_server() -> Result<(), seccompiler::Error> {
     install(&[filter(rules, SeccompAction::Allow, errno(libc::EPERM))?, unreadable()?])
 }
 
-/// Refuses to open Unix sockets, whose paths a filter cannot read: the kernel restricts them by path from Linux 7.1 on only (Landlock
-/// ABI 9). Pairs of connected streams remain, which cannot be connected again; the runtime has one for signals.
+/// Refuses to open Unix sockets. A filter cannot read their paths, and the kernel restricts them by path only from Linux 7.1 on
+/// (Landlock ABI 9). Pairs of connected streams stay allowed, which cannot be reconnected: the runtime uses one for signals.
 pub(super) fn deny_unix_sockets() -> Result<(), seccompiler::Error> {
-    /// The bits of the argument that are the type; the others are flags.
+    /// The bits of the argument that hold the type; the other bits are flags.
     const TYPE: u64 = 0xf;
     let unix = || condition(0, SeccompCmpOp::Eq, bits(libc::AF_UNIX));
     let types = [libc::SOCK_DGRAM, libc::SOCK_SEQPACKET, libc::SOCK_RAW];
@@ -33,8 +33,8 @@ pub(super) fn deny_unix_sockets() -> Result<(), seccompiler::Error> {
     install(&[filter(rules, SeccompAction::Allow, errno(libc::EPERM))?])
 }
 
-/// Allows what the compiler needs. Hostile system calls kill the process, which the host reports. All others fail as if the
-/// kernel did not have them: libraries try many that they can do without, such as reading `/proc/self/cgroup`.
+/// Allows only the system calls that the compiler needs. Hostile system calls kill the process, which the host reports. All others
+/// fail as if the kernel lacked them: libraries try many optional ones, such as reading `/proc/self/cgroup`.
 pub(super) fn confine_compiler() -> Result<(), seccompiler::Error> {
     let mut fatal = every(HOSTILE);
     fatal.extend(every(FATAL_TO_COMPILER));
@@ -48,7 +48,7 @@ pub(super) fn confine_compiler() -> Result<(), seccompiler::Error> {
     needed.insert(libc::SYS_clone, vec![rule([flag_is_set(0, libc::CLONE_THREAD)?])?]);
     needed.insert(libc::SYS_tgkill, vec![rule([condition(0, SeccompCmpOp::Eq, std::process::id().into())?])?]);
     needed.insert(libc::SYS_prctl, vec![rule([condition(0, SeccompCmpOp::Eq, bits(libc::PR_SET_NAME))?])?]);
-    // Reading limits.
+    // Allowed for reading limits only.
     let without_new = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     needed.insert(libc::SYS_prlimit64, vec![rule([without_new])?]);
     let needed = filter(needed, errno(libc::ENOSYS), SeccompAction::Allow)?;

@@ -1,6 +1,7 @@
-//! The system calls that the filter of the compiler is about.
+//! The lists of system calls for the compiler's filter.
 
-/// What only an attacker makes a compiler do, beside [`HOSTILE`](mcp_host_base::seccomp::HOSTILE): it kills the compiler.
+/// System calls that only an attacker makes a compiler issue, in addition to
+/// [`HOSTILE`](mcp_host_base::seccomp::HOSTILE). They kill the compiler.
 pub(super) const FATAL_TO_COMPILER: &[i64] = &[
     // Programs and processes.
     libc::SYS_execve,
@@ -29,7 +30,7 @@ pub(super) const FATAL_TO_COMPILER: &[i64] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
-    // Changes of files.
+    // Changes to files.
     libc::SYS_unlinkat,
     libc::SYS_renameat2,
     libc::SYS_linkat,
@@ -55,14 +56,14 @@ pub(super) const FATAL_TO_COMPILER: &[i64] = &[
     libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
-    // Code, and memory that is shared with other processes.
+    // Code, and memory shared with other processes.
     libc::SYS_pkey_mprotect,
     libc::SYS_shmat,
     libc::SYS_shmget,
 ];
 
-/// What the compiler needs: memory, threads, time, and streams that are open. Some more calls are allowed with some arguments
-/// only; see module `seccomp`.
+/// System calls that the compiler needs: memory, threads, time, and open streams. Some other calls are allowed with
+/// certain arguments only; see module `seccomp`.
 pub(super) const COMPILER: &[i64] = &[
     // Streams.
     libc::SYS_read,

@@ -1,4 +1,4 @@
-//! The filters, in processes of their own: each test starts this executable again, for itself only.
+//! The filters, tested in separate processes: each test starts this executable again, for this test only.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,12 +13,12 @@ use mcp_host_base::seccomp::HOSTILE;
 
 use super::*;
 
-/// A request of `ptrace` that does nothing to process 0. The libraries of C disagree on its type.
+/// A request of `ptrace` that does nothing to process 0. C libraries disagree on its type.
 const PTRACE_ATTACH: libc::c_int = 16;
 /// Set in the process of a test.
 const DIRECTORY: &str = "MCP_HOST_CONFINED_TEST";
 
-/// Runs the test of that name in a process of its own, where `directory` is returned by [`inside`].
+/// Runs the test with this name in a separate process, in which [`inside`] returns `directory`.
 fn run(test: &str, directory: &Path) -> Output {
     let name = format!("confinement::tests::{test}");
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -26,7 +26,7 @@ fn run(test: &str, directory: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// The directory of this test if this is its process.
+/// Returns the directory of this test if this is its process.
 fn inside() -> Option<std::path::PathBuf> {
     std::env::var_os(DIRECTORY).map(Into::into)
 }
@@ -43,15 +43,16 @@ fn call(number: i64) -> io::Result<()> {
 
 /// Makes a system call with two numbers and zeros as arguments.
 fn call_with(number: i64, first: libc::c_int, second: libc::c_int) -> io::Result<()> {
-    // SAFETY: the filter refuses the call before the kernel looks at a pointer; without it, null pointers are refused.
+    // SAFETY: the filter refuses the call before the kernel dereferences a pointer. Without the filter, the
+    // kernel refuses null pointers.
     #[allow(unsafe_code, reason = "see above")]
     let result = unsafe { libc::syscall(number, first, second, 0, 0, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the kernel has seccomp. A test that needs it says that it is skipped.
+/// Returns whether the kernel has seccomp. A test that needs it reports that it is skipped.
 fn has_seccomp() -> bool {
-    // With a null pointer for its action. A kernel or a container without seccomp says something else.
+    // The action is a null pointer. A kernel or a container without seccomp returns another error.
     let asked = call_with(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL.cast_signed(), 0);
     let has_seccomp = asked.is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT));
     if !has_seccomp {
@@ -60,7 +61,7 @@ fn has_seccomp() -> bool {
     has_seccomp
 }
 
-/// Whether the kernel has that version of Landlock. A test that needs it says that it is skipped.
+/// Returns whether the kernel has this version of Landlock. A test that needs it reports that it is skipped.
 fn has_landlock(version: u32) -> bool {
     let (_, abi) = landlock::prepare();
     let is_there = abi.is_some_and(|abi| abi >= version);
@@ -136,7 +137,7 @@ fn a_compiler_reads_and_writes_its_streams_and_has_threads_but_no_files() {
     println!("it still writes");
 }
 
-/// Tests that the compiler is killed for that.
+/// Asserts that the attack kills the compiler.
 fn assert_fatal(test: &str, attack: impl FnOnce()) {
     if inside().is_some() {
         confine_compiler();
@@ -247,7 +248,7 @@ fn a_confined_server_reads_and_writes_what_its_config_names_and_knows_what_it_ma
     let missing = may(Permissions { files: [at("other/f")].into(), write: [at("read")].into(), ..none() }).unwrap_err();
     assert_eq!(missing, format!("read {}, write to {}", at("other/f").display(), at("read").display()));
 
-    // What is made later below a directory belongs to it.
+    // A permission for a directory covers everything created in it later.
     fs::create_dir(at("write/inner")).unwrap();
     assert_eq!(may(Permissions { write: [at("write/inner")].into(), ..none() }), Ok(()));
 

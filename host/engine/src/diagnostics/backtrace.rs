@@ -1,7 +1,7 @@
 //! The stack of a guest: its functions by name, innermost first.
 //!
-//! Bounded: `MAX_FRAMES` frames; names are at most [`MAX_NAME`] bytes, and a component with much longer ones does not compile (module
-//! `static_content`).
+//! Bounded: `MAX_FRAMES` frames; names have at most [`MAX_NAME`] bytes, and a component with much longer
+//! names does not compile (module `static_content`).
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use wasmtime::{AsContext, WasmBacktrace};
 
 use crate::config::MAX_FRAMES;
 
-/// The bytes of a name that are kept.
+/// The maximum length of a name in bytes.
 const MAX_NAME: usize = 256;
 
 /// The stack of a guest, innermost frame first.
@@ -25,21 +25,21 @@ pub struct Backtrace {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct StackFrame {
-    /// The name of its core module, if it has one.
+    /// The name of the frame's core module, if it has one.
     pub module: Option<String>,
-    /// The name of its function, demangled; `function[7]` if it has none.
+    /// The name of the frame's function, demangled; `function[7]` for a function without a name.
     pub function: String,
     /// The offset of the instruction in the component file.
     pub offset: Option<u64>,
 }
 
 impl Backtrace {
-    /// The stack that the engine attached to an error.
+    /// Returns the stack that the engine attached to an error.
     pub(crate) fn of_error(error: &wasmtime::Error) -> Option<Self> {
         error.downcast_ref::<WasmBacktrace>().map(Self::new).filter(|stack| !stack.frames.is_empty())
     }
 
-    /// The stack of a guest that is on this thread's stack now.
+    /// Captures the stack of a guest that is on this thread's stack.
     pub(crate) fn capture(store: impl AsContext) -> Self {
         Self::new(&WasmBacktrace::capture(store))
     }
@@ -57,7 +57,7 @@ impl Backtrace {
     }
 }
 
-/// On one line: `a < b < c`, which is called by the next.
+/// Displayed on one line: `a < b < c`. Each function is called by the next.
 impl fmt::Display for Backtrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, frame) in self.frames.iter().enumerate() {
@@ -74,7 +74,7 @@ fn short(text: &str) -> String {
     truncate(text.to_owned(), MAX_NAME)
 }
 
-/// A name as it is in the source, of Rust and C++. Go and C have such names already.
+/// Returns a name as in the source, for Rust and C++. Names from Go and C need no demangling.
 fn demangle(name: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(name) {
         // Without the hash at its end.

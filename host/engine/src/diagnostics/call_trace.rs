@@ -1,4 +1,4 @@
-//! The record of one call that is observed.
+//! The record of one observed call.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,9 +49,9 @@ struct State {
     memory: Option<Arc<MemoryAccount>>,
     /// The processor time at the last sample.
     sampled_cpu: Duration,
-    /// Where the guest computed last.
+    /// The last stack of the computing guest.
     last_stack: Option<Backtrace>,
-    /// Where it failed.
+    /// The stack at the failure.
     failed_at: Option<Backtrace>,
 }
 
@@ -76,31 +76,32 @@ impl CallTrace {
         })
     }
 
-    /// The call has its permits.
+    /// Records that the call has its permits.
     pub(crate) fn admitted(&self) {
         self.state.lock().admitted = Some(self.began.elapsed());
     }
 
-    /// The guest is about to be called, in an instance that took that time to make, or in one that was reused.
+    /// Records that the guest is about to be called, in an instance that took this time to create, or in a
+    /// reused one.
     pub(crate) fn guest_begins(&self, instantiation: Option<Duration>) {
         let mut state = self.state.lock();
         state.instantiation = instantiation;
         state.guest_began = Some(Instant::now());
     }
 
-    /// The instance's memory is charged to that account.
+    /// Records the account that the instance's memory is charged to.
     pub(crate) fn has_memory(&self, account: &Arc<MemoryAccount>) {
         self.state.lock().memory = Some(account.clone());
     }
 
-    /// The guest has answered or failed.
+    /// Records that the guest has answered or failed.
     pub(crate) fn guest_ended(&self, failed_at: Option<&Backtrace>) {
         let mut state = self.state.lock();
         state.guest = state.guest_began.map(|began| began.elapsed());
         state.failed_at = failed_at.cloned();
     }
 
-    /// A tick of the epoch: the guest computes. Must be called on the thread that polls the call.
+    /// Samples the computing guest at a tick of the epoch. Must be called on the thread that polls the call.
     pub(crate) fn tick(&self, store: &StoreContextMut<'_, GuestState>) {
         let stack = Backtrace::capture(store);
         let cpu = self.clock.cpu_time();
@@ -115,7 +116,7 @@ impl CallTrace {
         state.last_stack = Some(stack);
     }
 
-    /// Tells the observer of the call, which has ended.
+    /// Reports the ended call to the observer.
     pub(crate) fn end(&self, fault: Option<&Fault>, limits: &Limits) {
         let mut state = self.state.lock();
         let total = self.began.elapsed();
@@ -123,7 +124,7 @@ impl CallTrace {
         let guest = state.guest.or_else(|| state.guest_began.map(|began| began.elapsed())).unwrap_or_default();
         let instantiation = state.instantiation;
         let before = wait.saturating_add(instantiation.unwrap_or_default()).saturating_add(guest);
-        // A call that is ended while the guest waits has no place of its own.
+        // The error of a call that ends while its guest waits has no stack.
         let is_interrupted = matches!(fault, Some(Fault::Deadline(_) | Fault::Delayed(_)));
         let last_stack = state.last_stack.take().filter(|_| is_interrupted);
         let report = CallReport {

@@ -1,23 +1,21 @@
-//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
-//! it.
+//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for the latter.
 //!
-//! The concurrency limit is lowered to the number of instances that fit into `limits.memory`, by the memory that they begin with. The
-//! host's own calls take part in that number: a second semaphore, first in, first out, has a permit for each instance that fits, and
-//! every call but the probe and preparations, whose memory is separate, acquires one. Otherwise a client's only call would fail for lack of memory
-//! while the host polls.
+//! The concurrency limit is lowered to the number of instances whose initial memory fits into `limits.memory`. The host's own calls
+//! count towards that number: a second, first-in-first-out semaphore has a permit for each instance that fits, and every call
+//! acquires one, except probes and preparations, which have separate memory. Without this, a client's only call could fail for lack
+//! of memory while the host polls.
 //!
-//! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
-//! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
-//! ([`shares`](crate::shares)). Each client has a share of the rate
+//! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, for at most `limits.queue-timeout`,
+//! which also bounds its subsequent wait for an instance slot ([`shares`](crate::shares)). Each client has a share of the rate
 //! ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
-//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). Calls beyond that are rejected
-//! at once (load shedding), at little cost: no instance, no thread, no task.
+//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). Load shedding: calls beyond that are rejected immediately, at little cost:
+//! no instance, no thread, no task.
 //!
-//! The host's own calls have no rate limit, and take no permit of a client. They wait for memory and an instance slot only, at most
-//! [`HOST_WAIT`], independently of the queue timeout of clients. Each kind is bounded by its caller: one probe of a failing plugin,
-//! one `describe`, one `changes`, one `prepare`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time. Together they
-//! are bounded by a third semaphore, which is acquired before the one for memory and has half as many permits, at least one: where one
-//! instance fits, a client's call waits for at most one of them.
+//! The host's own calls have no rate limit, and take no client's permit. They only wait for memory and an instance slot, for at most
+//! [`HOST_WAIT`], independently of the clients' queue timeout. Their callers bound each kind: one probe of a failing plugin, one
+//! `describe`, one `changes`, one `prepare`, one page of a walk for its fingerprint, and five concurrent lookups for subscriptions. A
+//! third semaphore bounds all of them together. It is acquired before the memory semaphore and has half as many permits, at least
+//! one: where only one instance fits, a client's call waits for at most one of the host's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,16 +30,16 @@ use tokio::time::timeout;
 use super::fault::Fault;
 use crate::CallOrigin;
 
-/// The timeout of the host's own calls for memory and an instance slot.
+/// The timeout of the host's own calls, waiting for memory and an instance slot.
 const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// The admission control of one plugin.
 pub(super) struct Admission {
     rate: FairRate,
     permits: FairSemaphore,
-    /// A permit for each instance that fits into `limits.memory`.
+    /// One permit for each instance that fits into `limits.memory`.
     memory: Arc<Semaphore>,
-    /// A permit for each of the host's own calls that may have, or wait for, a permit of `memory`.
+    /// One permit for each of the host's own calls that holds, or waits for, a permit of `memory`.
     host_calls: Arc<Semaphore>,
     concurrency: usize,
     max_queued: usize,
@@ -51,18 +49,18 @@ pub(super) struct Admission {
 /// The permits of a call, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct CallPermit {
-    /// The concurrency permit. The host's own calls have none.
+    /// The concurrency permit; none for the host's own calls.
     _concurrency: Option<Permit>,
-    /// The permit for the memory of an instance. A probe and a preparation have none.
+    /// The permit for the memory of an instance; none for probes and preparations.
     _memory: Option<OwnedSemaphorePermit>,
-    /// The permit of one of the host's own calls. A client's call, a probe and a preparation have none.
+    /// The permit of one of the host's own calls; none for clients' calls, probes and preparations.
     _host_call: Option<OwnedSemaphorePermit>,
 }
 
 impl Admission {
-    /// The admission control of a plugin with those limits, whose instances take that many bytes when they begin. Of
-    /// `limits.concurrency`, only as many calls run at once as fit into the share of one client of `limits.memory`, and at least one:
-    /// more would fail for lack of memory.
+    /// Creates the admission control of a plugin with these limits, whose instances initially take `initial_bytes`.
+    /// `limits.concurrency` is lowered to the number of calls that fit into one client's share of `limits.memory`, but at least one:
+    /// more calls would fail for lack of memory.
     pub(super) fn new(limits: &Limits, initial_bytes: u64) -> Self {
         let fitting = fitting(limits, initial_bytes);
         let concurrency = limits.concurrency.get().min(fitting);
@@ -77,7 +75,7 @@ impl Admission {
         }
     }
 
-    /// Waits for a permit, and then for what else the call of that client needs, both within `limits.queue-timeout`.
+    /// Waits for a permit, and then for the other resources of this client's call, both within `limits.queue-timeout`.
     pub(super) async fn admit<T>(
         &self,
         origin: CallOrigin,
@@ -110,7 +108,7 @@ impl Admission {
         timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))
     }
 
-    /// The number of calls that hold a permit, and of those that wait for one.
+    /// Returns the numbers of calls that hold a permit, and that wait for one.
     pub(super) fn calls(&self) -> (usize, usize) {
         self.permits.usage()
     }
@@ -133,7 +131,8 @@ async fn acquire(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     semaphore.clone().acquire_owned().await.ok()
 }
 
-/// Returns how many instances that take that many bytes when they begin, and an eighth more later, fit into the share of one client.
+/// Returns how many instances fit into the share of one client, if they initially take `initial_bytes` each, and an eighth more
+/// later.
 fn fitting(limits: &Limits, initial_bytes: u64) -> usize {
     let needed = initial_bytes.saturating_add(initial_bytes / 8);
     let share = limits.memory.bytes().saturating_mul(7) / 8;

@@ -1,4 +1,4 @@
-//! What answers the calls of a plugin: instances of a component in a sandbox, or a native provider.
+//! The backend of a plugin's calls: instances of a component in a sandbox, or a native provider.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::{CallEnd, CallOrigin, Engine};
 /// The end of a call.
 pub(super) struct Ended<T> {
     pub(super) answer: Result<T, Fault>,
-    /// The instance, if it answered and the plugin reuses instances.
+    /// The instance, if it has answered and the plugin reuses instances.
     pub(super) instance: Option<Instance>,
-    /// Where the guest failed.
+    /// The stack of the guest at a failure.
     pub(super) stack: Option<Box<Backtrace>>,
 }
 
@@ -42,7 +42,7 @@ impl<T> From<Result<T, Fault>> for Ended<T> {
     }
 }
 
-/// What answers the calls of a plugin.
+/// The backend of a plugin's calls.
 pub(super) enum Backend {
     Component(Box<ComponentBackend>),
     Native(Arc<dyn Provider>),
@@ -56,12 +56,12 @@ pub(super) struct ComponentBackend {
     pub(super) share: Arc<Share>,
     /// The idle instances, if the plugin opted into reuse.
     pub(super) pool: Option<Arc<Pool>>,
-    /// What a recording says of it, and does not have.
+    /// The data of the plugin in a recording.
     pub(super) recorded_as: RecordedPlugin,
     pub(super) redaction: Arc<Redaction>,
     /// The recording of its calls, if there is one.
     pub(super) recording: ArcSwapOption<Recording>,
-    /// What makes its calls replays of recorded ones.
+    /// Makes its calls replays of recorded ones.
     pub(super) replays: Option<Replays>,
 }
 
@@ -76,8 +76,8 @@ pub(super) enum CallTarget {
 }
 
 impl Backend {
-    /// Acquires an idle instance, or a permit for a fresh one with that memory, as soon as the plugin's share allows it. A native
-    /// provider needs neither.
+    /// Acquires an idle instance, or a permit for a fresh one with this memory, as soon as the plugin's share
+    /// allows it. A native provider needs neither.
     pub(super) async fn acquire(
         &self,
         engine: &Engine,
@@ -133,7 +133,7 @@ impl Backend {
         }
     }
 
-    /// The bytes that an instance takes when it begins.
+    /// Returns the initial size of an instance in bytes.
     pub(super) fn initial_bytes(&self) -> u64 {
         match self {
             Self::Component(component) => component.component.initial_bytes(),
@@ -149,7 +149,7 @@ impl Backend {
         }
     }
 
-    /// The number of instances that are kept for later calls.
+    /// Returns the number of idle instances that are kept for later calls.
     pub(super) fn idle_instances(&self) -> usize {
         match self {
             Self::Component(component) => component.pool.as_ref().map_or(0, |pool| pool.idle_count()),
@@ -174,11 +174,11 @@ impl Backend {
     }
 }
 
-/// What is recorded of a call.
+/// The records of a call.
 #[derive(Clone, Copy)]
 pub(super) struct CallRecord<'a> {
     pub(super) clock: &'a Arc<CpuClock>,
-    /// None unless it is observed.
+    /// None unless the call is observed.
     pub(super) trace: Option<&'a Arc<CallTrace>>,
 }
 
@@ -229,7 +229,8 @@ impl ComponentBackend {
         let CallRecord { clock, trace } = record;
         let Start { began, interception } = start;
         trace.inspect(|trace| trace.has_memory(instance.state().memory.account()));
-        // Boxed and erased: wasmtime's futures are nested so deeply that the compiler would give up on those around them.
+        // Boxed and type-erased: wasmtime's futures are nested so deeply that the compiler would give up on the
+        // enclosing ones.
         let call: BoxFuture<'_, GuestResult<F::Answer>> = Box::pin(async {
             let linked = interception.as_ref().map_or(Linked::Host(&self.component), Interception::linked);
             let is_preparation = F::NAME == FunctionName::Prepare;
@@ -256,12 +257,12 @@ impl ComponentBackend {
         }
     }
 
-    /// Whether calls are recorded, or are replays.
+    /// Returns whether calls are recorded or replayed.
     fn is_intercepted(&self) -> bool {
         self.replays.is_some() || self.recording.load().is_some()
     }
 
-    /// Records a call in an instance with that state, or answers its host calls from a record, if that is wanted.
+    /// If enabled, records a call in an instance with this state, or answers its host calls from a recording.
     fn intercept<F: Function>(&self, state: &mut GuestState, function: &F) -> Option<Interception<'_>> {
         if let Some(replays) = &self.replays {
             replays.begin(state);
@@ -273,7 +274,7 @@ impl ComponentBackend {
     }
 }
 
-/// Why a call in an instance has no answer.
+/// Returns why a call in an instance has no answer.
 fn fault(error: &wasmtime::Error, instance: &Instance, limits: &Limits) -> Fault {
     let denial = instance.state().memory.denial();
     let end = CallEnd::from_error(error, denial.is_some());
@@ -283,12 +284,12 @@ fn fault(error: &wasmtime::Error, instance: &Instance, limits: &Limits) -> Fault
 /// How a call in an instance begins.
 #[derive(Default)]
 struct Start<'a> {
-    /// When the instance began to be made, if it is for this call and that is observed.
+    /// When the creation of the instance began, if it is for this call and the call is observed.
     began: Option<Instant>,
     interception: Option<Interception<'a>>,
 }
 
-/// What stands between a call and the functions of the host.
+/// The interception between a call and the functions of the host.
 enum Interception<'a> {
     Record(OpenRecord),
     Replay(&'a Replays),
@@ -310,8 +311,8 @@ impl Interception<'_> {
     }
 }
 
-/// Calls a native provider. It ends at the next poll that returns pending once `limits.cpu` is used up, and when it panics.
-/// Dropping the future drops the provider's future, and contains panics of its destructors.
+/// Calls a native provider. The call ends at the first pending poll after `limits.cpu` is used up, and when it
+/// panics. Dropping the future drops the provider's future, and contains panics of its destructors.
 async fn call_native<F: Function>(
     provider: &dyn Provider,
     limits: &Limits,

@@ -1,24 +1,24 @@
 //! One call: circuit breaker, admission, an instance or the native provider, the provider's code under its limits, validation of
 //! the answer, and the record of the outcome.
 //!
-//! A call ends when its answer is lifted, validated and filtered: all of that runs on the threads of the guest, within the call's
+//! A call ends when its answer is lifted, validated and filtered. All of this runs on the threads of the guest, within the call's
 //! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
 //!
-//! **Circuit breaker.** A call *fails* when the provider causes it to have no answer: a trap, a limit on time, memory or size, a broken
-//! contract. Everything that the provider answers itself, failures of the contract included, is a success; rejections
-//! by the host (rate limit, queue) are neutral.
+//! **Circuit breaker.** A call *fails* if the provider is the cause that there is no answer: a trap, a limit on time, memory or
+//! size, a broken contract. Every response of the provider, including failures of the contract, is a success. Rejections by the
+//! host (rate limit, queue) are neutral.
 //!
-//! After [`FAILURE_THRESHOLD`] consecutive failures the next call is preceded by a *probe*: the host itself requests
-//! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures
-//! belong to the requested resources, and the circuit stays closed. If it fails, the circuit opens
+//! After [`FAILURE_THRESHOLD`] consecutive failures, the next call is preceded by a *probe*: the host itself requests the first
+//! entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures are attributed to the
+//! requested resources, and the circuit stays closed. If the probe fails, the circuit opens
 //! ([`circuit_breaker`](mcp_host_base::circuit_breaker)).
 //!
-//! Clients' calls decide only that a probe is made, never its result: it runs in a fresh instance, with a slot, threads and
-//! memory that no client's call has a part in ([`CallOrigin::Probe`](crate::CallOrigin)). Once it has succeeded, the inputs
-//! that failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can have a plugin suspended for all
-//! by requesting, however often, the one resource that makes it trap; the cost of that is one short listing in
-//! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
-//! fail one by one, within their limits.
+//! Clients' calls can cause a probe, but not influence its result: it runs in a fresh instance, with a slot, threads and memory
+//! that are separate from clients' calls ([`CallOrigin::Probe`](crate::CallOrigin)). After a successful probe, the inputs that
+//! failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can get a plugin
+//! suspended for all by repeatedly requesting the one resource that makes it trap; this costs one short listing per
+//! [`FAILURE_THRESHOLD`] calls. The price: a plugin that lists but answers no read is not suspended, and its calls fail one by
+//! one, within their limits.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -57,29 +57,29 @@ use crate::instance::Instance;
 use crate::shares::SlotPermit;
 use crate::{CallOrigin, Engine};
 
-/// Consecutive failures before a probe.
+/// The number of consecutive failures before a probe.
 pub(super) const FAILURE_THRESHOLD: u32 = 5;
-/// The part of `limits.deadline`, as a fraction, that a call must have taken itself for its end to be its own fault.
+/// The fraction of `limits.deadline` that must be a call's own time for the timeout to be its own fault.
 const OWN_PART: (u32, u32) = (3, 4);
 
-/// Everything that a call needs, shared by the calls of one plugin.
+/// The context of a call, shared by the calls of one plugin.
 #[derive(Clone)]
 pub(super) struct CallContext {
     pub(super) engine: Arc<Engine>,
     pub(super) backend: Arc<Backend>,
     pub(super) limits: Limits,
-    /// What answers are validated against.
+    /// The context that answers are validated in.
     pub(super) validation: Arc<ValidationContext>,
     pub(super) admission: Arc<Admission>,
     pub(super) run_queue: Arc<PluginQueue>,
     /// The memory that answers are charged to while they are validated.
     pub(super) memory: Arc<MemoryBudget>,
-    /// The same for the answer to the probe of the circuit breaker.
+    /// The memory that the answer to the circuit breaker's probe is charged to.
     pub(super) probe_memory: Arc<MemoryBudget>,
     pub(super) metrics: Arc<CallMetrics>,
-    /// Who is told of calls.
+    /// The observer of calls.
     pub(super) observed: Option<Arc<ObservedPlugin>>,
-    /// Who is told of them for a time, if nobody else is.
+    /// A temporary observer of calls, used if there is no other.
     pub(super) profiled: Arc<ArcSwapOption<ObservedPlugin>>,
 }
 
@@ -89,7 +89,7 @@ struct Permits {
     _slot_permit: Option<SlotPermit>,
 }
 
-/// A call that begins.
+/// The start of a call.
 struct CallStart {
     origin: CallOrigin,
     input: Option<InputKey>,
@@ -103,14 +103,14 @@ struct CallOutcome<T> {
     answer: Result<T, Fault>,
     /// The instance, if it may serve another call.
     instance: Option<Instance>,
-    /// Where the guest failed.
+    /// The stack of the guest at a failure.
     stack: Option<Box<Backtrace>>,
     permits: Permits,
 }
 
 impl Plugin {
-    /// Calls a function of the provider and validates its answer with `check`, as a part of the call. Dropping the future ends the
-    /// call, and its instance with it.
+    /// Calls a function of the provider and validates its answer with `check` as part of the call. Dropping the future ends the
+    /// call and its instance.
     pub(super) async fn call<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
     where
         F: Function,
@@ -155,7 +155,7 @@ impl Plugin {
         answer
     }
 
-    /// Checks the circuit breaker, and makes the probe if one is due.
+    /// Checks the circuit breaker, and makes a probe if one is due.
     async fn check_breaker(&self) -> Result<(), Fault> {
         let probe = match self.breaker.try_acquire(Instant::now()) {
             BreakerDecision::Granted => return Ok(()),
@@ -178,12 +178,12 @@ impl Plugin {
     }
 
     /// Calls a function of the provider and returns its answer without validation, for tests of providers. The call runs under the
-    /// plugin's limits and grants. The circuit breaker neither rejects nor counts it, because a test makes calls that fail.
+    /// plugin's limits and grants. The circuit breaker neither rejects nor counts it, because tests make calls that fail.
     pub async fn call_unvalidated<F: Function>(&self, function: F) -> Result<F::Answer, Fault> {
         self.dispatch(CallOrigin::Client, None, function, |_, answer| async move { Ok(answer) }).await
     }
 
-    /// Makes the call without the circuit breaker. No `async fn`: its future would be one layer more of a type that is nested deeply.
+    /// Makes the call without the circuit breaker. Not an `async fn`: its future would add a layer to a deeply nested type.
     fn dispatch<F, U, C, W>(
         &self,
         origin: CallOrigin,
@@ -200,7 +200,7 @@ impl Plugin {
         self.dispatch_in(self.call_context.clone(), Arc::default(), origin, input, function, check)
     }
 
-    /// Makes the call with those limits, on that clock, without the circuit breaker.
+    /// Makes the call with this context and this clock, without the circuit breaker.
     pub(super) async fn dispatch_in<F, U, C, W>(
         &self,
         context: Arc<CallContext>,
@@ -240,7 +240,7 @@ impl Plugin {
             failed_at = stack;
             answer
         });
-        // An observer has it in more detail.
+        // An observer has the stack in more detail.
         let stack = failed_at.filter(|_| self.call_context.observed.is_none());
         answer.inspect_err(|fault| {
             self.faults.record_at(F::NAME.as_str(), path.as_deref(), fault, stack.as_deref());
@@ -281,7 +281,7 @@ impl Plugin {
     }
 }
 
-/// Returns what the outcome of a call says about the health of the plugin.
+/// Returns what the outcome of a call means for the health of the plugin.
 fn verdict<T>(answer: &Result<T, Fault>) -> Verdict {
     match answer {
         Err(fault) if fault.trips_breaker() => Verdict::Failure,
@@ -348,14 +348,14 @@ impl CallContext {
                 Some(trace) => Box::pin(trace.host_calls.clone().scope(running)).await,
                 None => running.await,
             };
-            // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
+            // An instance that serves no other call is dropped here: after its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
             // The instances of a probe and of a preparation have separate memory.
             let has_own_memory = matches!(origin, CallOrigin::Probe | CallOrigin::Preparation);
             let instance = instance.filter(|_| is_good && !has_own_memory);
             CallOutcome { answer, instance, stack, permits }
         });
-        // For a provider whose answers depend on it. Components cannot see it.
+        // For a provider whose answers depend on the caller. Components cannot see the caller.
         let caller = Caller::current().filter(|_| origin == CallOrigin::Client);
         let running = match &*self.backend {
             Backend::Native(_) => Either::Left(Caller::scope(caller, running)),
@@ -374,8 +374,8 @@ impl CallContext {
     }
 
     /// Makes the call and validates its answer, both within the call's limits. The instance is returned only if the provider
-    /// answered and it may serve another call. `limits.deadline` counts from here: this runs with all permits, when it is the
-    /// call's turn.
+    /// answered and the instance may serve another call. `limits.deadline` counts from here, because this runs once the call has
+    /// all permits and its turn.
     async fn run<F, U, C, W>(
         &self,
         target: CallTarget,
@@ -404,7 +404,7 @@ impl CallContext {
             };
             Ended { answer, instance, stack }
         };
-        // Not dropped before it is known what it waits for.
+        // Not dropped before it is known what the call waits for.
         let mut call = pin!(timeout(deadline, call));
         call.as_mut().await.unwrap_or_else(|_| {
             record.trace.inspect(|trace| trace.host_calls.interrupt());

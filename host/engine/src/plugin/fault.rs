@@ -1,4 +1,4 @@
-//! Faults: why a call has no answer, and how much of that a client may know.
+//! Faults: why a call has no answer, and which part of the reason a client may see.
 
 mod kind;
 
@@ -16,14 +16,14 @@ use crate::trap::CallEnd;
 
 pub use self::kind::FaultKind;
 
-/// Why a call has no answer. Displayed, it is for the log.
+/// Why a call has no answer. `Display` is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// From the provider: there is no such resource.
     #[error("not found")]
     NotFound,
-    /// From the provider: the request makes no sense.
+    /// From the provider: the request is invalid.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
     /// From the provider: the owner of the data denies access.
@@ -37,25 +37,26 @@ pub enum Fault {
         /// The time after which a retry makes sense.
         retry_after: Option<Duration>,
     },
-    /// From the provider: it is at fault itself, or its data are broken.
+    /// From the provider: it has failed, or its data is corrupt.
     #[error("failed: {0}")]
     Internal(String),
-    /// The circuit breaker suspends the plugin for so long.
+    /// The circuit breaker suspends the plugin for this time.
     #[error("circuit breaker open for another {}", format_millis(*.0))]
     Suspended(Duration),
-    /// The call exceeds the rate limit (`limits.rate`); a token is available after so long.
+    /// The call exceeds the rate limit (`limits.rate`). A token is available after this time.
     #[error("rate limit exceeded (`limits.rate`)")]
     RateLimited(Duration),
     /// The queue for permits is full (`limits.queue`).
     #[error("queue full: `limits.queue` ({0}) calls wait for a permit")]
     QueueFull(usize),
-    /// So many calls of one client wait for a permit: its share of `limits.queue`.
+    /// This number of one client's calls is waiting for a permit: the client's share of `limits.queue`.
     #[error("queue share used up: {0} calls of one client wait for a permit, its share of `limits.queue`")]
     QueueShare(usize),
-    /// The provider failed with this input of the client several times; it is refused to that client for so long.
+    /// The provider failed several times with this input of the client, which is refused to the client for this
+    /// time.
     #[error("refused to one client for another {}: the provider failed with this request several times", format_millis(*.0))]
     FaultyInput(Duration),
-    /// The provider failed with many inputs of the client, which is refused for so long.
+    /// The provider failed with many inputs of the client, which is refused for this time.
     #[error("one client refused for another {}: the provider failed with many of its requests", format_millis(*.0))]
     FaultyInputs(Duration),
     /// No permit within the queue timeout (`limits.concurrency`, `limits.queue-timeout`).
@@ -70,10 +71,11 @@ pub enum Fault {
     /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
     #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The call was denied memory that other calls hold, of the same client or of others.
+    /// The call was denied memory because other calls of this or other clients hold it.
     #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.0))]
     MemoryInUse(u64),
-    /// The call exceeded `limits.deadline`, mostly as other calls had the processor or what it waited for.
+    /// The call exceeded `limits.deadline`, mostly because other calls had the processor or another resource that
+    /// it waited for.
     #[error(
         "deadline exceeded beside other calls: no response within `limits.deadline` ({})",
         humantime::format_duration(*.0)
@@ -87,15 +89,15 @@ pub enum Fault {
     ResponseItems {
         /// The kind of items: entries, contents.
         what: &'static str,
-        /// The number of items, as far as they were counted.
+        /// The number of items that were counted.
         found: usize,
-        /// The allowed number.
+        /// The maximum number.
         limit: usize,
     },
     /// A listing exceeds `limits.listing-items`, over all its pages.
     #[error("its listing exceeds `limits.listing-items` ({0})")]
     ListingItems(usize),
-    /// A listing leads from empty page to empty page.
+    /// A listing has too many consecutive empty pages.
     #[error("{0} consecutive pages of its listing are empty")]
     EmptyPages(usize),
     /// The guest exceeded `limits.handles`.
@@ -122,8 +124,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns the error for the client that requested `uri`. This is the only place that decides what a client may
-    /// know.
+    /// Returns the error for the client that requested `uri`. No other code decides what a client may see of a
+    /// fault.
     pub fn into_client_error(self, plugin: &str, uri: &str) -> Error {
         let unavailable = |reason: &str, retry_after| Error::Unavailable {
             plugin: plugin.to_owned(),
@@ -184,7 +186,7 @@ impl Fault {
         }
     }
 
-    /// Writes the mount into a message of the provider, which has [`MOUNT`] in its place: clients know URIs, and no paths.
+    /// Replaces [`MOUNT`] in a message of the provider by the mount: clients know URIs, not paths.
     pub(super) fn with_mount(self, mount: &Mount) -> Self {
         let text = |text: String| match text.contains(MOUNT) {
             true => truncate_message(text.replace(MOUNT, mount.as_str())),
@@ -199,7 +201,7 @@ impl Fault {
         }
     }
 
-    /// The fault of a call that was denied memory, of a plugin with that limit.
+    /// Returns the fault of a call that was denied memory, for a plugin with this limit.
     pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
         match denial {
             Denial::Input => Self::Memory(limit),
@@ -207,7 +209,7 @@ impl Fault {
         }
     }
 
-    /// The fault of a guest's call that ended so, after that denial of memory.
+    /// Returns the fault of a guest's call with this end, after this denial of memory.
     pub(super) fn from_call_end(end: CallEnd, limits: &Limits, denial: Option<Denial>) -> Self {
         match end {
             CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
@@ -219,12 +221,12 @@ impl Fault {
         }
     }
 
-    /// Whether the same request may get another answer later, without a reload.
+    /// Returns whether the same request may get another response later, without a reload.
     pub fn is_transient(&self) -> bool {
         !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
     }
 
-    /// Whether it is the provider's own answer, which says nothing about the plugin's health.
+    /// Returns whether it is the provider's own response, which says nothing about the plugin's health.
     pub(super) fn is_provider_response(&self) -> bool {
         matches!(
             self,
@@ -232,12 +234,12 @@ impl Fault {
         )
     }
 
-    /// Whether it counts against the input of the call: it follows from the input, whatever other calls did meanwhile.
+    /// Returns whether it counts against the input of the call: the input causes it, whatever other calls do.
     pub(super) fn is_of_input(&self) -> bool {
         self.trips_breaker() && !matches!(self, Self::Host(_))
     }
 
-    /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
+    /// Returns whether the provider caused it in a way that may recur: a failure for the circuit breaker.
     pub(crate) fn trips_breaker(&self) -> bool {
         match self {
             Self::Deadline(_)
@@ -272,22 +274,22 @@ impl Fault {
     }
 }
 
-/// The retry delay where none is known.
+/// The retry delay if none is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A duration for people, in whole milliseconds.
+/// Formats a duration for people, in whole milliseconds.
 fn format_millis(time: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_millis(saturating_millis(time)))
 }
 
-/// A duration for people: whole seconds, at least one.
+/// Formats a duration for people, in whole seconds, at least one.
 fn format_seconds(time: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(time.as_secs_f64().ceil().max(1.0) as u64))
 }
 
-/// The bytes of a provider's failure message that are passed on.
+/// The maximum length of a provider's failure message, in bytes.
 const MAX_MESSAGE: usize = 1024;
-/// What stands for the plugin's mount in a provider's failure message.
+/// The placeholder for the plugin's mount in a provider's failure message.
 const MOUNT: &str = "{mount}";
 
 impl From<Failure> for Fault {

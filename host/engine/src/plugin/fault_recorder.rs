@@ -1,11 +1,12 @@
-//! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin` with the fields `plugin`, `function`
-//! (none for a part of a response that was dropped), `path` (of a call about one) and `kind`, `stack` (where a guest trapped or used up a
-//! limit: its functions, innermost first) and `suppressed` where the line stands for several.
+//! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin`. The fields are `plugin`,
+//! `function` (none for a dropped part of a response), `path` (if the call has one), `kind`, `stack` (where a guest
+//! trapped or used up a limit: its functions, innermost first) and `suppressed` (if the line represents several
+//! faults).
 //!
-//! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
-//! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
-//! floods its log hides nothing. Faults of a limit always read the same: each kind is logged once per [`LOG_INTERVAL`],
-//! with the number of those that were suppressed.
+//! Faults with varying texts (a trap, a broken contract, the provider's failure message) are logged each time, within
+//! an allowance of bytes per minute. The allowance is as large as the guest's own, but separate: a guest that floods
+//! its log hides nothing. Faults of a limit always have the same text: each kind is logged once per [`LOG_INTERVAL`],
+//! with the number of suppressed lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +23,22 @@ use crate::diagnostics::Backtrace;
 
 use mcp_host_base::log_target;
 
-/// The throttle interval of each kind that is over a limit.
+/// The throttle interval of each kind of fault of a limit.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The bytes of a path that a line has.
+/// The maximum length of a path in a line, in bytes.
 const MAX_PATH: usize = 256;
 
-/// The bytes of a stack that a line has.
+/// The maximum length of a stack in a line, in bytes.
 const MAX_STACK: usize = 1024;
 
-/// A call that failed.
+/// A failed call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     function: &'a str,
-    /// The path that it is about.
+    /// The path that the call is about.
     path: Option<&'a str>,
-    /// Where the guest failed.
+    /// The stack of the guest at the failure.
     stack: Option<&'a Backtrace>,
 }
 
@@ -46,7 +47,7 @@ impl Call<'_> {
         self.path.map(|path| escape::line(prefix(path, MAX_PATH)).into_owned())
     }
 
-    /// The functions on the stack, on one line.
+    /// Formats the functions of the stack on one line.
     fn shown_stack(self) -> Option<String> {
         self.stack.map(|stack| truncate(stack.to_string(), MAX_STACK))
     }
@@ -68,18 +69,18 @@ pub(super) struct FaultRecorder {
 }
 
 impl FaultRecorder {
-    /// A recorder without faults, with its log allowance per minute.
+    /// Creates a recorder without faults, with this log allowance per minute.
     pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let log = GuestLog::new(plugin.clone(), bytes_per_minute);
         Self { plugin, log, counts: Default::default(), throttle: ThrottlePerReason::new(LOG_INTERVAL) }
     }
 
-    /// Records a call that failed, unless the failure is a negative answer.
+    /// Records a failed call, unless the failure is a negative answer.
     pub(super) fn record(&self, function: &str, path: Option<&str>, fault: &Fault) {
         self.record_at(function, path, fault, None);
     }
 
-    /// The same, of a guest that failed there.
+    /// Records a failed call of a guest, with its stack.
     pub(super) fn record_at(&self, function: &str, path: Option<&str>, fault: &Fault, stack: Option<&Backtrace>) {
         let Some(kind) = fault.kind() else { return };
         let call = Call { function, path, stack };
@@ -101,14 +102,14 @@ impl FaultRecorder {
         self.log_many(count, FaultKind::Contract, None, message);
     }
 
-    /// The number of faults by kind. Kinds that did not occur are left out.
+    /// Returns the number of faults by kind. Kinds with no faults are left out.
     pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
         let counted = FaultKind::ALL.into_iter().zip(&self.counts);
         let counted = counted.map(|(kind, count)| (kind, count.load(Ordering::Relaxed)));
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns the lines about faults that were logged last.
+    /// Returns the last logged lines about faults.
     pub(super) fn recent(&self) -> Vec<RecentLine> {
         self.log.recent()
     }
@@ -121,7 +122,7 @@ impl FaultRecorder {
         if let Some(line) = self.log.admit_line(message) {
             let (plugin, kind) = (&*self.plugin, kind.name());
             let (function, path) = call.map(|call| (call.function, call.shown_path())).unzip();
-            // Of the same allowance.
+            // The stack uses the same allowance.
             let stack = call.and_then(Call::shown_stack).filter(|stack| self.log.admit_line(stack).is_some());
             tracing::warn!(target: log_target::PLUGIN, plugin, function, path = path.flatten(), kind, stack, "{line}");
             self.log.keep_recent("warn", call.map_or_else(|| line.clone(), |call| call.line(&line)));

@@ -1,25 +1,25 @@
-//! Health: whether a plugin that is loaded fails most of its calls.
+//! Health: whether a loaded plugin fails most of its calls.
 //!
-//! The last [`WINDOW_CALLS`] calls of the last [`WINDOW`] are looked at. A plugin is *failing* from the moment when at least
-//! [`MIN_CALLS`] of them count and half of those failed, until fewer than a quarter failed: the gap keeps a provider that fails every
-//! other call from changing its state all the time. While nothing calls it, nothing is learned: it is failing until calls succeed. What
-//! begins and ends it is logged once.
+//! This is a sliding window: the last [`WINDOW_CALLS`] calls within the last [`WINDOW`]. A plugin is *failing* once at least
+//! [`MIN_CALLS`] of them count and half of those failed, until fewer than a quarter failed. This hysteresis keeps a provider that
+//! fails every other call from changing its state all the time. Without calls the state does not change: a failing plugin is
+//! failing until calls succeed. Each change of the state is logged once.
 //!
 //! | outcome of a call | counts as |
 //! |---|---|
-//! | an answer, also that there is no such resource, or that the request is invalid or denied | success |
-//! | unavailable or failed by the provider's own word, a trap, a panic, a broken contract, a limit of its own that it exceeded, a directory that cannot be opened | failure |
-//! | rejected before the provider was called, or failed as other calls held what it needed | nothing |
+//! | an answer, including that the resource does not exist, or that the request is invalid or denied | success |
+//! | a report of the provider that it is unavailable or failed, a trap, a panic, a broken contract, exceeding its own limit, a directory that cannot be opened | failure |
+//! | rejected before the provider was called, or failed because other calls held a resource | nothing |
 //!
-//! A failure that follows from one client's input counts once: the further ones of the same *cause* count for nothing once the provider
-//! has answered the same function to something else, as in [`input_faults`](super::input_faults). The cause is the input where the
-//! provider fails by its own word, and the client where it exceeds a limit or traps, as the client would go on with ever new inputs.
-//! A plugin that answers nobody has no such excuse: all of its failures count.
+//! A failure caused by one client's input counts once: further failures with the same *cause* do not count once the provider has
+//! answered the same function for another input, as in [`input_faults`](super::input_faults). The cause is the input if the
+//! provider reports the failure itself. It is the client if the provider exceeds a limit or traps, because the client could go on
+//! with ever new inputs. If a plugin answers no client, all of its failures count.
 //!
-//! A plugin is failing, too, while a grant of it cannot be used that its calls may work around or not: its key-value store
-//! ([`FailingCause::Grant`]). That is tried when the plugin is loaded, and known from each use.
+//! A plugin is also failing while one of its grants cannot be used, although its calls may work without the grant: its key-value
+//! store ([`FailingCause::Grant`]). This is tried when the plugin is loaded, and known from each use.
 //!
-//! Bounded: [`WINDOW_CALLS`] outcomes, and [`MAX_CAUSES`] causes as hashes, the oldest of which goes first.
+//! Bounded: [`WINDOW_CALLS`] outcomes, and [`MAX_CAUSES`] causes as hashes, of which the oldest is evicted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,15 +32,15 @@ use super::fault::Fault;
 use super::input_faults::InputKey;
 use crate::function::FunctionName;
 
-/// The calls that are looked at.
+/// The number of calls in the window.
 const WINDOW_CALLS: usize = 20;
-/// The time after which a call is not looked at any more.
+/// The age at which a call leaves the window.
 const WINDOW: Duration = Duration::from_mins(10);
-/// The calls without which nothing is said.
+/// The minimum number of calls for a verdict.
 const MIN_CALLS: usize = 5;
-/// The causes that are remembered.
+/// The maximum number of remembered causes.
 const MAX_CAUSES: usize = 256;
-/// The bytes of a reason that are kept.
+/// The maximum length of a reason in bytes.
 const MAX_REASON: usize = 512;
 
 /// Why a plugin is failing.
@@ -48,7 +48,7 @@ const MAX_REASON: usize = 512;
 pub enum FailingCause {
     /// Most of its calls fail.
     Calls,
-    /// A grant of it cannot be used.
+    /// One of its grants cannot be used.
     Grant,
 }
 
@@ -66,15 +66,15 @@ impl FailingCause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failing {
-    /// Why.
+    /// The cause.
     pub cause: FailingCause,
-    /// Since when.
+    /// Since when it is failing.
     pub since: SystemTime,
-    /// The calls among the last ones that failed; none if the cause is a grant.
+    /// The number of calls in the window that failed; none if the cause is a grant.
     pub failed: usize,
-    /// The last calls that are looked at: 20 at most, of the last ten minutes.
+    /// The number of calls in the window: at most 20, of the last ten minutes.
     pub calls: usize,
-    /// The function that failed last, and why; or why the grant cannot be used.
+    /// The last failed function, with the reason; or why the grant cannot be used.
     pub reason: String,
 }
 
@@ -85,20 +85,20 @@ impl From<UnusableGrant> for Failing {
     }
 }
 
-/// A change of the state, to be logged.
+/// A change of the state, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HealthChange {
-    /// It began to fail.
+    /// It is failing now.
     Failing(Failing),
     /// It works again.
     Recovered,
 }
 
-/// What a call says about the plugin.
+/// The meaning of a call for the health of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Success,
-    /// It failed by its own word.
+    /// It reported the failure itself.
     Failure,
     /// It failed in a way that its input may have caused.
     FailureOfInput,
@@ -113,18 +113,18 @@ pub(super) struct Health {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When each call ended, and whether it failed; the newest is last.
+    /// The end of each call, and whether it failed; the newest is last.
     calls: VecDeque<(Instant, bool)>,
-    /// When each cause failed first.
+    /// The time of the first failure of each cause.
     causes: HashMap<u64, Instant>,
-    /// When each function was answered last.
+    /// The time of the last answer to each function.
     answered: HashMap<FunctionName, Instant>,
     failing_since: Option<SystemTime>,
     last_reason: String,
 }
 
 impl Health {
-    /// Records a call of a function, with what a client sent if there is one. Returns a change that it leads to.
+    /// Records a call of a function, with a client's input if there is one. Returns a resulting change.
     pub(super) fn record<T>(
         &self,
         function: FunctionName,
@@ -132,7 +132,7 @@ impl Health {
         answer: &Result<T, Fault>,
         now: Instant,
     ) -> Option<HealthChange> {
-        // It is asked for when the plugin is loaded, which is counted on its own.
+        // These calls are made when the plugin is loaded or prepared, and are counted separately.
         let outcome = match function {
             FunctionName::Describe | FunctionName::Prepare => Outcome::Neither,
             _ => outcome(answer.as_ref().err()),
@@ -160,21 +160,21 @@ impl Health {
         state.change()
     }
 
-    /// Whether it fails most of its calls.
+    /// Returns the failing state, if it fails most of its calls.
     pub(super) fn failing(&self, now: Instant) -> Option<Failing> {
         let mut state = self.state.lock();
         state.forget(now);
         state.failing()
     }
 
-    /// Forgets everything.
+    /// Clears the state.
     pub(super) fn clear(&self) {
         *self.state.lock() = State::default();
     }
 }
 
 impl State {
-    /// Records a failure of that cause. Returns whether the function was answered since the first one.
+    /// Records a failure of this cause. Returns whether the function was answered since the cause's first failure.
     fn is_of_one_cause(&mut self, function: FunctionName, cause: u64, now: Instant) -> bool {
         if !self.causes.contains_key(&cause) && self.causes.len() >= MAX_CAUSES {
             self.causes.retain(|_, first| now.saturating_duration_since(*first) < WINDOW);

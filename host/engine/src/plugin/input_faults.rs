@@ -1,24 +1,26 @@
-//! Inputs that make a provider fail: refused to the client that sends them, and not counted against the plugin.
+//! Inputs that make a provider fail: they are refused to the client that sends them, and do not count against the
+//! plugin.
 //!
 //! An *input* is a function of the contract with its arguments, as one client ([`Requester`]) sends it. After
-//! [`INPUT_THRESHOLD`] consecutive failures of an input it is refused to that client, for one second at first, doubled
-//! with each further failure up to [`MAX_REFUSAL`]; then it is tried again. An answer of the provider to it, of whatever kind, ends
-//! that. So a document that exhausts the memory is parsed a few times, not as often as a client asks for it, and
-//! other clients' calls have the plugin meanwhile.
+//! [`INPUT_THRESHOLD`] consecutive failures, the input is refused to this client, for one second at first, doubled with
+//! each further failure up to [`MAX_REFUSAL`]; then it is tried again. Any answer of the provider to the input ends
+//! this. So a document that exhausts the memory is parsed a few times, not as often as a client requests it, and the
+//! plugin is free for other clients' calls.
 //!
-//! Each failure also takes a token of its client: [`FAILURE_BURST`] at first, and a further one each [`FAILURE_INTERVAL`].
-//! A client without tokens is refused by this plugin until it has one: it would otherwise go on with ever new inputs.
+//! Token bucket: each failure also takes a token of its client, which has [`FAILURE_BURST`] at first, and gets one each
+//! [`FAILURE_INTERVAL`]. This plugin refuses a client without tokens until it has one, because the client could go on
+//! with ever new inputs.
 //!
-//! Only what follows from the input counts ([`Fault::is_of_input`]): not that other calls, of the client or of others, held the
-//! memory, had the processors, or what the call waited for.
+//! Only failures that the input causes count ([`Fault::is_of_input`]), not failures because other calls, of this or
+//! other clients, held the memory, the processors, or another resource.
 //!
-//! An input is at fault only if the plugin is not: neither rule applies before the provider has answered something else
-//! since the failures began, another call or the [probe](super::call) of the circuit breaker. While the plugin
-//! fails for everybody, the circuit breaker is what suspends it, and nobody's input is blamed.
+//! An input is at fault only if the plugin is not: neither rule applies until the provider has answered another call,
+//! or the [probe](super::call) of the circuit breaker, since the failures began. While the plugin fails for all
+//! clients, the circuit breaker suspends it, and no input is blamed.
 //!
-//! Bounded: [`MAX_INPUTS`] of a plugin, [`MAX_INPUTS_PER_CLIENT`] of a client, as hashes with a key of the process; the
-//! oldest goes first. Each is forgotten [`MEMORY`] after its last failure. A failure looks through the table once, beside
-//! a call that took an instance.
+//! Bounded: [`MAX_INPUTS`] inputs of a plugin, [`MAX_INPUTS_PER_CLIENT`] of a client, as hashes with a key of the
+//! process; the oldest is evicted. Each is removed [`MEMORY`] after its last failure. A failure scans the table once,
+//! which is cheap compared with a call that took an instance.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,19 +33,19 @@ use parking_lot::Mutex;
 use super::fault::Fault;
 use crate::function::Function;
 
-/// Consecutive failures of an input after which it is refused.
+/// The number of consecutive failures after which an input is refused.
 const INPUT_THRESHOLD: u32 = 3;
-/// The longest time for which an input is refused.
+/// The maximum time for which an input is refused.
 const MAX_REFUSAL: Duration = Duration::from_mins(1);
-/// The failures that a client may cause at once.
+/// The burst of failures that a client may cause.
 const FAILURE_BURST: u32 = 20;
-/// The time after which a client may cause a further one.
+/// The time after which a client may cause one more failure.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(3);
-/// Inputs and clients of a plugin that are remembered.
+/// The maximum number of remembered inputs, and of clients, of a plugin.
 const MAX_INPUTS: usize = 1024;
-/// Inputs of one client that are remembered.
+/// The maximum number of remembered inputs of one client.
 const MAX_INPUTS_PER_CLIENT: usize = 64;
-/// The time after its last failure at which an input is forgotten.
+/// The time after its last failure at which an input is removed.
 const MEMORY: Duration = Duration::from_mins(10);
 
 /// The inputs of one plugin that made it fail.
@@ -57,7 +59,7 @@ pub(super) struct InputFaults {
 struct Table {
     inputs: HashMap<InputKey, FaultyInput>,
     clients: HashMap<u64, FailureRate>,
-    /// The last answer of the provider to any call.
+    /// The time of the provider's last answer to any call.
     last_answer: Option<Instant>,
 }
 
@@ -68,21 +70,21 @@ pub(super) struct InputKey {
     input: u64,
 }
 
-/// An input that failed the last time.
+/// An input whose last call failed.
 struct FaultyInput {
     /// Consecutive failures.
     failures: u32,
     first: Instant,
     last: Instant,
-    /// The times for which it is refused.
+    /// The back-off for refusals.
     backoff: Backoff,
     refused_until: Instant,
 }
 
-/// The failures of one client: the generic cell rate algorithm.
+/// The failures of one client: a token bucket (generic cell rate algorithm).
 struct FailureRate {
     first: Instant,
-    /// The theoretical time of the next failure, if they came at the allowed rate.
+    /// The theoretical arrival time of the next failure at the allowed rate.
     next: Instant,
 }
 
@@ -92,19 +94,19 @@ impl InputKey {
         self.client
     }
 
-    /// The hash of both.
+    /// The hash of the input.
     pub(super) fn input(self) -> u64 {
         self.input
     }
 }
 
 impl InputFaults {
-    /// Forgets all failures.
+    /// Clears all failures.
     pub(super) fn clear(&self) {
         *self.table.lock() = Table::default();
     }
 
-    /// Returns the key of what that client sends.
+    /// Returns the key of this client's input.
     pub(super) fn key(&self, client: &Requester, function: &impl Function) -> InputKey {
         InputKey { client: self.hasher.hash_one(client), input: self.hash_input(client, function) }
     }
@@ -137,7 +139,7 @@ impl InputFaults {
         Ok(())
     }
 
-    /// Records that the provider answered, to the input if there is one.
+    /// Records an answer of the provider, to an input if there is one.
     pub(super) fn record_answer(&self, key: Option<InputKey>, now: Instant) {
         let mut table = self.table.lock();
         table.last_answer = Some(now);
@@ -146,7 +148,7 @@ impl InputFaults {
         }
     }
 
-    /// Records that a call failed because of that input.
+    /// Records that a call failed because of this input.
     pub(super) fn record_failure(&self, key: InputKey, now: Instant) {
         let mut table = self.table.lock();
         table.record_input(key, now);
@@ -159,7 +161,7 @@ impl InputFaults {
 }
 
 impl Table {
-    /// Records a failure of that input.
+    /// Records a failure of this input.
     fn record_input(&mut self, key: InputKey, now: Instant) {
         self.make_room(key, now);
         let input = self.inputs.entry(key).or_insert(FaultyInput {
@@ -176,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Forgets what is old, and the oldest if a new input of that client would be one too many.
+    /// Removes old inputs, and the oldest if there is no room for a new input of this client.
     fn make_room(&mut self, new: InputKey, now: Instant) {
         if self.inputs.contains_key(&new) {
             return;
@@ -189,7 +191,7 @@ impl Table {
             let oldest = candidates.min_by_key(|(_, input)| input.last).map(|(key, _)| *key);
             oldest.and_then(|oldest| self.inputs.remove(&oldest));
         }
-        // Of clients the ones that have all of their tokens, and the one that has most of them if there are too many.
+        // Removes clients with a full bucket, and the one with the most tokens if there are too many.
         self.clients.retain(|_, rate| rate.next > now);
         if self.clients.len() >= MAX_INPUTS {
             let oldest = self.clients.iter().min_by_key(|(_, rate)| rate.next).map(|(client, _)| *client);

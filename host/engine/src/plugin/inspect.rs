@@ -13,7 +13,7 @@ use super::{LoadError, MAX_NEEDS_LEN, NEEDS_SECTION, Needs, NeedsError, Plugin, 
 use crate::bindings::PREPARE;
 use crate::loader::CompiledComponent;
 
-/// What a component imports, exports and says about itself.
+/// The imports, the exports and the self-description of a component.
 #[derive(Debug)]
 pub struct Inspection {
     /// The digest of the file.
@@ -28,20 +28,20 @@ pub struct Inspection {
     pub requirements: Requirements,
     /// Whether it exports `prepare`.
     pub prepares: bool,
-    /// What it asks for; none if it does not say.
+    /// Its declared needs; none if it declares none.
     pub needs: Result<Option<Needs>, NeedsError>,
     /// Its description, if it loads that far.
     pub info: Result<ProviderInfo, LoadError>,
 }
 
 impl PluginRuntime {
-    /// Compiles a plugin's component and, if it is a provider, calls `describe`, in a sandbox without grants. Nothing
-    /// else of it runs.
+    /// Compiles a plugin's component and, if it is a provider, calls `describe` in a sandbox without grants. No other code of it
+    /// runs.
     ///
     /// # Errors
     ///
-    /// The file is not a component that this host can compile, or not the one that the plugin is pinned to. A component
-    /// that is not a provider is part of the answer.
+    /// The file is not a component that this host can compile, or not the component that the plugin is pinned to. A component
+    /// that is not a provider is no error, but part of the result.
     pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
         let compiled = self.loader.load(plugin).await?;
         let engine = self.engine.wasmtime();
@@ -64,14 +64,15 @@ impl PluginRuntime {
         })
     }
 
-    /// Reads what the provider of a component file asks for; none if it does not say.
+    /// Reads the declared needs of a component file's provider; none if it declares none.
     pub async fn needs(&self, component: &Path) -> Result<Option<Needs>, NeedsError> {
         let section = self.loader.custom_section(component, NEEDS_SECTION, MAX_NEEDS_LEN).await?;
         section.map(|section| Needs::parse(&section)).transpose()
     }
 
-    /// Returns what the provider of a loaded plugin asks for, beyond what that config grants it: a line each ([`Needs::notes`]), and
-    /// settings that are mistakes ([`Needs::warnings`]), and that it may not prepare its data. The component's file is read once.
+    /// Returns the declared needs of a loaded plugin's provider that this config does not grant: one line each
+    /// ([`Needs::notes`]). Also returns invalid settings ([`Needs::warnings`]), and whether its preparation is not permitted.
+    /// Reads the component's file once.
     pub async fn unmet_needs(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
         if plugin.digest().is_none() {
             return Vec::new();

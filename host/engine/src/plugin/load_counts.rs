@@ -1,4 +1,4 @@
-//! What is counted of loading plugins.
+//! Counters of loading plugins.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,17 +19,17 @@ struct PluginLoads {
     failures: BTreeMap<&'static str, FailureCount>,
 }
 
-/// How often a plugin could not be loaded for a reason, and when that was last.
+/// How often a plugin failed to load for one reason, and when it last did.
 #[derive(Debug, Default)]
 pub struct FailureCount {
-    /// How often.
+    /// The number of failures.
     pub count: Counter,
-    /// When the last time was.
+    /// The time of the last failure.
     pub last: LastTime,
 }
 
 impl LoadCounts {
-    /// Counts a load, unless it is the host that ended it.
+    /// Counts a load, unless the host ended it.
     pub(super) fn record(&self, plugin: &str, error: Option<&LoadError>) {
         let reason = error.map(LoadError::reason);
         if reason == Some(None) {
@@ -47,7 +47,7 @@ impl LoadCounts {
         }
     }
 
-    /// Returns how often a plugin was loaded, and how often that failed for each reason.
+    /// Returns how often a plugin was loaded, and how often loading failed for each reason.
     pub fn of(&self, plugin: &str) -> (u64, BTreeMap<&'static str, u64>) {
         let plugins = self.0.lock();
         let Some(loads) = plugins.get(plugin) else { return (0, BTreeMap::new()) };
@@ -55,12 +55,13 @@ impl LoadCounts {
         (loads.succeeded.get(), failures.collect())
     }
 
-    /// Returns when a plugin could not be loaded last, as the time since the epoch of Unix; none if that did not happen.
+    /// Returns when a plugin last failed to load, as Unix time; none if it never did.
     pub fn last_failure(&self, plugin: &str) -> Option<Duration> {
         self.0.lock().get(plugin)?.failures.values().filter_map(|failure| failure.last.get()).max()
     }
 
-    /// Drops the counts of all plugins but those, and calls `show` with the plugin, the reason and the count of each failure that is left.
+    /// Drops the counts of all plugins that are not wanted, and calls `show` with the plugin, the reason and the count of each remaining
+    /// failure.
     pub fn retain_failures<E>(
         &self,
         is_wanted: impl Fn(&str) -> bool,

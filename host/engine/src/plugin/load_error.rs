@@ -4,14 +4,14 @@ use super::fault::Fault;
 use crate::ComponentError;
 use crate::recording::RecordingError;
 
-/// Why a plugin cannot be loaded. The others are served without it.
+/// Why a plugin cannot be loaded. Other plugins are served without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The component cannot be loaded.
     #[error(transparent)]
     Component(#[from] ComponentError),
-    /// The component loads, but the provider does not even describe itself.
+    /// The component loads, but `describe` fails.
     #[error("the provider cannot describe itself: {0}")]
     Describe(#[source] Fault),
     /// The host refuses the role of a granted database.
@@ -29,7 +29,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What the log has of it: without what a program wrote on standard error, which has lines of its own there.
+    /// The message for the log: without a program's standard error, which has its own log lines.
     pub fn summary(&self) -> String {
         match self {
             Self::Upstream(UpstreamError { reason, .. }) => Self::Upstream(reason.clone().into()).to_string(),
@@ -37,8 +37,8 @@ impl LoadError {
         }
     }
 
-    /// Whether a retry makes sense though nothing changed: the provider does not describe itself, which may be because the
-    /// machine is busy, or the [component error](ComponentError::is_transient) is transient.
+    /// Returns whether a retry without a change may succeed: `describe` failed, perhaps because the machine is
+    /// busy, or the [component error](ComponentError::is_transient) is transient.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Component(error) => error.is_transient(),
@@ -47,7 +47,7 @@ impl LoadError {
         }
     }
 
-    /// Its reason in a word of a closed list, by which it is counted; none if the host ended the load.
+    /// Returns the reason as a word of a closed list, for counting; none if the host ended the load.
     pub(super) fn reason(&self) -> Option<&'static str> {
         Some(match self {
             Self::Component(error) => match error {
@@ -75,7 +75,7 @@ impl LoadError {
 pub struct UpstreamError {
     /// The reason, in one line.
     pub reason: String,
-    /// What its program wrote last on standard error, if it is one: lines that are escaped.
+    /// The last lines of its program's standard error, escaped, if it is a program.
     pub last_errors: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl From<String> for UpstreamError {
     }
 }
 
-/// The last lines of standard error, each on a line of its own, behind a message.
+/// Formats the last lines of standard error, one per line, for the end of a message.
 fn indented(last_errors: &[String]) -> String {
     match last_errors {
         [] => String::new(),

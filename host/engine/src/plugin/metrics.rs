@@ -1,5 +1,5 @@
-//! What is counted of the calls of one plugin, by atomic counters that are made once for the plugin. A reload that replaces the plugin
-//! continues them, as long as the old and the new one overlap.
+//! Counters of the calls of one plugin: atomics that are created once per plugin. A reload that replaces the
+//! plugin keeps them, if the old and the new plugin overlap in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::fault::{Fault, FaultKind};
 use crate::cpu::CpuClock;
 use crate::function::FunctionName;
 
-/// The upper bounds of the durations of calls: three in each factor of ten.
+/// The upper bounds of call durations: three per decade.
 const DURATION_BOUNDS: [Duration; 18] = [
     Duration::from_micros(50),
     Duration::from_micros(100),
@@ -45,12 +45,12 @@ pub type CallDurations = Histogram<{ DURATION_BOUNDS.len() }>;
 /// The numbers of calls by duration.
 pub type CallCounts = BucketCounts<{ DURATION_BOUNDS.len() }>;
 
-/// What is counted of the calls of one plugin.
+/// The counters of one plugin's calls.
 #[derive(Debug)]
 pub struct CallMetrics {
     /// By function and outcome.
     calls: [[Counter; OUTCOMES]; FunctionName::ALL.len()],
-    /// Of all functions: buckets for each would be most of a scrape.
+    /// For all functions together: buckets for each function would be most of a scrape.
     durations: CallDurations,
     cpu: Counter,
     last_fault: LastTime,
@@ -76,7 +76,7 @@ impl Default for CallMetrics {
 }
 
 impl CallMetrics {
-    /// The calls by function and outcome. Those that did not occur are left out.
+    /// The calls by function and outcome. Pairs with count 0 are left out.
     pub fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let functions = FunctionName::ALL.into_iter().map(FunctionName::as_str).zip(&self.calls);
         functions.flat_map(|(function, counts)| {
@@ -100,17 +100,17 @@ impl CallMetrics {
         self.cpu.time()
     }
 
-    /// When a call had a fault last, as the time since the epoch of Unix.
+    /// The time of the last fault, as Unix time.
     pub fn last_fault(&self) -> Option<Duration> {
         self.last_fault.get()
     }
 
-    /// When `changes` was answered last, as the time since the epoch of Unix.
+    /// The time of the last answer to `changes`, as Unix time.
     pub fn last_changes(&self) -> Option<Duration> {
         self.last_changes.get()
     }
 
-    /// The number of instances that were made for calls.
+    /// The number of instances that were created for calls.
     pub fn instances_created(&self) -> u64 {
         self.instances_created.get()
     }
@@ -126,7 +126,7 @@ impl CallMetrics {
     }
 }
 
-/// A call in progress, which is counted when this is dropped: as cancelled, unless its outcome is known.
+/// A call in progress. When this is dropped, the call is counted: as cancelled, unless its outcome is known.
 pub(super) struct CallTimer<'a> {
     metrics: &'a CallMetrics,
     function: FunctionName,
@@ -135,7 +135,7 @@ pub(super) struct CallTimer<'a> {
 }
 
 impl<'a> CallTimer<'a> {
-    /// Begins a call.
+    /// Begins the timing of a call.
     pub(super) fn begin(metrics: &'a CallMetrics, function: FunctionName) -> Self {
         Self { metrics, function, began: Instant::now(), outcome: CANCELLED }
     }
@@ -168,7 +168,7 @@ impl Drop for CallTimer<'_> {
     }
 }
 
-/// Adds the processor time of a call when it is dropped, however the call ends.
+/// Adds the processor time of a call when this is dropped, however the call ends.
 pub(super) struct CpuRecord {
     pub(super) metrics: Arc<CallMetrics>,
     pub(super) clock: Arc<CpuClock>,

@@ -1,10 +1,11 @@
-//! Native providers at their mounts, and built-in ones: a part of the host that serves resources of its own.
+//! Native providers at their mounts, and built-in ones: parts of the host that serve their own resources.
 //!
-//! A [`Provider`] does not know the principal of a request, so its content is the same for all. A built-in provider answers reads and
-//! completions per principal. Its listing, metadata, templates and changes go through the call path of any other plugin.
+//! A [`Provider`] does not know the principal of a request, so its content is the same for all principals. A built-in provider
+//! answers reads and completions per principal. Its listing, metadata, templates and changes take the same call path as other
+//! plugins'.
 //!
-//! The façade knows no built-in provider by name. It decides access to the requested URI first, as for any plugin, and then calls the
-//! object of the plugin that owns the URI. The provider decides access to everything that it returns beside.
+//! The façade knows no built-in provider by name. It decides access to the requested URI first, as for any plugin, and then calls
+//! the built-in object of the plugin that owns the URI. The provider decides access to all other resources in its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use mcp_host_model::uri::{Mount, Path, Uri};
 
 use super::Plugin;
 
-/// A native provider at its mount: what `[[plugin]]` is for a component.
+/// A native provider at its mount: the counterpart of `[[plugin]]` for a component.
 ///
-/// # What bounds a call
+/// # Bounds of a call
 ///
 /// Calls pass the same admission control, circuit breaker and access rules as calls of components. Their answers are merged into the
-/// same listings. Of the [limits](mcp_host_config::limits::Limits) these apply:
+/// same listings. These [limits](mcp_host_config::limits::Limits) apply:
 ///
 /// | limit | effect on a native provider |
 /// |---|---|
@@ -35,15 +36,15 @@ use super::Plugin;
 /// | `memory` | charged with answers while they are validated |
 /// | `log` | bytes a minute of faults that the host logs |
 ///
-/// A panic fails that call alone: it is a [`Fault::Panicked`](super::Fault::Panicked) and counts for the circuit breaker. One
-/// of a destructor, when a call was ended by a limit or cancelled, changes nothing of that. The provider itself stays; it is
+/// A panic fails only its call: it is a [`Fault::Panicked`](super::Fault::Panicked) and counts for the circuit breaker. A panic in a
+/// destructor, when a call was ended by a limit or cancelled, does not change the outcome. The provider itself stays; it is
 /// responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails the start of the host.
 #[derive(Clone)]
 pub struct NativePlugin {
     /// The name of the plugin.
     pub name: PluginName,
     pub(crate) title: Option<String>,
-    /// Where it is mounted.
+    /// Its mount.
     pub mount: Mount,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) limits: Limits,
@@ -51,12 +52,12 @@ pub struct NativePlugin {
     pub(crate) response_cache: bool,
     pub(crate) search: Option<PluginSearch>,
     pub(crate) skills: Vec<UriGlob>,
-    /// The provider, if it is a built-in one.
+    /// The provider, if it is built in.
     pub built_in: Option<Arc<dyn BuiltIn>>,
 }
 
 impl NativePlugin {
-    /// A plugin with the default limits and watch interval.
+    /// Creates a plugin with the default limits and watch interval.
     pub fn new(name: PluginName, mount: Mount, provider: impl Provider) -> Self {
         Self {
             name,
@@ -72,9 +73,9 @@ impl NativePlugin {
         }
     }
 
-    /// The plugin of an `[[upstream]]`, with the client of its server.
+    /// Creates the plugin of an `[[upstream]]`, with the client of its server.
     ///
-    /// If principals have identities of their own there, nothing that the host keeps for all of them is made of its answers.
+    /// If the server distinguishes principals, the host uses its answers for no state that all principals share.
     pub(super) fn upstream(config: &mcp_host_config::Plugin, provider: Arc<dyn Provider>) -> Self {
         let is_shared = !config.has_views();
         Self {
@@ -91,7 +92,7 @@ impl NativePlugin {
         }
     }
 
-    /// Sets a title, put in front of the titles of its entries and templates in merged listings.
+    /// Sets a title, a prefix for the titles of its entries and templates in merged listings.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
@@ -105,30 +106,30 @@ impl NativePlugin {
         self
     }
 
-    /// Sets how often `changes` is called while a client watches, unless the provider hints otherwise. 2 s by default.
+    /// Sets the interval of `changes` while a client watches, unless the provider returns a hint. Default: 2 s.
     #[must_use]
     pub fn watch_interval(mut self, interval: WatchInterval) -> Self {
         self.watch_interval = interval;
         self
     }
 
-    /// Sets whether its responses with a time to live are cached, encoded, by servers of the host (`server.response-cache`). They are by
-    /// default.
+    /// Sets whether servers of the host cache its responses with a time to live, in encoded form (`server.response-cache`). Default:
+    /// they do.
     #[must_use]
     pub fn response_cache(mut self, is_on: bool) -> Self {
         self.response_cache = is_on;
         self
     }
 
-    /// Sets what is indexed for search (feature `search`). Nothing unless set; the default of [`PluginSearch`] is everything
-    /// that it lists, within the default bounds.
+    /// Sets which resources are indexed for search (feature `search`). Default: none. The default of [`PluginSearch`] is the whole
+    /// listing, within the default bounds.
     #[must_use]
     pub fn search(mut self, search: PluginSearch) -> Self {
         self.search = Some(search);
         self
     }
 
-    /// Sets which directories are skills if they have a `SKILL.md` (SEP-2640), by globs of their URIs. None unless set.
+    /// Sets which directories are skills if they have a `SKILL.md` (SEP-2640), by globs of their URIs. Default: none.
     #[must_use]
     pub fn skills(mut self, directories: impl IntoIterator<Item = UriGlob>) -> Self {
         self.skills = directories.into_iter().collect();
@@ -163,21 +164,21 @@ impl fmt::Debug for NativePlugin {
     }
 }
 
-/// A provider that is part of the host. Its plugin is made by [`NativePlugin::built_in`].
+/// A provider that is part of the host. [`NativePlugin::built_in`] creates its plugin.
 #[async_trait]
 pub trait BuiltIn: Provider {
-    /// Returns whether its plugin is mounted, by the config and all native plugins. Called for each generation, before
+    /// Returns whether its plugin is mounted, given the config and all native plugins. Called for each generation, before
     /// [`switch_generation`](Self::switch_generation).
     fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool;
 
-    /// Returns the operations that a request for one of its resources performs beside its own. An access token needs their scopes, too.
+    /// Returns the additional operations that a request for one of its resources performs. An access token needs their scopes, too.
     fn performed_operations(&self) -> &'static [Operation];
 
     /// Reads a resource for a principal that may read its URI.
     ///
     /// # Errors
     ///
-    /// Any error of a read, with the URI that was requested.
+    /// Any error of a read, with the requested URI.
     async fn read_for(&self, principal: &Principal, uri: &Uri, path: &Path) -> Result<BuiltInContents, Error>;
 
     /// Completes a variable of one of its templates for a principal that may complete the template.
@@ -187,8 +188,8 @@ pub trait BuiltIn: Provider {
     /// [`Error::InvalidRequest`] if there is no such variable. No match is not an error.
     async fn complete_for(&self, principal: &Principal, argument: &Argument) -> Result<Completion, Error>;
 
-    /// Applies the config and the plugins of a new generation. Called once at the start, and for each generation after requests have
-    /// begun to use it, whether or not its plugin is mounted. Calls do not overlap, and run on a tokio runtime.
+    /// Applies the config and the plugins of a new generation, even if its own plugin is not mounted. Called once at the start, and
+    /// for each generation after requests have begun to use it. Calls do not overlap, and run on a tokio runtime.
     fn switch_generation(&self, _config: &Config, _plugins: &[MountedPlugin<'_>]) {}
 
     /// Stops its tasks. Called at the beginning of a shutdown, and again when the host is dropped.
@@ -200,14 +201,14 @@ pub trait BuiltIn: Provider {
 pub struct MountedPlugin<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where it is mounted.
+    /// Its mount.
     pub mount: &'a Mount,
     /// The plugin, if it is loaded.
     pub loaded: Option<&'a Arc<Plugin>>,
 }
 
 impl MountedPlugin<'_> {
-    /// Whether it is loaded and searched.
+    /// Returns whether it is loaded and searched.
     pub fn is_searched(&self) -> bool {
         self.loaded.is_some_and(|plugin| plugin.search_source().is_some())
     }
@@ -218,12 +219,12 @@ impl MountedPlugin<'_> {
 pub struct BuiltInContents {
     /// The contents.
     pub contents: Vec<ResourceContents>,
-    /// The URIs of the resources that the contents have text of, for the audit log.
+    /// The URIs of the resources whose text is in the contents, for the audit log.
     pub returned: Vec<String>,
 }
 
 impl NativePlugin {
-    /// The plugin of a built-in provider. Its responses are not cached, as they depend on the principal.
+    /// Creates the plugin of a built-in provider. Its responses are not cached, because they depend on the principal.
     pub fn built_in(name: PluginName, mount: Mount, provider: Arc<dyn BuiltIn>) -> Self {
         let built_in = Some(provider.clone());
         Self { built_in, ..Self::new(name, mount, provider).response_cache(false) }

@@ -1,7 +1,8 @@
-//! What a provider asks for: the custom section `mcp-host:needs/v1` of its component.
+//! The declared needs of a provider: the custom section `mcp-host:needs/v1` of its component.
 //!
-//! A provider may embed what it would like to be granted, so that an admin need not search its documentation. Asking grants nothing:
-//! `inspect` shows it as a `[[plugin]]` table, and `check` compares it with what is granted. It is JSON of at most [`MAX_LEN`] bytes:
+//! A provider may embed the grants that it would like to have, so that an admin need not search its
+//! documentation. A declared need grants nothing: `inspect` shows it as a `[[plugin]]` table, and `check`
+//! compares it with the grants. It is JSON of at most [`MAX_LEN`] bytes:
 //!
 //! ```json
 //! {
@@ -14,11 +15,12 @@
 //! }
 //! ```
 //!
-//! All members are optional; unknown and repeated ones are invalid. The section is read at the top level of the component, else in its core
-//! modules. One that is invalid, or of which there are several, is a warning, and is ignored. Loading a plugin never reads it.
+//! All members are optional; unknown and repeated ones are invalid. The section is read from the top level of
+//! the component, else from its core modules. An invalid or repeated section causes a warning and is ignored.
+//! Loading a plugin never reads it.
 //!
-//! Everything here was written by the publisher of the component: names are valid by their types, and texts must be escaped before
-//! they are shown.
+//! The publisher of the component wrote all of this: names are valid by their types, and texts must be
+//! escaped before they are shown.
 
 mod comparison;
 mod setting;
@@ -42,10 +44,10 @@ use crate::CustomSectionError;
 pub const SECTION: &str = "mcp-host:needs/v1";
 /// The maximum size of the section in bytes.
 pub const MAX_LEN: u64 = 64 * 1024;
-/// The maximum length of what an error quotes of the section, in characters.
+/// The maximum length of a quotation of the section in an error, in characters.
 const MAX_QUOTED: usize = 200;
 
-/// What a provider asks for.
+/// The declared needs of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
@@ -69,10 +71,10 @@ pub struct Needs {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NeededOrigin {
-    /// An origin, or all below a domain.
+    /// An origin, or all origins below a domain.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub origin: OriginPattern,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -82,18 +84,18 @@ pub struct NeededOrigin {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NeededDir {
-    /// The path at which it expects the directory.
+    /// The path at which the provider expects the directory.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub guest: GuestPath,
-    /// Whether it writes there.
+    /// Whether the provider writes there.
     #[serde(default)]
     pub mode: NeededMode,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// The access mode that a provider asks for.
+/// The access mode that a provider needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NeededMode {
@@ -114,10 +116,10 @@ pub struct NeededBucket {
     /// Its name.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub bucket: BucketName,
-    /// Whether the provider does not open it unless it is granted.
+    /// Whether the provider does not open the bucket without the grant.
     #[serde(default, skip_serializing_if = "setting::is_false")]
     pub optional: bool,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -127,10 +129,10 @@ pub struct NeededBucket {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NeededDatabase {
-    /// The name that it asks for.
+    /// The name that the provider uses.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub database: DatabaseName,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -143,16 +145,16 @@ pub struct NeededVariable {
     /// Its name.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub name: EnvName,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Why what a provider says that it asks for cannot be used. `Display` may quote it, escaped.
+/// Why the declared needs of a provider cannot be used. `Display` may quote them, escaped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeedsError {
-    /// The section cannot be read, is too large, or is there more than once.
+    /// The section cannot be read, is too large, or is repeated.
     #[error(transparent)]
     Section(#[from] CustomSectionError),
     /// The section is not UTF-8.
@@ -175,7 +177,7 @@ impl Needs {
     ///
     /// # Errors
     ///
-    /// They are not valid.
+    /// The contents are invalid.
     pub fn parse(section: &[u8]) -> Result<Self, NeedsError> {
         let text = str::from_utf8(section).map_err(|_| NeedsError::NotUtf8)?;
         let syntax_error = |error: serde_json::Error| invalid(&error.to_string());
@@ -189,7 +191,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Returns whether it asks for nothing.
+    /// Returns whether nothing is needed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -203,7 +205,7 @@ impl Needs {
     }
 }
 
-/// Checks that everything with members is written as an object: serde takes lists of their values, too.
+/// Checks that every structure is a JSON object, because serde also accepts arrays of the members' values.
 fn check_objects(json: &Value) -> Result<(), NeedsError> {
     let Some(members) = json.as_object() else { return Err(invalid("it is not a JSON object")) };
     for (name, member) in members {
@@ -230,7 +232,7 @@ fn check_unique<T: Ord + Display>(list: &str, names: impl Iterator<Item = T>) ->
     Ok(())
 }
 
-/// An error that quotes the section: escaped, and cut.
+/// Returns an error that quotes the section, escaped and truncated.
 fn invalid(message: &str) -> NeedsError {
     let mut shown: String = message.chars().take(MAX_QUOTED).collect();
     if shown.len() < message.len() {

@@ -1,5 +1,5 @@
-//! Panics of native providers: caught where their code runs, and where what it leaves is dropped, as destructors may
-//! panic too.
+//! Panics of native providers: caught where their code runs, and where its values are dropped, because destructors
+//! may panic, too.
 
 use std::any::Any;
 use std::mem;
@@ -12,17 +12,18 @@ use mcp_host_base::text;
 
 use crate::executor::panic_message;
 
-/// Bytes of a panic's message that are kept.
+/// The maximum length of a panic's message in bytes.
 const MAX_PANIC_MESSAGE: usize = 2048;
 
 /// Calls code of a provider. The error is the message of its panic, escaped.
 ///
-/// What a panic leaves behind in a provider is its own affair: the documentation of `provider` says so.
+/// The state that a panic leaves in a provider is the provider's responsibility, as the documentation of `provider`
+/// says.
 pub(super) fn contain_panic<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(into_message)
 }
 
-/// A future of a provider, whose panics are contained, also panics of destructors.
+/// A future of a provider. Its panics are contained, including panics of destructors.
 pub(super) struct ContainedFuture<'a, T>(Option<BoxFuture<'a, T>>);
 
 impl<'a, T> ContainedFuture<'a, T> {
@@ -49,17 +50,17 @@ impl<T> Drop for ContainedFuture<'_, T> {
     }
 }
 
-/// Returns the message of a panic, escaped, and drops what it was called with.
+/// Returns the message of a panic, escaped, and drops its payload.
 fn into_message(panic: Box<dyn Any + Send>) -> String {
     let message = text::truncate(panic_message(&*panic), MAX_PANIC_MESSAGE);
     drop_contained(panic);
     message.escape_debug().to_string()
 }
 
-/// Drops a value whose destructor may panic. The panic hook has reported it then.
+/// Drops a value whose destructor may panic. The panic hook reports such a panic.
 fn drop_contained<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // Its destructor might panic as well: it is leaked.
+        // The destructor of the panic's payload might panic as well, so the payload is leaked.
         mem::forget(panic);
     }
 }

@@ -1,21 +1,21 @@
-//! Preparations: work of a provider that takes longer than a call (`prepare` of the contract), made in the background.
+//! Preparations: background work of a provider that takes longer than a call (`prepare` of the contract).
 //!
-//! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the one before. It is made after the plugin was
-//! loaded, again after a change that its provider reported ([`Plugin::data_changed`]), and after the time that its last answer says.
+//! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the previous answer. It runs after the
+//! plugin was loaded, again after a change that its provider reports ([`Plugin::data_changed`]), and after the time in its last answer.
 //!
 //! | resource | bound |
 //! |---|---|
-//! | one call | `limits.cpu`, `limits.deadline` and the other limits of calls, but for `limits.memory` |
-//! | memory | `limits.prepare.memory`, which no other call has a part in |
-//! | CPU time | `limits.prepare.cpu` for all calls of a preparation, those that fail included. A call counts as [`MIN_CHARGE`] and a [`WAITING_FACTOR`]th of the time that it takes at least, which bounds their number |
-//! | threads | those of indexers, of a low priority; the preparations of all plugins take turns ([`Engine`](crate::Engine)) |
-//! | the next preparation | not before [`MIN_PAUSE`], and [`PAUSE_FACTOR`] times the CPU time of the last one: a provider that reports a change after each takes a fifth of a processor |
+//! | one call | `limits.cpu`, `limits.deadline` and the other limits of calls, except `limits.memory` |
+//! | memory | `limits.prepare.memory`, separate from all other calls |
+//! | CPU time | `limits.prepare.cpu` for all calls of a preparation, including failed ones. A call counts at least [`MIN_CHARGE`], and at least a [`WAITING_FACTOR`]th of its elapsed time, which bounds the number of calls |
+//! | threads | the indexers' threads, with a low priority; the preparations of all plugins take turns ([`Engine`](crate::Engine)) |
+//! | the next preparation | not before [`MIN_PAUSE`], nor before [`PAUSE_FACTOR`] times the CPU time of the last one: a provider that reports a change after each takes a fifth of a processor |
 //! | state | the last token (64 KiB), the last message |
 //!
-//! No call of a client waits for one: a preparation takes none of the permits of calls, nor of their memory. A call that fails is repeated with
-//! the same token after a back-off, and says nothing about the health of the plugin; after [`TOKEN_FAILURES`] failures that are no answers the
-//! preparation begins again. A preparation ends with the future of [`Plugin::keep_prepared`]: at a reload that replaces the plugin, when it is
-//! disabled, at the shutdown.
+//! Clients' calls never wait for a preparation, which takes none of their permits and none of their memory. A failed call is repeated
+//! with the same token after a back-off, and does not affect the health of the plugin. After [`TOKEN_FAILURES`] failures without an
+//! answer, the preparation starts over. A preparation ends with the future of [`Plugin::keep_prepared`]: at a reload that replaces the
+//! plugin, when the plugin is disabled, and at the shutdown.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -42,39 +42,39 @@ use crate::bindings::Progress;
 use crate::cpu::CpuClock;
 use crate::function::{Function as _, Prepare};
 
-/// What a call counts as of `limits.prepare.cpu` at least.
+/// The minimum that a call counts towards `limits.prepare.cpu`.
 const MIN_CHARGE: Duration = Duration::from_millis(1);
-/// A call that waits has the turn of others, so its time counts, too: by this factor less.
+/// A waiting call occupies the turn of others, so its elapsed time counts, too: divided by this factor.
 const WAITING_FACTOR: u32 = 20;
-/// The pause between two preparations at least: changes until its end are covered by the next one.
+/// The minimum pause between two preparations: the next one covers all changes until its end.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a preparation, in CPU times of it.
+/// The pause after a preparation, as a multiple of its CPU time.
 const PAUSE_FACTOR: u32 = 4;
-/// The longest pause after a preparation before a change causes the next one.
+/// The maximum pause after a preparation before a change causes the next one.
 const MAX_PAUSE: Duration = Duration::from_mins(5);
-/// The bounds of a provider's hint when to prepare again.
+/// The bounds of a provider's hint for the next preparation.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_hours(24 * 7));
-/// The lines of a burst in the log about failures; the provider chooses their reasons.
+/// The burst of log lines about failures. The provider chooses their reasons.
 const LOG_BURST: NonZeroU32 = NonZeroU32::new(10).unwrap();
-/// The number of consecutive failures after which a token is not used again.
+/// The number of consecutive failures after which a token is discarded.
 const TOKEN_FAILURES: u32 = 5;
 
-/// What the provider of a plugin prepares.
+/// The preparation of a plugin's provider.
 pub(super) struct Preparation {
-    /// None if the config does not say that it may.
+    /// None if the config does not permit it.
     limits: Option<PrepareLimits>,
-    /// What its calls are made with.
+    /// The context of its calls.
     context: CallContext,
     percent: Arc<PreparedPercent>,
     progress: Mutex<CurrentProgress>,
     /// The log lines about its failures: [`LOG_BURST`], and one a minute.
     log: DefaultDirectRateLimiter,
     changed: Notify,
-    /// An administrator has it made again, at once.
+    /// Notified when an administrator requests it again, immediately.
     reset: Notify,
 }
 
-/// How far it is.
+/// The current progress.
 struct CurrentProgress {
     state: PreparationState,
     message: Option<String>,
@@ -87,15 +87,15 @@ struct CurrentProgress {
 pub enum PreparationState {
     /// The provider exports `prepare`, which is not called: the config has no `limits.prepare`, or the host does not prepare.
     Off,
-    /// It has not begun: the plugin was just loaded, or its data have changed.
+    /// It has not begun: the plugin has just been loaded, or its data has changed.
     Waiting,
-    /// It is being made.
+    /// It is running.
     Running,
     /// Everything is prepared.
     Done,
     /// The last call failed, for this reason; it is repeated after a back-off.
     Failing(String),
-    /// It has ended without being done, for this reason: it used up its CPU time. The next change begins another one.
+    /// It was stopped, for this reason: it used up its CPU time. The next change begins another one.
     Stopped(String),
 }
 
@@ -115,7 +115,7 @@ impl PreparationState {
         }
     }
 
-    /// Why it failed, or has ended.
+    /// Returns why it failed or stopped.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Failing(reason) | Self::Stopped(reason) => Some(reason),
@@ -124,26 +124,26 @@ impl PreparationState {
     }
 }
 
-/// How far the preparation of a plugin is.
+/// The progress of a plugin's preparation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PreparationStatus {
     /// Its state.
     pub state: PreparationState,
-    /// How much is done, in per cent, if the provider says so.
+    /// The completed part in per cent, if the provider reports it.
     pub percent: Option<u8>,
-    /// What the provider said last, as it is.
+    /// The provider's last message, unescaped.
     pub message: Option<String>,
-    /// The calls of this preparation, or of the last one.
+    /// The number of calls of this preparation, or of the last one.
     pub calls: u64,
-    /// Their CPU time.
+    /// The CPU time of these calls.
     pub cpu: Duration,
-    /// `limits.prepare.cpu`; none if the config has none.
+    /// `limits.prepare.cpu`; none if the config does not set it.
     pub cpu_limit: Option<Duration>,
 }
 
 impl Preparation {
-    /// The preparation of a plugin whose other calls have that context.
+    /// Creates the preparation of a plugin whose other calls have this context.
     pub(super) fn new(calls: &CallContext) -> Self {
         let limits = calls.limits.prepare.clone();
         let memory = limits.as_ref().map_or(calls.limits.memory, |limits| limits.memory);
@@ -180,7 +180,7 @@ impl Preparation {
         }
     }
 
-    /// What a call is made with that may use so much CPU time.
+    /// Returns the context of a call that may use `left` of CPU time.
     fn context_for(&self, left: Duration) -> Arc<CallContext> {
         let mut context = self.context.clone();
         if let Ok(cpu) = left.min(context.limits.cpu.duration()).try_into() {
@@ -193,32 +193,32 @@ impl Preparation {
 /// The end of a preparation.
 struct End {
     cpu: Duration,
-    /// The time after which the provider wants the next one.
+    /// The time after which the provider requests the next one.
     again_after: Option<Duration>,
 }
 
 impl Plugin {
-    /// How far its preparation is; none if its provider does not export `prepare`.
+    /// Returns the progress of its preparation; none if its provider does not export `prepare`.
     pub fn preparation(&self) -> Option<PreparationStatus> {
         self.preparation.as_ref().map(Preparation::status)
     }
 
-    /// Its data have changed: what was prepared is prepared again.
+    /// Reports that its data have changed, so that they are prepared again.
     pub fn data_changed(&self) {
         if let Some(preparation) = &self.preparation {
             preparation.changed.notify_one();
         }
     }
 
-    /// Has its preparation made again at once, also one that fails, or has stopped.
+    /// Restarts its preparation immediately, even if it is failing or stopped.
     pub(super) fn reset_preparation(&self) {
         if let Some(preparation) = &self.preparation {
             preparation.reset.notify_waiters();
         }
     }
 
-    /// Has its provider prepare, now and after each change, if it exports `prepare` and the config says so; otherwise it returns at
-    /// once. Dropping the future ends the call in progress. To be called once.
+    /// Prepares its data now and after each change, if its provider exports `prepare` and the config permits it. If not, returns
+    /// immediately. Dropping the future ends the call in progress. Must be called once only.
     pub async fn keep_prepared(&self) {
         let Some(preparation) = &self.preparation else { return };
         let plugin = self.name();
@@ -242,14 +242,14 @@ impl Plugin {
             };
             preparation.set_state(PreparationState::Waiting);
             if !is_reset {
-                // A burst of changes is one.
+                // Debounce: a burst of changes causes one preparation.
                 tokio::join!(sleep(MIN_PAUSE), pause);
             }
             let _ = preparation.changed.notified().now_or_never();
         }
     }
 
-    /// Makes one preparation.
+    /// Runs one preparation.
     async fn prepare(&self, preparation: &Preparation, limits: &PrepareLimits) -> End {
         let (plugin, limit) = (self.name(), limits.cpu.duration());
         let began = Instant::now();
@@ -286,7 +286,7 @@ impl Plugin {
             }
             let Progress { next_token, percent, message, again_after } = match answer {
                 Ok(progress) => progress,
-                // It had what was left of the CPU time, and not `limits.cpu`.
+                // The call was limited by the remaining CPU time, not by `limits.cpu`.
                 Err(Fault::Cpu(limit)) if limit < preparation.context.limits.cpu.duration() => continue,
                 Err(fault) => {
                     let (reason, wait) = (reason(&fault, limits), retry_after(&fault));
@@ -330,14 +330,14 @@ impl Plugin {
         }
     }
 
-    /// Makes one call, when it is its turn. Returns its CPU time and the time that it took, too.
+    /// Makes one call, when it is the plugin's turn. Also returns its CPU time and its elapsed time.
     async fn call_prepare(
         &self,
         preparation: &Preparation,
         token: Option<String>,
         left: Duration,
     ) -> (Result<Progress, Fault>, Duration, Duration) {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = preparation.context.engine.preparations.acquire().await.ok();
         let began = Instant::now();
         let (context, clock) = (preparation.context_for(left), Arc::new(CpuClock::default()));
@@ -353,8 +353,8 @@ impl Plugin {
     }
 }
 
-/// What is to be known about the preparation of a plugin, whose provider exports `prepare` or not: that the config does not have what it
-/// wants, with the line to write, or has what has no effect.
+/// Returns a note about the preparation of a plugin: the config lacks the setting that the provider needs, with the line to add, or has
+/// one without effect.
 pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<String> {
     match (prepares, config.limits.prepare.is_some()) {
         (true, false) => Some(NOT_PREPARED.to_owned()),
@@ -365,10 +365,10 @@ pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<Strin
     }
 }
 
-/// What is said of a provider that exports `prepare` where the config has no `limits.prepare`, with the line to write.
+/// The note about a provider that exports `prepare` if the config has no `limits.prepare`, with the line to add.
 const NOT_PREPARED: &str = "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = { cpu = \"1m\", memory = \"64MiB\" }` to the plugin";
 
-/// Why a call failed. The limit on memory is another one than that of other calls.
+/// Returns why a call failed. The memory limit differs from other calls'.
 fn reason(fault: &Fault, limits: &PrepareLimits) -> String {
     match fault {
         Fault::Memory(_) | Fault::MemoryInUse(_) => {
@@ -383,7 +383,7 @@ fn reason(fault: &Fault, limits: &PrepareLimits) -> String {
     }
 }
 
-/// The time for which the provider wants no retry.
+/// Returns the time for which the provider requests no retry.
 fn retry_after(fault: &Fault) -> Duration {
     match fault {
         Fault::Unavailable { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_DELAY),

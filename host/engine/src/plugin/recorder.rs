@@ -31,7 +31,7 @@ impl Drop for ProfilingGuard {
     }
 }
 
-/// The interval in which it is looked at whether a plugin is still there.
+/// The interval of checks whether a plugin is still loaded.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl RecordingGuard {
@@ -45,7 +45,7 @@ impl RecordingGuard {
         }
     }
 
-    /// What it has so far.
+    /// Returns the recording's state so far.
     pub fn end(&self) -> RecordingEnd {
         self.recording.end()
     }
@@ -68,8 +68,8 @@ impl Plugin {
         Ok(RecordingGuard { context: Arc::downgrade(&self.call_context), recording })
     }
 
-    /// Tells an observer of its calls, and of the stacks that are seen while guests compute, until the guard is dropped. None while there is
-    /// another one.
+    /// Reports its calls, and stack samples of computing guests, to an observer until the guard is dropped.
+    /// None while there is another one.
     pub fn profile(&self, observer: Arc<dyn CallObserver>) -> Option<ProfilingGuard> {
         let observed =
             ObservedPlugin { name: self.name.clone(), component: None, observer, calls: AtomicU64::default() };
@@ -108,7 +108,7 @@ impl Plugin {
         if before.is_some() { Err(is_busy()) } else { Ok(recording) }
     }
 
-    /// What makes its calls replays.
+    /// Returns the replays that its calls are made from, if any.
     pub(crate) fn replays(&self) -> Option<&Replays> {
         self.component().and_then(|component| component.replays.as_ref())
     }

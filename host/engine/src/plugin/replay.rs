@@ -19,7 +19,7 @@ pub enum ReplayError {
     /// The contract has no such function.
     #[error("the record has a call of `{0}`, which is no function of the contract")]
     UnknownFunction(String),
-    /// The arguments are not those of the function.
+    /// The arguments do not match the function.
     #[error("the record has other arguments than `{function}` has: {reason}")]
     Arguments {
         /// The function.
@@ -27,12 +27,12 @@ pub enum ReplayError {
         /// The reason.
         reason: String,
     },
-    /// No instance was made: the host has no room for it.
+    /// No instance was created: the host has no room for it.
     #[error("the call was not made: {0}")]
     NotMade(Fault),
 }
 
-/// The arguments of all functions.
+/// The union of all functions' arguments.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arguments {
@@ -49,7 +49,7 @@ struct Arguments {
 }
 
 impl Plugin {
-    /// Repeats a recorded call, with the results of host calls from the record. One at a time.
+    /// Repeats a recorded call, with the recorded results of host calls. One at a time.
     pub async fn replay(&self, call: &RecordedCall) -> Result<Replayed, ReplayError> {
         let function = call.function.as_str();
         let invalid = |reason: String| ReplayError::Arguments { function: function.to_owned(), reason };
@@ -97,7 +97,7 @@ impl Plugin {
         let replayed = replays.take();
         match (replayed, answer) {
             (Some(replayed), _) => Ok(replayed),
-            // It was cancelled at its deadline, with its instance.
+            // The call was cancelled at its deadline, with its instance.
             (None, Err(Fault::Deadline(_) | Fault::Delayed(_))) => {
                 Ok(Replayed { outcome: Outcome::Cancelled, difference: None })
             }

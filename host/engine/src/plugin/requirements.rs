@@ -1,6 +1,6 @@
 //! The imports of a component, compared with the grants of its plugin.
 //!
-//! They are found in the component's type: nothing of it runs. Imports are grouped by capability:
+//! The imports are found in the component's type: none of its code runs. They are grouped by capability:
 //!
 //! | interfaces | granted by | status when imported but not granted |
 //! |---|---|---|
@@ -30,7 +30,7 @@ pub enum Capability {
     Directories,
     /// The web: `wasi:http`.
     Http,
-    /// Lasting state: `wasi:keyvalue`.
+    /// Persistent state: `wasi:keyvalue`.
     Keyvalue,
     /// Databases: `mcp-host:sql`.
     Sql,
@@ -119,7 +119,7 @@ impl Capability {
         }
     }
 
-    /// The interface without which a grant is of no use.
+    /// Returns the interface without which a grant has no use.
     fn required_import(self) -> &'static str {
         match self {
             Self::Directories => "wasi:filesystem",
@@ -137,7 +137,7 @@ impl Capability {
         }
     }
 
-    /// The plugin's grants of it, each as a short text without secrets.
+    /// Returns the plugin's grants of it, each as a short text without secrets.
     fn granted(self, plugin: &config::Plugin) -> Vec<String> {
         let grants = &plugin.grants;
         match self {
@@ -168,7 +168,8 @@ impl Capability {
         }
     }
 
-    /// What happens if it is imported and not granted; none if providers do without: standard libraries import it, used or not.
+    /// Returns the effect of importing it without a grant; none if providers work without: standard libraries import
+    /// it, used or not.
     fn missing(self) -> Option<&'static str> {
         match self {
             Self::Http => Some("every request will be refused"),
@@ -188,9 +189,9 @@ pub enum GrantStatus {
     NotRequired,
     /// It is imported and granted.
     Granted,
-    /// It is imported and not granted, which is often intended: standard libraries import everything that they can use.
+    /// It is imported and not granted. This is often intended: standard libraries import everything that they can use.
     NotGranted,
-    /// It is imported, of no use without a grant, and not granted.
+    /// It is imported and not granted, and has no use without a grant.
     Missing,
     /// It is granted and not imported: the grant can be removed.
     Unused,
@@ -221,9 +222,9 @@ pub struct Requirement {
     pub imports: Vec<String>,
     /// The grants: directories as the provider sees them, origins, buckets, databases, names of variables, keys of settings.
     pub granted: Vec<String>,
-    /// Names of buckets that were opened at run time and are not granted. Known after a check only.
+    /// Names of buckets that were opened at run time without a grant. Known only after a check.
     pub denied: Vec<String>,
-    /// The relation between both.
+    /// The relation between imports and grants.
     pub status: GrantStatus,
 }
 
@@ -248,8 +249,8 @@ impl Requirement {
     }
 }
 
-/// The imports of a component and the grants of its plugin, ordered by [`Capability`]. Capabilities without either are
-/// left out.
+/// The imports of a component and the grants of its plugin, ordered by [`Capability`]. Capabilities without imports
+/// and grants are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requirements(Vec<Requirement>);
 
@@ -274,7 +275,7 @@ impl Requirements {
         Self(needs.collect())
     }
 
-    /// Records the names of buckets that a provider opened and that it is not granted.
+    /// Records the names of buckets that a provider opened without a grant.
     pub fn record_denied_buckets(&mut self, denied: Vec<String>) {
         if denied.is_empty() {
             return;
@@ -285,7 +286,7 @@ impl Requirements {
         }
     }
 
-    /// Records that the provider opens no bucket that it is not granted: what it does without is no missing grant.
+    /// Records that the provider opens no bucket without a grant, so that optional buckets are not missing grants.
     pub fn excuse_optional_buckets(&mut self, needs: &Needs) {
         let are_optional = !needs.keyvalue.is_empty() && needs.keyvalue.iter().all(|need| need.optional);
         let keyvalue = self.0.iter_mut().find(|need| need.capability == Capability::Keyvalue);
@@ -308,7 +309,7 @@ impl Requirements {
 }
 
 impl Needs {
-    /// Returns whether it asks for something of that kind; of the config, whether there is a key without which it does not work.
+    /// Returns whether a grant of this kind is needed. For the config: whether a setting is required.
     pub fn asks_for(&self, capability: Capability) -> bool {
         match capability {
             Capability::Directories => !self.dirs.is_empty(),

@@ -49,23 +49,23 @@ pub struct PluginRuntime {
     open_files: OpenFileLimit,
     pub(super) loader: Loader,
     state_dir: Option<PathBuf>,
-    /// How SQLite is run in child processes.
+    /// The program that runs SQLite in child processes.
     sqlite_workers: Option<WorkerProgram>,
-    /// What is counted of the calls of each plugin, by its name.
+    /// The call counters of each plugin, by name.
     metrics: WeakMap<Arc<str>, CallMetrics>,
     load_counts: LoadCounts,
-    /// Whether plugins keep what they wrote last on standard error.
+    /// Whether plugins keep their last lines of standard error.
     keeps_last_errors: bool,
-    /// Who is told of calls.
+    /// The observer of calls.
     observer: Option<Arc<dyn CallObserver>>,
-    /// What takes the recording of calls, and makes the passthroughs for it.
+    /// The recorder of calls, which also makes the passthroughs for recording.
     recorder: Option<Recorder>,
-    /// What connects to existing servers; none if this build has no client.
+    /// Connects to existing servers; none if this build has no client.
     upstreams: Option<Arc<ConnectUpstream>>,
 }
 
-/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client. What a program writes on standard error
-/// goes to that log.
+/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client. A program's standard error
+/// goes to this log.
 pub type ConnectUpstream = dyn Fn(&config::Plugin, Arc<GuestLog>) -> BoxFuture<'static, Result<Arc<dyn Provider>, UpstreamError>>
     + Send
     + Sync;
@@ -83,9 +83,9 @@ pub enum RuntimeError {
 }
 
 impl PluginRuntime {
-    /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
-    /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
-    /// components are compiled at each start. Blocks.
+    /// Creates a runtime on this engine. Components are compiled within `limits`, and the code is stored in `cache`.
+    /// `state_dir` holds the key-value buckets and the key that authenticates stored code. Without it, granted buckets fail,
+    /// and components are compiled at each start. Blocks.
     pub fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
@@ -117,30 +117,30 @@ impl PluginRuntime {
         })
     }
 
-    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`. It is counted.
+    /// Loads and counts a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let loaded = self.load_uncounted(config).await;
         self.load_counts.record(config.name.as_str(), loaded.as_ref().err());
         loaded
     }
 
-    /// The loads of plugins, which are counted until [`LoadCounts::retain_failures`] drops them.
+    /// The counts of loads of plugins, which are kept until [`LoadCounts::retain_failures`] drops them.
     pub fn load_counts(&self) -> &LoadCounts {
         &self.load_counts
     }
 
-    /// Uses the functions of the component that a file had before, where the compiler is a process of its own: for a component that is
-    /// being developed.
+    /// Reuses the functions of a component file's previous version, if the compiler is a separate process: for a component
+    /// under development.
     pub fn compile_incrementally(&self) {
         self.loader.compile_incrementally();
     }
 
-    /// What is counted of compilations.
+    /// The counters of compilations.
     pub fn compile_metrics(&self) -> &CompileMetrics {
         self.loader.compile_metrics()
     }
 
-    /// The number of compilers that may run at once.
+    /// The maximum number of concurrent compilers.
     pub fn compilers(&self) -> usize {
         self.loader.compilers()
     }
@@ -172,27 +172,27 @@ impl PluginRuntime {
         Ok(Plugin { search: search.map(Arc::new), guest_log: Some(log), ..plugin })
     }
 
-    /// Sets what connects to existing servers.
+    /// Sets the function that connects to existing servers.
     pub fn set_upstreams(&mut self, connect: Arc<ConnectUpstream>) {
         self.upstreams = Some(connect);
     }
 
-    /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
+    /// Stores the key-value buckets of plugins that are loaded later in another directory.
     pub fn set_bucket_dir(&mut self, dir: PathBuf) {
         self.state_dir = Some(dir);
     }
 
-    /// Has plugins that are loaded from now on keep what they wrote last on standard error, for [`Plugin::take_last_errors`].
+    /// Makes plugins that are loaded later keep their last lines of standard error, for [`Plugin::take_last_errors`].
     pub fn keep_last_errors(&mut self) {
         self.keeps_last_errors = true;
     }
 
-    /// Tells an observer of each call of plugins that are loaded from now on.
+    /// Reports each call of plugins that are loaded later to an observer.
     pub fn observe_calls(&mut self, observer: Arc<dyn CallObserver>) {
         self.observer = Some(observer);
     }
 
-    /// Records the calls of plugins that are loaded from now on.
+    /// Records the calls of plugins that are loaded later.
     pub fn record_calls(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
@@ -212,7 +212,7 @@ impl PluginRuntime {
         self.loader.digest_of(file).await
     }
 
-    /// Returns why the component of a plugin cannot be loaded, as far as that is known without compiling it. The file is read.
+    /// Returns why the component of a plugin cannot be loaded, as far as this is known without compiling it. Reads the file.
     pub async fn known_failure(&self, config: &config::Plugin) -> Option<LoadError> {
         match config.upstream {
             Some(_) => None,
@@ -220,12 +220,12 @@ impl PluginRuntime {
         }
     }
 
-    /// Drops all components but those, and ends the compilers of others.
+    /// Drops all components except these, and ends the compilers of others.
     pub fn retain(&self, wanted: &HashSet<Digest>) {
         self.loader.retain(wanted);
     }
 
-    /// Drops compile failures, so that those components are compiled again.
+    /// Drops compile failures, so that their components are compiled again.
     pub fn clear_failures(&self) {
         self.loader.clear_failures();
     }
@@ -294,7 +294,7 @@ impl PluginRuntime {
     ///
     /// # Errors
     ///
-    /// Its `describe` panicked with this message.
+    /// `describe` panicked with this message.
     pub fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
         let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
         let backend = Backend::Native(provider.clone());
@@ -312,7 +312,7 @@ impl PluginRuntime {
         })
     }
 
-    /// A plugin without a description.
+    /// Creates a plugin without a description.
     fn plugin(
         &self,
         name: Arc<str>,
@@ -378,8 +378,8 @@ impl PluginRuntime {
     }
 }
 
-/// What all replicas of a cluster have in common whose provider reports the same changes: the component, the mount, the provider's config and
-/// its grants. Secrets are not part of it.
+/// Returns a key that is equal for all replicas of a cluster whose provider reports the same changes: the component, the
+/// mount, the provider's config and its grants. Secrets are not part of it.
 fn poll_identity(config: &config::Plugin, digest: Digest) -> Option<Box<[u8]>> {
     let config::Plugin { mount, config: settings, grants, .. } = config;
     config.shares_polls().then(|| format!("{digest} {mount} {settings:?} {grants:?}").into_bytes().into())

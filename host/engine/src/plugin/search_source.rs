@@ -1,4 +1,4 @@
-//! What is indexed of one plugin, by its config: resources, the budget of reads, and the identity of the content.
+//! The source of a plugin's search index, by its config: resources, the budget of reads, and the identity of the content.
 
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hmac::Mac;
@@ -12,22 +12,22 @@ use zeroize::Zeroizing;
 
 use super::NativePlugin;
 
-/// The kinds of MIME types whose content is not read unless the config names them.
+/// The prefixes of MIME types whose content is not read unless the config names them.
 const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
 
-/// What is indexed of a plugin.
+/// The source of a plugin's search index.
 #[derive(Debug)]
 pub struct SearchSource {
     settings: PluginSearch,
-    /// All settings of the config that the content depends on, with the values of secrets: another password may
-    /// open another database.
+    /// All settings of the config that the content depends on, including the values of secrets: another password may open
+    /// another database.
     identity: Secret<String>,
     /// The budget of reads.
     reads: DefaultDirectRateLimiter,
 }
 
 impl SearchSource {
-    /// The source of a plugin of the config; none if it is not searched.
+    /// Creates the source of a plugin in the config; none if it is not searched.
     pub fn of_component(plugin: &config::Plugin) -> Option<Self> {
         let config::Plugin { component, mount, config, grants, upstream, .. } = plugin;
         let secrets: Vec<_> = grants.secrets().collect();
@@ -39,7 +39,7 @@ impl SearchSource {
         Some(Self::new(plugin.search.as_ref()?, identity))
     }
 
-    /// The source of a native plugin; none if it is not searched.
+    /// Creates the source of a native plugin; none if it is not searched.
     pub(crate) fn of_native(plugin: &NativePlugin) -> Option<Self> {
         Some(Self::new(plugin.search.as_ref()?, format!("{} {}", plugin.name, plugin.mount)))
     }
@@ -51,8 +51,8 @@ impl SearchSource {
         Self { settings: settings.clone(), identity, reads: RateLimiter::direct(settings.reads.quota()) }
     }
 
-    /// The key of the source in an index with that secret: an authentication code, which reveals nothing about the values of
-    /// secrets.
+    /// Returns the key of the source in an index with this secret: an authentication code, which reveals nothing about the
+    /// values of secrets.
     pub fn key(&self, secret: &[u8; SECRET_LEN]) -> [u8; 32] {
         let mut mac = private_dir::mac(secret);
         mac.update(self.identity.expose().as_bytes());
@@ -69,7 +69,7 @@ impl SearchSource {
         &self.reads
     }
 
-    /// Whether a resource is indexed, by its URI, and found: the index may be older than the config.
+    /// Returns whether the resource with this URI is indexed and may be found: the index may be older than the config.
     pub fn includes(&self, uri: &str) -> bool {
         let uri = uri.split_once('?').map_or(uri, |(uri, _)| uri);
         let PluginSearch { include, exclude, .. } = &self.settings;
@@ -77,14 +77,14 @@ impl SearchSource {
             && !exclude.iter().any(|glob| glob.matches(uri))
     }
 
-    /// The URI of a document; none if the config does not include it, and the index has it: it may be older, or shared with
-    /// another host.
+    /// Returns the URI of an indexed document; none if the config does not include it, because the index may be older, or
+    /// shared with another host.
     pub fn uri(&self, mount: &Mount, path: &str) -> Option<String> {
         let uri = [mount.as_str(), path].concat();
         self.includes(&uri).then_some(uri)
     }
 
-    /// Whether the content of a resource is read, by what is known of it.
+    /// Returns whether the content of a resource is read, judging by its metadata.
     pub fn reads_content_of(&self, resource: &Resource) -> bool {
         let is_small = resource.size.is_none_or(|size| size <= self.settings.max_document.bytes());
         let is_text = match (resource.mime_type.as_deref(), self.settings.types.as_slice()) {

@@ -1,14 +1,14 @@
-//! Validation of answers: from the types of [`provider`] to the types of [`resource`](mcp_host_model::resource). Answers of
-//! components and of native providers are checked here only.
+//! Validation of answers: from the types of [`provider`] to the types of [`resource`](mcp_host_model::resource). All
+//! answers of components and of native providers are validated here, and nowhere else.
 //!
-//! Invalid hints are dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the mount
-//! drops the entry from a listing and fails a read. Each such fault is the provider's and is counted; one log line
-//! reports everything that was dropped from one answer.
+//! An invalid hint is dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the
+//! mount drops the entry from a listing, and fails a read. Each such fault is counted as the provider's; one log line
+//! reports all drops from one answer.
 //!
-//! All of it is part of the call: it is accounted for by a [`WorkBudget`], and yields. An answer is *measured* first,
+//! All of this is part of the call: a [`WorkBudget`] accounts for it, and it yields. An answer is *measured* first,
 //! and rejected as a whole if it has more items than `limits.response-items` or needs more memory than `limits.memory`
-//! leaves; only then is anything allocated for it. The caller's function decides which valid items are kept, so that what
-//! a principal may not see is filtered here, too.
+//! leaves; allocation starts only after that. The caller's function decides which valid items are kept, so that items
+//! which a principal may not see are filtered here, too.
 
 mod dropped;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -36,18 +36,18 @@ use super::fault_recorder::FaultRecorder;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::bindings::Progress;
 
-/// Bytes that are stored of a provider's name, version and title, each.
+/// The maximum length of a provider's stored name, version and title, each in bytes.
 const MAX_NAME: usize = 1024;
-/// Bytes that are stored of a provider's description.
+/// The maximum length of a provider's stored description in bytes.
 const MAX_DESCRIPTION: usize = 65_536;
-/// The longest token of a provider, in bytes.
+/// The maximum length of a provider's token in bytes.
 const MAX_TOKEN: usize = 65536;
-/// Bytes that are stored of a message about a preparation.
+/// The maximum length of a stored message about a preparation, in bytes.
 const MAX_PROGRESS: usize = 500;
-/// The longest cursor of a provider, in bytes.
+/// The maximum length of a provider's cursor in bytes.
 const MAX_CURSOR: usize = 4096;
-/// The cost of a call of the filter, in nanoseconds of work: the clock is checked every eight calls, because the number
-/// of rules is not known here.
+/// The cost of a call of the filter, in nanoseconds of work. The clock is checked every eight calls, because the
+/// number of rules is unknown here.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
 /// One page of a provider's listing: the valid items that the filter keeps.
@@ -55,7 +55,7 @@ const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 pub struct FilteredPage<T> {
     /// The items, in order.
     pub items: Vec<T>,
-    /// The number of valid items of the page.
+    /// The number of valid items on the page.
     pub size: usize,
     /// The provider's cursor of the next page.
     pub next_cursor: Option<String>,
@@ -66,23 +66,23 @@ pub struct FilteredPage<T> {
 pub struct WatchedChanges {
     /// The token for the next call.
     pub token: String,
-    /// Those of the watched paths that changed, each once.
+    /// The watched paths that changed, each once.
     pub changed: Vec<Path>,
     /// Whether the listing changed.
     pub listing_changed: bool,
-    /// The provider's hint when to poll next.
+    /// The provider's hint for the time of the next poll.
     pub poll_after: Option<Duration>,
 }
 
-/// What all answers of one plugin are validated against.
+/// The context in which a plugin's answers are validated.
 pub(super) struct ValidationContext {
     /// The mount of its URIs.
     pub(super) mount: Mount,
-    /// The maximum number of items of one answer.
+    /// The maximum number of items in one answer.
     pub(super) max_items: usize,
-    /// The maximum bytes of one answer, where lifting does not enforce that.
+    /// The maximum size of one answer in bytes, if lifting does not enforce it.
     pub(super) max_response_size: Option<u64>,
-    /// The recorder of what is dropped.
+    /// The recorder of drops.
     pub(super) faults: Arc<FaultRecorder>,
 }
 
@@ -97,12 +97,12 @@ pub(super) struct Validator {
 }
 
 impl Validator {
-    /// A validator of one answer of a plugin, whose work is accounted for by `work`.
+    /// Creates a validator for one answer of a plugin. `work` accounts for its work.
     pub(super) fn new(rules: Arc<ValidationContext>, watches: bool, work: WorkBudget) -> Self {
         Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
     }
 
-    /// The description, truncated.
+    /// Validates a description, and truncates it.
     pub(super) async fn info(mut self, info: ProviderInfo) -> Result<ProviderInfo, Fault> {
         let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
         let texts = texts.chain([&info.name, &info.version]);
@@ -111,7 +111,7 @@ impl Validator {
         Ok(truncate_info(info))
     }
 
-    /// The changes among the watched paths, which are in normal form.
+    /// Validates the changes of the watched paths, which are in normal form.
     pub(super) async fn change_set(
         mut self,
         changes: provider::ChangeSet,
@@ -148,7 +148,7 @@ impl Validator {
         })
     }
 
-    /// How far a preparation is, after a call with that token.
+    /// Validates the progress of a preparation, after a call with this token.
     pub(super) async fn progress(mut self, progress: Progress, token: Option<&str>) -> Result<Progress, Fault> {
         let Progress { next_token, percent, message, again_after } = progress;
         let texts = [next_token.as_ref(), message.as_ref()].into_iter().flatten();
@@ -171,7 +171,7 @@ impl Validator {
         Ok(Progress { next_token, percent, message, again_after })
     }
 
-    /// The valid entries of a page, each as what `keep` makes of it.
+    /// Validates the entries of a page, and returns the part that `keep` returns of each.
     pub(super) async fn page<T>(
         mut self,
         page: provider::Page,
@@ -196,7 +196,7 @@ impl Validator {
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
-    /// The valid templates of a page for which the filter returns true.
+    /// Validates the templates of a page, and returns those for which the filter returns true.
     pub(super) async fn template_page(
         mut self,
         page: provider::TemplatePage,
@@ -211,7 +211,7 @@ impl Validator {
         let mut templates = page.templates.into_iter();
         while let Some(next) = templates.as_slice().first() {
             let cost = check_cost(&next.path_template, &next.icons, next.meta.as_deref());
-            // Its path is parsed more often than the path of an entry.
+            // A template's path is parsed more often than an entry's.
             let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
             self.work.step(cost.saturating_add(FILTER_COST)).await?;
             if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
@@ -269,7 +269,7 @@ impl Validator {
         Ok(ResourceContents { entry, body })
     }
 
-    /// The entry of the requested path, which is in normal form.
+    /// Validates the entry of the requested path, which is in normal form.
     pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Resource, Fault> {
         self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
@@ -282,8 +282,8 @@ impl Validator {
         Ok(self.convert_entry(entry, located.uri, Part::Listed))
     }
 
-    /// The completion, truncated to what a client may be shown. Unless it is unrestricted, some values may be hidden, and nothing of the
-    /// answer depends on those.
+    /// Validates a completion, and truncates it to the number of values that a client may get. Unless the completion
+    /// is unrestricted, some values may be hidden, and the answer does not depend on them.
     pub(super) async fn completion(
         mut self,
         given: Completion,
@@ -302,7 +302,7 @@ impl Validator {
             if !filter(&value) {
                 continue;
             }
-            // One more tells that there are more.
+            // One value beyond the maximum shows that there are more.
             has_more = values.len() == Completion::MAX_VALUES;
             if has_more {
                 break;
@@ -310,7 +310,7 @@ impl Validator {
             values.push(value);
         }
         if !is_unrestricted {
-            // The provider may have left values out for those that are hidden.
+            // The provider may have left out values in favor of hidden ones.
             let has_more = has_more || values.len() == Completion::MAX_VALUES;
             return Ok(Completion { values, total: None, has_more });
         }
@@ -318,7 +318,7 @@ impl Validator {
         Ok(Completion { values, total, has_more: has_more || given.has_more })
     }
 
-    /// Records the fault of a rejected path, which drops that part of the answer.
+    /// Records the fault of a rejected path, which drops its part of the answer.
     fn drop_rejected<T>(&mut self, part: &'static str, composed: Result<T, Fault>) -> Option<T> {
         composed.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
     }
@@ -354,7 +354,7 @@ impl Validator {
             uri,
         };
         if resource.is_directory() {
-            // They change with children that some principals may not see.
+            // They change with children that may be hidden from some principals.
             resource.size = None;
             resource.annotations.last_modified = None;
         }
@@ -386,33 +386,33 @@ impl Validator {
     }
 }
 
-/// Drops are logged however the call ends.
+/// Drops are logged, however the call ends.
 impl Drop for Validator {
     fn drop(&mut self) {
         self.dropped.log(&self.context.faults);
     }
 }
 
-/// The items of a page that are kept.
+/// The kept items of a page.
 struct FilteredItems<T> {
     items: Vec<T>,
     size: usize,
 }
 
 impl<T> FilteredItems<T> {
-    /// Capacity for the items, whose memory is charged already.
+    /// Allocates capacity for the items, whose memory has been charged.
     fn with_capacity(capacity: usize) -> Self {
         Self { items: Vec::with_capacity(capacity), size: 0 }
     }
 
-    /// Counts a valid item, and adds what is kept of it.
+    /// Counts a valid item, and adds its kept part.
     fn push(&mut self, kept: Option<T>) {
         self.items.extend(kept);
         self.size = self.size.saturating_add(1);
     }
 }
 
-/// The description with its texts truncated to what the host stores.
+/// Truncates the texts of a description to the maximum stored lengths.
 pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
     info.name = truncate(info.name, MAX_NAME);
     info.version = truncate(info.version, MAX_NAME);
@@ -421,7 +421,7 @@ pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
     info
 }
 
-/// Validates a cursor: short enough, and not the one of the same page.
+/// Validates a cursor: it is short enough, and differs from the cursor of the same page.
 fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
         Some(next) if next.len() > MAX_CURSOR => {
@@ -438,7 +438,7 @@ fn rejected_path(path: &str, error: &PathError) -> Fault {
     Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path)))
 }
 
-/// The last segment of the path of a URI below the mount; empty for the mount itself.
+/// Returns the last segment of the path of a URI below the mount; empty for the mount itself.
 fn last_segment<'u>(uri: &'u Uri, mount: &Mount) -> &'u str {
     let path = uri.as_str().strip_prefix(mount.as_str()).unwrap_or_default();
     let path = path.split('?').next().unwrap_or(path).trim_end_matches('/');

@@ -1,20 +1,19 @@
-//! The budget of the host's work on an answer, as a part of the call.
+//! The budget of the host's work on an answer, as part of the call.
 //!
-//! Measuring, validating, composing, expanding and filtering an answer takes time and memory whose amount the provider
-//! decides. A [`WorkBudget`] accounts for both:
+//! Measuring, validating, composing, expanding and filtering an answer takes time and memory in amounts that the
+//! provider determines. A [`WorkBudget`] accounts for both:
 //!
-//! - *Time.* Code that loops over an answer announces before each step the estimated nanoseconds of that step at worst.
-//!   After [`CLOCK_CHECK_INTERVAL_NS`] of them the call's CPU clock is checked, and the call ends when `limits.cpu` is
-//!   used up. A call that has worked for [`TIME_SLICE`] yields, as a guest does, so it
-//!   continues on worker threads, other calls get their turns, and `limits.deadline` is enforced. A step that takes
-//!   longer than a slice and cannot be interrupted begins after a yield. For a small answer all of that is a
-//!   subtraction per step.
-//! - *Memory.* The answer as it was returned, and what it is turned into, are charged to the plugin's budget
-//!   (`limits.memory`) in one sum before anything is allocated, and released when the answer leaves the call.
+//! - *Time.* Before each step, code that loops over an answer announces the step's estimated nanoseconds in the worst
+//!   case. After [`CLOCK_CHECK_INTERVAL_NS`] of them the call's CPU clock is checked, and the call ends when
+//!   `limits.cpu` is used up. A call that has worked for [`TIME_SLICE`] yields, as a guest does, so it continues on
+//!   worker threads, other calls get their turns, and `limits.deadline` is enforced. An uninterruptible step that
+//!   takes longer than a slice begins after a yield. For a small answer, all of this is one subtraction per step.
+//! - *Memory.* The answer as returned and its validated form are charged to the plugin's budget (`limits.memory`) as
+//!   one sum before anything is allocated, and released when the answer leaves the call.
 //!
-//! These cannot be interrupted: lifting an answer, which `limits.response-size` bounds, and measuring or validating one
-//! entry, content or template with its icons and metadata, which `limits.response-items` bounds, too. They begin on
-//! worker threads if they may take long.
+//! Uninterruptible work: lifting an answer, which `limits.response-size` bounds, and measuring or validating one
+//! entry, content or template with its icons and metadata, which `limits.response-items` bounds, too. Such work begins
+//! on worker threads if it may take long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,11 +25,11 @@ use crate::cpu::CpuClock;
 use crate::epoch::TICK;
 use crate::executor::yield_ready;
 
-/// Estimated nanoseconds of work between two checks of the clock.
+/// The estimated nanoseconds of work between two checks of the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;
 /// The time slice of a call before it yields, as for a guest.
 const TIME_SLICE: Duration = TICK;
-/// Estimated nanoseconds of a step that begins after a yield.
+/// The estimated nanoseconds from which a step begins after a yield.
 const LONG_STEP_NS: usize = 500_000;
 
 /// The account of the host's work for one call.
@@ -38,24 +37,24 @@ pub(super) struct WorkBudget {
     clock: Arc<CpuClock>,
     cpu: Duration,
     budget: Arc<MemoryBudget>,
-    /// For whom the call is made.
+    /// The client or the host that the call is made for.
     owner: CallOwner,
     /// The memory charged to the budget; none before the first charge.
     reservation: Option<Reservation>,
-    /// The nanoseconds until the clock is checked.
+    /// The remaining nanoseconds until the clock is checked.
     remaining: usize,
     /// The start of the current slice; none before the first check.
     slice_start: Option<Instant>,
 }
 
 impl WorkBudget {
-    /// A budget of work until `clock` shows `cpu`, with memory charged to `budget` and the owner of the call.
+    /// Creates a budget of work until `clock` shows `cpu`, with memory charged to `budget` and the owner of the call.
     pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>, owner: CallOwner) -> Self {
         let (reservation, remaining) = (None, CLOCK_CHECK_INTERVAL_NS);
         Self { clock, cpu, budget, owner, reservation, remaining, slice_start: None }
     }
 
-    /// Must be called before each step, with its estimated nanoseconds.
+    /// Accounts for a step. Must be called before each step, with its estimated nanoseconds.
     ///
     /// # Errors
     ///
@@ -88,7 +87,7 @@ impl WorkBudget {
     ///
     /// # Errors
     ///
-    /// `limits.memory` does not leave that much.
+    /// `limits.memory` does not leave enough.
     pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
         let reservation = self.reservation.get_or_insert_with(|| {
             MemoryAccount::new(self.budget.clone(), std::mem::take(&mut self.owner)).reservation()

@@ -1,4 +1,4 @@
-//! Answers of providers as JSON. Names are those of the contract; a value that is not set is left out.
+//! Answers of providers as JSON. Names are the contract's names; unset values are left out.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bindings::Progress;
 
-/// An object of what is set.
+/// Creates an object of the fields that are set.
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let set = fields.into_iter().filter(|(_, value)| !value.is_null());
     Value::Object(set.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
@@ -23,7 +23,7 @@ fn millis(duration: Option<Duration>) -> Value {
     duration.map_or(Value::Null, |duration| json!(saturating_millis(duration)))
 }
 
-/// A list; null if it is empty.
+/// Encodes a list; null if it is empty.
 fn list<T>(items: &[T], to_json: impl Fn(&T) -> Value) -> Value {
     if items.is_empty() { Value::Null } else { items.iter().map(to_json).collect() }
 }
@@ -103,7 +103,7 @@ fn icon(icon: &Icon) -> Value {
     ])
 }
 
-/// A body is `{"text": …}`, also where it was given as bytes that are UTF-8, or `{"base64": …}`.
+/// Encodes contents. A body is `{"text": …}`, even if it was returned as UTF-8 bytes, or `{"base64": …}`.
 pub(crate) fn contents(contents: &[Contents]) -> Value {
     let one = |one: &Contents| {
         let body = match &one.body {
@@ -154,7 +154,7 @@ pub(crate) fn failure(failure: &Failure) -> Value {
     }
 }
 
-/// An argument that may be missing.
+/// Encodes an optional argument.
 pub(crate) fn optional(value: Option<&str>) -> Value {
     value.map_or(Value::Null, |value| json!(value))
 }

@@ -11,13 +11,13 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Line {
-    /// The first one, with the version of the format.
+    /// The first line, with the version of the format.
     McpHostRecording(u32),
     /// A plugin, before its calls.
     Plugin(RecordedPlugin),
     /// A call.
     Call(RecordedCall),
-    /// The last one. A recording without it was interrupted.
+    /// The last line. A recording without it was interrupted.
     End(RecordingEnd),
 }
 
@@ -48,9 +48,9 @@ pub struct RecordedCall {
     pub function: String,
     /// Its arguments.
     pub arguments: Value,
-    /// The host calls that it made.
+    /// Its host calls.
     pub host_calls: Vec<RecordedHostCall>,
-    /// Whether all of its host calls are there.
+    /// Whether all of its host calls were recorded.
     pub complete: bool,
     /// Its end.
     pub outcome: Outcome,
@@ -66,14 +66,14 @@ pub enum Outcome {
     Failure(Value),
     /// The guest trapped, with this message.
     Trap(String),
-    /// A limit ended it. That depends on the machine, and is not compared.
+    /// A limit ended it. This depends on the machine, and is not compared.
     Limit(String),
     /// The caller went away, or `limits.deadline` passed.
     Cancelled,
 }
 
 impl Outcome {
-    /// Whether a replay has to end in the same way.
+    /// Returns whether a replay must have the same outcome.
     pub fn is_comparable(&self) -> bool {
         matches!(self, Self::Answer(_) | Self::Failure(_) | Self::Trap(_))
     }
@@ -82,14 +82,14 @@ impl Outcome {
 /// The end of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingEnd {
-    /// The calls that it has.
+    /// The number of recorded calls.
     pub calls: u64,
-    /// The calls that were made meanwhile and that it does not have.
+    /// The number of calls during the recording that were not recorded.
     pub skipped: u64,
 }
 
-/// A line of a recording as text.
+/// Encodes a line of a recording.
 pub fn to_line(line: &impl Serialize) -> String {
-    // Neither maps with keys that are no strings nor floats that are no numbers are in it.
+    // It contains neither maps with keys that are not strings, nor floats that are not numbers.
     serde_json::to_string(line).unwrap_or_default()
 }

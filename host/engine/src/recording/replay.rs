@@ -10,24 +10,24 @@ use super::format::{Outcome, RecordedCall};
 use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     /// Its end.
     pub outcome: Outcome,
-    /// The first host call that is not as in the record.
+    /// The first host call that differs from the record.
     pub difference: Option<Difference>,
 }
 
 impl Replayed {
-    /// Whether the call did what the record says. Of a call whose end depends on the machine, or that was not recorded to its end, only the
-    /// host calls that were recorded count.
+    /// Returns whether the call matches the record. If the end of the call depends on the machine, or was not
+    /// recorded, only the recorded host calls count.
     pub fn is_same(&self, recorded: &RecordedCall) -> bool {
         let is_whole = recorded.complete && recorded.outcome.is_comparable();
         match (&self.difference, is_whole) {
             (None, true) => self.outcome == recorded.outcome,
             (Some(_), true) => false,
-            // It went on where the record ends.
+            // The call went on after the end of the record.
             (difference, false) => difference.as_ref().is_none_or(|difference| difference.expected.is_none()),
         }
     }
@@ -47,7 +47,7 @@ impl Replays {
         Ok(Self { pre, next: Mutex::default(), replayed: Mutex::default() })
     }
 
-    /// Has an instance answer its host calls from the record of the next call.
+    /// Makes an instance answer its host calls from the record of the next call.
     pub(crate) fn begin(&self, state: &mut GuestState) {
         let host_calls = std::mem::take(&mut *self.next.lock());
         state.recording = Some(Box::new(InstanceRecording::replay(host_calls)));
@@ -68,12 +68,12 @@ impl Replays {
         *self.replayed.lock() = None;
     }
 
-    /// Takes what the last call did; none if it has not ended.
+    /// Takes the result of the last call; none if it has not ended.
     pub(crate) fn take(&self) -> Option<Replayed> {
         self.replayed.lock().take()
     }
 
-    /// The call has ended.
+    /// Records the end of the call.
     pub(crate) fn end(&self, state: &GuestState, outcome: Outcome) {
         let difference = state.recording.as_ref().and_then(|recording| recording.difference());
         *self.replayed.lock() = Some(Replayed { outcome, difference });

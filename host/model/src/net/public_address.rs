@@ -1,12 +1,12 @@
-//! SSRF protection: a name that is not trusted may only resolve to addresses of the public internet.
+//! SSRF protection: an untrusted name may only resolve to addresses of the public internet.
 //!
-//! Otherwise an untrusted provider, or a registry, could let a name of its own resolve to an address that only this machine can reach:
-//! the machine itself, its network, the metadata service of its cloud. Every address that the IANA special-purpose
-//! registries (RFC 6890) do not list as globally reachable is rejected, and so is an IPv6 address that embeds such an
-//! IPv4 address. A grant that names an address is not subject to this check.
+//! Without this, an untrusted provider, or a registry, could let its own name resolve to an address that only this
+//! machine can reach: the machine itself, its network, the metadata service of its cloud. Every address that the
+//! IANA special-purpose registries (RFC 6890) do not list as globally reachable is rejected, and so is an IPv6
+//! address that embeds such an IPv4 address. A grant that names an address is exempt from this check.
 //!
-//! Not detected, and so not rejected: public addresses of this machine itself, and NAT64 networks with a prefix of
-//! their own.
+//! Not detected, and so not rejected: public addresses of this machine itself, and NAT64 networks with their own
+//! prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -132,7 +132,7 @@ mod tests {
             "ff02::1",
             "ff0e::1",
             "100::1",
-            // v6: documentation, benchmarks, ORCHID, Teredo, segment routing, NAT64 of a network's own.
+            // v6: documentation, benchmarks, ORCHID, Teredo, segment routing, NAT64 with a local prefix.
             "2001:db8::1",
             "3fff::1",
             "2001:2::1",

@@ -1,4 +1,4 @@
-//! What is an origin or a pattern for them, and what a pattern matches.
+//! Which texts are origins or patterns of origins, and what patterns match.
 
 use super::*;
 

@@ -7,9 +7,9 @@ use super::Entry;
 pub enum Body {
     /// Text.
     Text(String),
-    /// Text as UTF-8 bytes. It is served like `Text`; bytes that are not UTF-8 fail the call.
+    /// Text as UTF-8 bytes, served like `Text`. Bytes that are not UTF-8 fail the call.
     TextBytes(Vec<u8>),
-    /// Anything else.
+    /// Any other content.
     Blob(Vec<u8>),
 }
 
@@ -34,28 +34,28 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// A content. The entry's size is set to the size of the body.
+    /// Creates a content, and sets the entry's size to the size of the body.
     pub fn new(entry: Entry, body: Body) -> Self {
         let size = u64::try_from(body.size()).ok();
         Self { entry: Entry { size, ..entry }, body }
     }
 
-    /// A content with the entry as it is.
+    /// Creates a content with the entry unchanged.
     pub fn from_parts(entry: Entry, body: Body) -> Self {
         Self { entry, body }
     }
 
-    /// A text.
+    /// Creates a text content.
     pub fn text(entry: Entry, text: impl Into<String>) -> Self {
         Self::new(entry, Body::Text(text.into()))
     }
 
-    /// Bytes that are not text.
+    /// Creates a content of bytes that are not text.
     pub fn blob(entry: Entry, bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(entry, Body::Blob(bytes.into()))
     }
 
-    /// Bytes of unknown kind: a text if they are UTF-8, else a blob.
+    /// Creates a content of bytes of unknown kind: a text if they are UTF-8, else a blob.
     pub fn bytes(entry: Entry, bytes: impl Into<Vec<u8>>) -> Self {
         match String::from_utf8(bytes.into()) {
             Ok(text) => Self::text(entry, text),

@@ -11,7 +11,7 @@ use crate::resource::Role;
 /// The MIME type of a resource that only holds others.
 const DIRECTORY: &str = "inode/directory";
 
-/// One resource: everything about it but its content.
+/// One resource: all its metadata, without its content.
 ///
 /// The path and the name are required. Everything else is set by methods of the same names as the fields:
 ///
@@ -37,7 +37,7 @@ pub struct Entry {
     pub mime_type: Option<String>,
     /// The size of its content in bytes.
     pub size: Option<u64>,
-    /// For whom it is; empty means unspecified.
+    /// Its audience; empty means unspecified.
     pub audience: Vec<Role>,
     /// Its importance, from 0.0 (entirely optional) to 1.0 (effectively required).
     pub priority: Option<f64>,
@@ -56,12 +56,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A resource at a percent-encoded path, with its name for programs.
+    /// Creates a resource with a percent-encoded path, and a name for programs.
     pub fn new(path: impl Into<String>, name: impl Into<String>) -> Self {
         Self { path: path.into(), name: name.into(), ..Self::default() }
     }
 
-    /// A resource that holds others: listable, of type `inode/directory`.
+    /// Creates a resource that holds others: listable, of type `inode/directory`.
     pub fn directory(path: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(path, name).mime_type(DIRECTORY).listable()
     }
@@ -82,14 +82,14 @@ impl Entry {
         self
     }
 
-    /// Makes it possible to subscribe to it.
+    /// Makes it subscribable.
     #[must_use]
     pub fn subscribable(mut self) -> Self {
         self.subscribable = true;
         self
     }
 
-    /// Sets the time to live of a copy; zero means that it must not be reused.
+    /// Sets the time to live of a copy; zero means that a copy must not be reused.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -109,9 +109,9 @@ pub struct Template {
     pub title: Option<String>,
     /// A sentence that helps a person or a model decide whether to read it.
     pub description: Option<String>,
-    /// The MIME type that all members have.
+    /// The MIME type of all members.
     pub mime_type: Option<String>,
-    /// For whom it is; empty means unspecified.
+    /// Its audience; empty means unspecified.
     pub audience: Vec<Role>,
     /// Its importance, from 0.0 (entirely optional) to 1.0 (effectively required).
     pub priority: Option<f64>,
@@ -124,7 +124,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A family by its RFC 6570 template and its name for programs.
+    /// Creates a family from its RFC 6570 template and its name for programs.
     pub fn new(path_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self { path_template: path_template.into(), name: name.into(), ..Self::default() }
     }

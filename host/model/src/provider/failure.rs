@@ -5,34 +5,34 @@ use std::time::Duration;
 /// The answer of a provider's function.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Why a provider has no answer. The variant decides what the client sees of it.
+/// Why a provider has no answer. The variant determines what the client sees of the failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// There is no such resource.
     #[error("not found")]
     NotFound,
-    /// The request makes no sense: a path of a shape that the provider does not know, a foreign cursor. The client sees the text,
-    /// which says what was expected.
+    /// The request is invalid: a path of an unknown form, a foreign cursor. The client sees the text, which says what
+    /// was expected.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// The owner of the data denies access. The client sees the text, which should hold no secrets.
+    /// The owner of the data denies access. The client sees the text, which should not contain secrets.
     #[error("denied: {0}")]
     Denied(String),
-    /// It exists or may exist, but is temporarily unavailable.
+    /// The resource exists or may exist, but is temporarily unavailable.
     #[error("unavailable: {reason}")]
     Unavailable {
         /// The reason and the remedy. The client sees it.
         reason: String,
-        /// The time after which a retry makes sense, where it is known.
+        /// The time after which a retry makes sense, if known.
         retry_after: Option<Duration>,
     },
-    /// The provider or its data are at fault. The text is logged; no client sees it.
+    /// The provider has failed, or its data is corrupt. The text is logged; no client sees it.
     #[error("internal: {0}")]
     Internal(String),
 }
 
 impl Failure {
-    /// An invalid request; `expected` tells the client what would be valid.
+    /// An invalid request. `expected` describes a valid one, for the client.
     pub fn invalid(expected: impl Into<String>) -> Self {
         Self::InvalidRequest(expected.into())
     }
@@ -53,8 +53,8 @@ impl Failure {
     }
 }
 
-/// Missing files are not found; denied access is denied, without the system's text; transient errors and a full disk are
-/// unavailable; the rest is internal.
+/// Missing files are not found. Denied access is denied, without the system's text. Transient errors and a full disk are
+/// unavailable. All other errors are internal.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind;

@@ -2,7 +2,7 @@
 
 use crate::resource::Theme;
 
-/// Defines the methods that set it, each named like its field.
+/// Defines the setters of this metadata, each named like its field.
 macro_rules! metadata_setters {
     () => {
         /// Sets the name for people.
@@ -40,22 +40,22 @@ macro_rules! metadata_setters {
             self
         }
 
-        /// Sets the time of the last change. A time beyond the year 9999 is left out.
+        /// Sets the time of the last change. A time after the year 9999 is dropped.
         #[must_use]
         pub fn last_modified(mut self, time: SystemTime) -> Self {
             self.last_modified = jiff::Timestamp::try_from(time).ok().map(|time| time.to_string());
             self
         }
 
-        /// Adds an icon, less preferred than those before it.
+        /// Adds an icon with a lower preference than the previous ones.
         #[must_use]
         pub fn icon(mut self, icon: Icon) -> Self {
             self.icons.push(icon);
             self
         }
 
-        /// Sets the metadata for programs. Names should carry a prefix of the provider's own, such as `example.com/branch`; those
-        /// that begin with `mcp-host/` are reserved and dropped.
+        /// Sets the metadata for programs. Names should have a prefix of the provider, such as `example.com/branch`;
+        /// names that begin with `mcp-host/` are reserved and dropped.
         #[must_use]
         pub fn meta(mut self, meta: Map<String, Value>) -> Self {
             self.meta = Some(Value::Object(meta).to_string());
@@ -74,14 +74,14 @@ pub struct Icon {
     pub src: String,
     /// Its MIME type.
     pub mime_type: Option<String>,
-    /// The sizes that it suits, each as `48x48` or `any`; empty means any.
+    /// The sizes for which it is suitable, each as `48x48` or `any`; empty means any.
     pub sizes: Vec<String>,
-    /// The background that it is drawn for; without one, either.
+    /// The background for which it is drawn; none for any.
     pub theme: Option<Theme>,
 }
 
 impl Icon {
-    /// An icon at an `https:` or `data:` URI.
+    /// Creates an icon from an `https:` or `data:` URI.
     pub fn new(src: impl Into<String>) -> Self {
         Self { src: src.into(), mime_type: None, sizes: Vec::new(), theme: None }
     }
@@ -93,14 +93,14 @@ impl Icon {
         self
     }
 
-    /// Adds a size that it suits, as `48x48` or `any`.
+    /// Adds a size for which it is suitable, as `48x48` or `any`.
     #[must_use]
     pub fn size(mut self, size: impl Into<String>) -> Self {
         self.sizes.push(size.into());
         self
     }
 
-    /// Sets the background that it is drawn for.
+    /// Sets the background for which it is drawn.
     #[must_use]
     pub fn theme(mut self, theme: Theme) -> Self {
         self.theme = Some(theme);

@@ -1,4 +1,4 @@
-//! What a provider tells administrators of the programs that it runs.
+//! The programs that a provider runs, for administrators.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,86 +6,86 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Programs {
-    /// Those that run, or are started again when they are needed.
+    /// The programs that are running, or are restarted when they are needed.
     pub programs: Vec<Program>,
-    /// How often one was started, since the plugin was loaded.
+    /// The number of starts since the plugin was loaded.
     pub starts: u64,
-    /// How many have ended since then, by the reason. Reasons that did not occur are left out.
+    /// The number of ends since then, by reason. Reasons with count 0 are left out.
     pub ends: Vec<(ProgramEndReason, u64)>,
-    /// The last end, of any of them.
+    /// The last end of any program.
     pub last_end: Option<ProgramEnd>,
 }
 
-/// One program. What it used is that of its last start.
+/// One program. Its resource use is counted from its last start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Program {
-    /// The number of its process, or of the init of its processes, as the host sees it; none if it is not known.
+    /// The id of its process, or of the init of its processes, as the host sees it; none if unknown.
     pub process: Option<u32>,
-    /// Whether it runs.
+    /// Whether it is running.
     pub is_running: bool,
-    /// When it was started last.
+    /// The time of its last start.
     pub started: SystemTime,
-    /// How often it was started again after an end.
+    /// The number of restarts after an end.
     pub restarts: u64,
-    /// What its processes use; none if that is not measured.
+    /// The resource use of its processes; none if it is not measured.
     pub usage: Option<ProgramUsage>,
-    /// What they may use.
+    /// The resource limits of its processes.
     pub limits: ProgramLimits,
 }
 
-/// What the processes of a program use.
+/// The resource use of a program's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramUsage {
-    /// Resident memory that is not a file's, in bytes.
+    /// Resident memory that is not backed by a file, in bytes.
     pub memory: u64,
     /// Processor time since the start.
     pub cpu: Duration,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub tasks: u64,
 }
 
-/// What the processes of a program may use; none where there is no limit.
+/// The resource limits of a program's processes; none for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramLimits {
-    /// Memory, in bytes.
+    /// Memory in bytes.
     pub memory: Option<u64>,
     /// Processor time since the start.
     pub cpu: Option<Duration>,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub tasks: Option<u64>,
 }
 
 /// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramEnd {
-    /// When.
+    /// The time of the end.
     pub at: SystemTime,
-    /// Why.
+    /// The reason.
     pub reason: ProgramEndReason,
-    /// Why, as a sentence without its subject: `it exited with code 1`.
+    /// The reason as a sentence without its subject: `it exited with code 1`.
     pub text: String,
 }
 
-/// Why a program has ended.
+/// Why a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProgramEndReason {
-    /// It exited by itself.
+    /// It exited.
     Exit,
-    /// A signal ended it that was not the host's.
+    /// A signal ended it that the host did not send.
     Signal,
-    /// It was killed above its limit of memory.
+    /// It was killed because it exceeded its memory limit.
     Memory,
-    /// It was killed above its limit of processor time.
+    /// It was killed because it exceeded its limit of processor time.
     Cpu,
-    /// The host ended it, as it was not needed any more, or did not keep the protocol.
+    /// The host ended it, because it was no longer needed or violated the protocol.
     Stopped,
-    /// How it ended is not known.
+    /// The reason is unknown.
     Unknown,
 }
 
 impl ProgramEndReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] = [Self::Exit, Self::Signal, Self::Memory, Self::Cpu, Self::Stopped, Self::Unknown];
 
     /// Its name in metrics and in the administration API.
@@ -102,7 +102,7 @@ impl ProgramEndReason {
 }
 
 impl Program {
-    /// A program that was started at that time, and runs.
+    /// Creates a running program that was started at this time.
     pub fn started_at(started: SystemTime) -> Self {
         Self { process: None, is_running: true, started, restarts: 0, usage: None, limits: ProgramLimits::default() }
     }

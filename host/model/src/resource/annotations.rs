@@ -48,7 +48,7 @@ impl Priority {
     }
 }
 
-/// Hashes both zeros alike, as they are equal. There is no NaN.
+/// Hashes both zeros alike, because they are equal. There is no NaN.
 impl Hash for Priority {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.0 + 0.0).to_bits().hash(state);
@@ -68,8 +68,8 @@ impl Timestamp {
 
     /// Parses a timestamp, or returns the text if it is invalid.
     pub fn try_new(text: String) -> Result<Self, String> {
-        // The grammar is checked here, as jiff accepts more than RFC 3339, which clients may not: time zones in
-        // brackets, years of six digits, offsets of 25 hours. jiff checks that the day exists.
+        // The grammar is checked here, because jiff accepts more than RFC 3339, and clients may not: time zones
+        // in brackets, years of six digits, offsets of 25 hours. jiff checks that the day exists.
         let is_valid = is_date_time(text.as_bytes()) && text.parse::<jiff::Timestamp>().is_ok();
         if is_valid { Ok(Self(text)) } else { Err(text) }
     }
@@ -80,7 +80,7 @@ impl Timestamp {
     }
 }
 
-/// The maximum length of a timestamp in bytes: with nine digits for the fraction of a second, the most that is parsed.
+/// The maximum length of a timestamp in bytes, with nine fraction digits, the maximum that is parsed.
 const MAX_TIMESTAMP_LEN: usize = "2025-01-12T15:00:58.123456789+09:00".len();
 
 /// Checks the syntax of `date-time` (RFC 3339, section 5.6), except for the number of days in each month.
@@ -128,7 +128,8 @@ pub struct ResourceIcon {
 }
 
 impl ResourceIcon {
-    /// Creates an icon from a URI that clients can safely load: `https:` or `data:`. Returns `None` for any other.
+    /// Creates an icon from a URI that clients can safely load: `https:` or `data:`. Returns `None` for other
+    /// URIs.
     pub fn new(src: impl Into<String>) -> Option<Self> {
         Self::try_new(src.into()).ok()
     }

@@ -43,7 +43,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource without anything but its URI and its name.
+    /// Creates a resource with only a URI and a name.
     pub fn named(uri: Uri, name: &str) -> Self {
         Self {
             uri,
@@ -61,12 +61,12 @@ impl Resource {
         }
     }
 
-    /// Returns whether it only contains others: it is listable and of the type `inode/directory`.
+    /// Returns whether it only contains others: it is listable and has the type `inode/directory`.
     pub fn is_directory(&self) -> bool {
         self.listable && self.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE)
     }
 
-    /// What programs and models need to know of it, as the members of a JSON object.
+    /// Returns the metadata for programs and models, as the members of a JSON object.
     pub fn to_json(&self) -> Meta {
         let Self { uri, name, title, description, mime_type, size, annotations, .. } = self;
         let optional = [
@@ -81,7 +81,7 @@ impl Resource {
         members
     }
 
-    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    /// Prepends the title of its plugin to its own title, or to its name if it has no title.
     pub fn prefix_title(&mut self, plugin_title: &str) {
         self.title = Some(super::prefixed_title(plugin_title, self.title.as_deref(), &self.name));
     }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// The reason why a request failed, as far as the client may know it.
+/// Why a request failed, as far as the client may know.
 ///
-/// Details that are only for an administrator (the message of a guest's trap, a path of the machine) are in the log,
-/// under the plugin's name.
+/// Details for an administrator only (the message of a guest's trap, a path of the machine) are in the log, under
+/// the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The resource does not exist, or this principal may not know of it.
     #[error("there is no resource {uri}")]
     NotFound {
-        /// The URI as it was requested.
+        /// The requested URI.
         uri: String,
     },
     /// The request is invalid.
@@ -29,7 +29,8 @@ pub enum Error {
         /// The provider's message.
         message: String,
     },
-    /// The resource exists or may exist, but is unavailable: for a time if that is known, else perhaps until its data change.
+    /// The resource exists or may exist, but is unavailable: for some time if this is known, else perhaps until
+    /// its data changes.
     #[error("plugin `{plugin}` cannot answer{}: {reason}", if retry_after.is_some() { " now" } else { "" })]
     Unavailable {
         /// The plugin's name in the configuration.
@@ -39,8 +40,8 @@ pub enum Error {
         /// The time after which to retry, if known.
         retry_after: Option<Duration>,
     },
-    /// The audit log has no space for a record of the request, and its config says that such requests are refused
-    /// (`on-full = "refuse"`).
+    /// The audit log has no space for a record of the request, and its config refuses such requests (`on-full =
+    /// "refuse"`).
     #[error("the server cannot answer now, as it can keep no record of requests; try again later")]
     AuditUnavailable,
     /// The host is shutting down (`Host::shutdown`).

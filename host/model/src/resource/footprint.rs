@@ -11,7 +11,7 @@ const MEMBERS_PER_NODE: usize = 6;
 
 /// A value whose memory usage can be estimated.
 pub trait Footprint {
-    /// Returns the approximate memory usage in bytes, the value itself included.
+    /// Returns the approximate memory usage in bytes, including the value itself.
     fn footprint(&self) -> usize;
 }
 

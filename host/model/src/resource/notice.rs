@@ -1,13 +1,14 @@
-//! Notices: what the content of a resource is not. A part of a larger whole, incomplete because a limit ended the search for it, or
-//! older than its source.
+//! Notices: what the content of a resource is not. It may be a part of a larger whole, incomplete because a limit ended a
+//! search, or older than its source.
 //!
-//! A provider says so in its `meta`, under [`NOTICES_META_KEY`], the only name with the host's prefix that a provider may use: an array
-//! of objects with `kind` (`cut`, `incomplete`, `stale`), `text` (one sentence, for people and models) and `next`, the path of the next
-//! part. A `next` that begins with `?` is the path of the content with that query. Validation composes `next` with the mount, so
-//! clients get a whole URI in `_meta`; tools and the command line print notices as the last lines of the text. One with `inText`
-//! (`true`) is the last line of the text already, for clients that show no `_meta`, and is not printed again.
+//! A provider returns notices in its `meta`, under [`NOTICES_META_KEY`], the only name with the host's prefix that a provider
+//! may use: an array of objects with `kind` (`cut`, `incomplete`, `stale`), `text` (one sentence, for people and models) and
+//! `next`, the path of the next part. A `next` that begins with `?` is the path of the content with this query. Validation
+//! composes `next` with the mount, so clients get a whole URI in `_meta`. Tools and the command line print notices as the last
+//! lines of the text. If `inText` is `true`, the notice is already the last line of the text, for clients that do not show
+//! `_meta`, and is not printed again.
 //!
-//! Of one content at most [`MAX_NOTICES`] are retained, each with a text of at most [`MAX_TEXT`] bytes.
+//! At most [`MAX_NOTICES`] notices of one content are kept, each with a text of at most [`MAX_TEXT`] bytes.
 
 use std::fmt;
 
@@ -22,15 +23,15 @@ pub const NOTICES_META_KEY: &str = "mcp-host/notices";
 
 /// The maximum number of notices of one content.
 const MAX_NOTICES: usize = 8;
-/// The maximum bytes of the text of a notice.
+/// The maximum length of a notice's text in bytes.
 const MAX_TEXT: usize = 500;
 
-/// What a content is not.
+/// The kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     /// The content is a part of a larger whole.
     Cut,
-    /// Something is missing: a limit ended the search for it, or it has no form here.
+    /// A part is missing: a limit ended the search for it, or it cannot be represented.
     Incomplete,
     /// The content may be older than its source.
     Stale,
@@ -39,13 +40,13 @@ pub enum NoticeKind {
 /// One notice of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it is about.
+    /// Its kind.
     pub kind: NoticeKind,
     /// One sentence.
     pub text: String,
     /// The URI of the next part; before validation, the provider's path.
     pub next: Option<String>,
-    /// Whether the last line of the text says the same.
+    /// Whether the last line of the text is this notice.
     pub in_text: bool,
 }
 
@@ -87,7 +88,7 @@ impl Notice {
         notices.into_iter().flatten().filter_map(Self::from_json).collect()
     }
 
-    /// Replaces the notices in metadata by what the function makes of each. Other values under their name are removed.
+    /// Replaces each notice in metadata by the function's result. Other values under this name are removed.
     pub fn replace_in(meta: &mut Meta, replace: impl FnMut(Self) -> Self) {
         if !meta.contains_key(NOTICES_META_KEY) {
             return;
@@ -100,22 +101,22 @@ impl Notice {
         };
     }
 
-    /// A notice without a next part.
+    /// Creates a notice without a next part.
     pub fn new(kind: NoticeKind, text: String) -> Self {
         Self { kind, text, next: None, in_text: false }
     }
 
-    /// A notice that the content is a part.
+    /// Creates a notice that the content is a part.
     pub fn cut(text: String) -> Self {
         Self::new(NoticeKind::Cut, text)
     }
 
-    /// Returns which part of the whole a content is, if it is one.
+    /// Returns which part of the whole a content is, if it is a part.
     pub fn part(meta: &Meta) -> Option<String> {
         Self::all_in(meta).into_iter().find(|notice| notice.kind == NoticeKind::Cut).map(|notice| notice.text)
     }
 
-    /// Adds the notice to those in metadata.
+    /// Appends the notice to the metadata.
     pub fn push_to(self, meta: &mut Meta) {
         match meta.get_mut(NOTICES_META_KEY).and_then(Value::as_array_mut) {
             Some(notices) => notices.push(self.to_json()),
@@ -123,13 +124,13 @@ impl Notice {
         }
     }
 
-    /// The approximate memory that it takes.
+    /// Returns the approximate memory of the notice.
     pub fn footprint(&self) -> usize {
         let texts = self.text.capacity().saturating_add(self.next.as_ref().map_or(0, String::capacity));
         texts.saturating_add(size_of::<Self>())
     }
 
-    /// Returns whether metadata has a valid value under the name of notices: what the conformance kit accepts.
+    /// Returns whether metadata has a valid value under the name of notices, for the conformance kit.
     pub fn are_valid(value: &Value) -> bool {
         let is_valid = |value: &Value| {
             let next = value.get("next").is_none_or(Value::is_string);
@@ -140,7 +141,7 @@ impl Notice {
     }
 }
 
-/// One line, in which line breaks of the provider's text are escaped.
+/// Displayed on one line, with line breaks of the provider's text escaped.
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}: {}", self.kind.name(), escape::line(&self.text))?;

@@ -1,7 +1,7 @@
-//! Spellings of one resource that RFC 3986 keeps apart, and servers do not.
+//! Spellings of one resource that RFC 3986 distinguishes and servers do not.
 //!
-//! Rules judge one text for each resource. The normal form of a URI is the same for all schemes; what a scheme says beside it is here, so that
-//! a resource that is denied by its listed URI cannot be had by another spelling of it.
+//! Access rules are applied to one text for each resource. The normal form of a URI is the same for all schemes; this module has the
+//! additional equivalences of a scheme, so that a resource that is denied by its listed URI cannot be read by another spelling of it.
 //!
 //! | scheme | one resource | by |
 //! |---|---|---|
@@ -9,16 +9,16 @@
 //! | `http`, `https`, `ws`, `wss`, `ftp` | `http://h/a`, `http:h/a`, `http:/h/a`, `http:///h/a`, `http://h:80/a`, `http://h./a` | the URL standard, which servers parse with |
 //! | others | the normal form alone | |
 //!
-//! [`canonical`] makes the first of them of each. The host lists and judges that form. What an upstream listed is asked for as it was listed,
-//! and anything else only in this form. Of what was not listed, [`is_requestable`] refuses what servers are known to take for something
-//! else: in `file` an authority, which many ignore, a slash at the end, `%5C`, and a query, which many take for a part of the path, with the
-//! dot segments in it; in the others user information, a port that is no number, a host that is a number but no address in dotted decimal
-//! form, and a host in brackets that is no IPv6 address.
+//! [`canonical`] returns the first spelling of each row. The host lists this form and applies rules to it. Listed resources are requested from
+//! an upstream as the upstream listed them, all others only in this form. [`is_requestable`] refuses unlisted URIs that servers are known to
+//! interpret as something else: in `file` an authority, which many ignore, a trailing slash, `%5C`, and a query, which many treat as a part of
+//! the path, with the dot segments in it; in the other schemes user information, a port that is not a number, a host that is a number but not
+//! an address in dotted decimal form, and a host in brackets that is not an IPv6 address.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Returns the canonical form of a URI in normal form. It may have dot segments, and so be none in normal form.
+/// Returns the canonical form of a URI in normal form. The result may have dot segments, and so not be in normal form.
 pub fn canonical(uri: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = uri.split_once(':') else { return Cow::Borrowed(uri) };
     let canonical = if scheme == "file" {
@@ -31,7 +31,7 @@ pub fn canonical(uri: &str) -> Cow<'_, str> {
     if canonical == uri { Cow::Borrowed(uri) } else { Cow::Owned(canonical) }
 }
 
-/// Returns whether a URI in normal form that its server did not list may be asked for. `authority` is one that `file` may have.
+/// Returns whether a URI in normal form that its server did not list may be requested. `authority` is the authority that `file` may have.
 pub fn is_requestable(uri: &str, authority: &str) -> bool {
     if canonical(uri) != uri {
         return false;
@@ -57,12 +57,12 @@ pub fn is_requestable(uri: &str, authority: &str) -> bool {
     is_host && !authority.contains('@') && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Returns the authority that `file` may have by a URI or prefix of the config.
+/// Returns the authority that `file` may have, according to a URI or prefix of the config.
 pub fn file_authority(uri: &str) -> &str {
     uri.strip_prefix("file:").map_or("", |rest| split_authority(split_query(rest).0).0)
 }
 
-/// The port that a scheme of the URL standard has unless it is written.
+/// Returns the default port of a scheme of the URL standard.
 fn default_port(scheme: &str) -> Option<&'static str> {
     match scheme {
         "http" | "ws" => Some("80"),
@@ -110,7 +110,7 @@ fn canonical_url(scheme: &str, port: &str, rest: &str) -> String {
     format!("{scheme}://{user}{host}{}{path}{query}", port.unwrap_or_default())
 }
 
-/// The authority, which may be missing, and the path.
+/// Returns the authority, which may be missing, and the path.
 fn split_authority(hierarchy: &str) -> (&str, &str) {
     match hierarchy.strip_prefix("//") {
         Some(behind) => behind.split_at(behind.find('/').unwrap_or(behind.len())),
@@ -118,7 +118,7 @@ fn split_authority(hierarchy: &str) -> (&str, &str) {
     }
 }
 
-/// The host, and the port behind it. An address in brackets has colons of its own.
+/// Returns the host, and the port after it. An address in brackets contains colons.
 fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -126,12 +126,12 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What is before the query, and the query with its question mark.
+/// Returns the text before the query, and the query with its question mark.
 fn split_query(text: &str) -> (&str, &str) {
     text.split_at(text.find('?').unwrap_or(text.len()))
 }
 
-/// Whether the URL standard reads a host as the number of an address.
+/// Returns whether the URL standard parses a host as the number of an address.
 fn is_number(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_hexadecimal =

@@ -1,11 +1,11 @@
 //! Errors of URIs, paths, mounts and templates.
 //!
-//! Messages say what was found, where, and what to write instead. Positions are byte offsets in the given text, counted
-//! from 0. Only texts of an administrator are quoted.
+//! Messages name what was found, where, and the correction. Positions are byte offsets in the given text,
+//! counted from 0. Only texts of an administrator are quoted.
 
 use super::{MAX_MOUNT_LEN, MAX_TEMPLATE_VARIABLES, MAX_URI_LEN};
 
-/// The bytes of a text that an error quotes.
+/// The maximum length of a quoted text in an error, in bytes.
 const MAX_EXCERPT: usize = 128;
 
 /// A text, truncated for an error.
@@ -52,7 +52,7 @@ fn percent_encoded(c: char) -> String {
     c.encode_utf8(&mut buffer).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// The reason why a text is not a URI of a resource, whatever mounts exist.
+/// Why a text is not a URI of a resource, whatever mounts exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
@@ -77,21 +77,21 @@ pub enum UriError {
     /// It has user information (RFC 3986, section 3.2.1), which can disguise hosts (section 7.6) and leak secrets.
     #[error("the URI has user information, the part of the authority up to `@`; remove it")]
     UserInfo,
-    /// It has a fragment (RFC 3986, section 3.5), which is processed by the client.
+    /// It has a fragment (RFC 3986, section 3.5), which clients process.
     #[error("the URI has a fragment, from `#` at byte {at}; remove it, or write `%23` for a number sign in a name")]
     Fragment {
         /// The byte offset of the `#`.
         at: usize,
     },
-    /// It has no host, and a `.` or `..` segment whose removal could make it another kind of URI.
+    /// It has no host, and a `.` or `..` segment whose removal could result in another kind of URI.
     #[error("the URI has no host, and a `.` or `..` segment that cannot be removed; write it without")]
     OpaqueDots,
-    /// It has more `..` segments than other segments to remove.
+    /// It has more `..` segments than segments that these can remove.
     #[error("the URI leads above its root; remove the surplus `..` segments")]
     AboveRoot,
 }
 
-/// The reason why a text is not a path below a mount.
+/// Why a text is not a path below a mount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -110,7 +110,8 @@ pub enum PathError {
         /// The byte offset of the `#`.
         at: usize,
     },
-    /// It begins with a slash, as given or after its dot segments are removed. The mount already ends with one.
+    /// It begins with a slash, as given or after removal of its dot segments. The mount already ends with
+    /// one.
     #[error("the path begins with a slash, or does so without its dot segments; begin it with the name of a segment")]
     LeadingSlash,
     /// A `..` segment, percent-encoded or not, leaves the mount.
@@ -122,7 +123,7 @@ pub enum PathError {
         /// The first segment.
         found: String,
     },
-    /// Below a mount `NAME+`, where paths are URIs: it is none.
+    /// Below a mount `NAME+`, where paths are URIs: it is not a URI.
     #[error("the path is no URI, as its mount expects: {0}")]
     NoUri(UriError),
     /// Below a mount without a host: its first segment has user information.
@@ -155,10 +156,10 @@ impl CharacterError {
     }
 }
 
-/// The reason why a text is not a mount. `suggestion` is a correction.
+/// Why a text is not a mount. `suggestion` is a correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
-    /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
+    /// It is too long: enough of [`MAX_URI_LEN`] must be left for paths.
     #[error("a mount of {len} bytes is too long; the maximum is {max}", max = MAX_MOUNT_LEN)]
     TooLong {
         /// Its length in bytes.
@@ -172,7 +173,7 @@ pub enum MountError {
         /// The reason.
         error: UriError,
     },
-    /// It ends with `+`, and is no prefix in front of URIs.
+    /// It ends with `+`, but is not a valid prefix in front of URIs.
     #[error(
         "`{text}` should be a letter, then letters, digits, `-` and `.`, and a `+`, as in `github+`: it begins the schemes of URIs"
     )]
@@ -193,7 +194,7 @@ pub enum MountError {
     Query {
         /// The text.
         text: String,
-        /// The text without it.
+        /// The text without the query.
         suggestion: String,
     },
     /// It has a dot segment.
@@ -201,7 +202,7 @@ pub enum MountError {
     DotSegment {
         /// The text.
         text: String,
-        /// The text without them.
+        /// The text without dot segments.
         suggestion: String,
     },
     /// It has an empty segment.
@@ -209,7 +210,7 @@ pub enum MountError {
     EmptySegment {
         /// The text.
         text: String,
-        /// The text without them.
+        /// The text without empty segments.
         suggestion: String,
     },
     /// It does not end with a slash.
@@ -222,7 +223,7 @@ pub enum MountError {
     },
 }
 
-/// The reason why a text is not a path template.
+/// Why a text is not a path template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
@@ -247,7 +248,7 @@ pub enum TemplateError {
         /// The text between the braces.
         expression: String,
     },
-    /// It has more variables than allowed, each counted as often as it appears.
+    /// It has too many variables. Repeated variables count each time.
     #[error("the template has more than {max} variables, each counted as often as it appears", max = MAX_TEMPLATE_VARIABLES)]
     TooManyVariables,
     /// A literal `#`, or an expression such as `{#x}`, adds a fragment, which resources do not have.

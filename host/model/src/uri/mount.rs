@@ -8,19 +8,21 @@ use super::str_newtype;
 use super::{MAX_MOUNT_LEN, MAX_URI_LEN};
 use super::{ResourceId, Uri};
 
-/// The end of a mount that is a prefix in front of URIs.
+/// The last character of a mount that is a prefix in front of URIs.
 pub(super) const PREFIX_END: char = '+';
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
 ///
 /// Parsed from a text of the form `scheme://host/`, optionally with a port and more segments, that ends with a slash
-/// and has no user information, dot segments, empty segments, query or fragment; or from `NAME+`, a prefix in front of any URI.
+/// and has no user information, dot segments, empty segments, query or fragment; or from `NAME+`, a prefix in front of
+/// any URI.
 ///
 /// # A prefix in front of URIs
 ///
-/// Below the mount `github+` paths are URIs themselves, in normal form: the path `repo://x/y` is `github+repo://x/y`, and `urn:isbn:1` is
-/// `github+urn:isbn:1`. `NAME` is a letter, and letters, digits, `-` and `.`: with the `+` it is the beginning of a scheme (RFC 3986,
-/// section 3.1). Such a mount has no resource of its own: there is no empty path.
+/// Below the mount `github+`, paths are URIs in normal form: the path `repo://x/y` is `github+repo://x/y`, and
+/// `urn:isbn:1` is `github+urn:isbn:1`. `NAME` is a letter, followed by letters, digits, `-` and `.`; with the `+` it
+/// is the beginning of a scheme (RFC 3986, section 3.1). Such a mount has no resource of its own: there is no empty
+/// path.
 ///
 /// ```
 /// use mcp_host_model::uri::Mount;
@@ -93,12 +95,13 @@ impl Mount {
         self.compose(path).map(|located| located.uri)
     }
 
-    /// Returns a URI that [`compose`](Self::compose) made, from its text; none if it is of another mount.
+    /// Returns a URI that [`compose`](Self::compose) made, from its text; none if it belongs to another mount.
     pub fn composed_uri(&self, uri: &str) -> Option<Uri> {
         self.compose_uri(uri.strip_prefix(self.as_str())?).ok()
     }
 
-    /// Returns whether a path of allowed length is seen to be in normal form without parsing it. False negatives are possible.
+    /// Returns whether a path of allowed length is in normal form, by a quick check without parsing. False negatives
+    /// are possible.
     fn is_normal(&self, path: &str) -> bool {
         if self.is_prefix() {
             return normalize::is_plain_uri(path);
@@ -109,7 +112,7 @@ impl Mount {
     /// Composes a path whose case and percent-encoding are normalized.
     pub(super) fn compose_normalized(&self, path: &str) -> Result<ResourceId, PathError> {
         if self.is_prefix() {
-            // What begins with the mount need not have a URI behind it.
+            // A text that begins with the mount need not continue with a URI.
             let parts = Parts::parse_any(path).map_err(PathError::NoUri)?;
             let uri = parts.normalized().without_dot_segments().map_err(PathError::NoUri)?.into_owned();
             let len = self.text.len().saturating_add(uri.len());
@@ -137,7 +140,7 @@ impl Mount {
     /// Returns the path template, as written, of a template that begins with the mount.
     ///
     /// Mounts are compared in normal form, so `GIT://linux/{x}` is below `git://linux/`. Returns `None` if the template
-    /// is not below this mount; it is not validated otherwise.
+    /// is not below this mount. The template is not validated otherwise.
     #[must_use]
     pub fn template_path<'a>(&self, template: &'a str) -> Option<&'a str> {
         if self.is_prefix() {
@@ -151,7 +154,7 @@ impl Mount {
     }
 }
 
-/// Removes the dot segments of a path that begins with a host, which they cannot remove.
+/// Removes the dot segments of a path after its first segment, a host, which they cannot remove.
 fn split_host_from_path(path: &str) -> Result<String, PathError> {
     let Some((host, path)) = path.split_once('/') else {
         return check_host(path).map(str::to_owned);
@@ -210,7 +213,7 @@ impl FromStr for Mount {
     }
 }
 
-/// Returns whether a text can be the name of a prefix: a letter, and letters, digits, `-` and `.`.
+/// Returns whether a text can be the name of a prefix: a letter, followed by letters, digits, `-` and `.`.
 fn is_prefix_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
@@ -231,7 +234,7 @@ fn suggest_mount(root: &str, path: &str) -> String {
     mount
 }
 
-/// The error of a URI without `//` after its scheme.
+/// Returns the error of a URI without `//` after its scheme.
 fn no_authority(text: &str) -> MountError {
     let (scheme, path) = text.split_once(':').unwrap_or((text, ""));
     let slash = if path.ends_with('/') { "" } else { "/" };

@@ -1,9 +1,9 @@
 //! Parsing of URIs by RFC 3986, and normalization in separate steps.
 //!
 //! `iri-string` validates and splits URIs. Normalization is implemented here, for three reasons: routing needs it in
-//! two steps, before and after removal of dot segments; an excess `..` must be an error, which RFC 3986 ignores; and
-//! `iri-string` does not convert hosts with percent-encoded non-ASCII letters to lower case. Property tests compare the
-//! two.
+//! two steps, before and after removal of dot segments; an excess `..`, which RFC 3986 ignores, must be an error; and
+//! `iri-string` does not convert hosts with percent-encoded non-ASCII letters to lower case. Property tests compare
+//! both implementations.
 
 use std::borrow::Cow;
 
@@ -113,8 +113,8 @@ impl<'a> Normalized<'a> {
         split_query(self.parts().1).0
     }
 
-    /// Returns the URI without dot segments (RFC 3986, section 6.2.2.3). They are an error where the RFC's algorithm could make another kind
-    /// of URI: in an opaque one, and where two slashes would follow the scheme.
+    /// Returns the URI without dot segments (RFC 3986, section 6.2.2.3). They are an error if the RFC's algorithm could
+    /// result in another kind of URI: in an opaque URI, and if two slashes would follow the scheme.
     pub(super) fn without_dot_segments(&self) -> Result<Cow<'_, str>, UriError> {
         let (root, below) = self.parts();
         let (path, query) = split_query(below);
@@ -144,10 +144,11 @@ pub(super) fn split_query(text: &str) -> (&str, &str) {
     text.split_at_checked(path).unwrap_or((text, ""))
 }
 
-/// Returns whether a path is in normal form below any mount with a host or an empty one, by a look at its bytes: it has only
-/// characters of `pchar` that need no percent-encoding (RFC 3986, section 3.3) and slashes, and no segment begins with a dot.
+/// Returns whether a path is in normal form below any mount with a host or an empty one, by a quick check of its bytes:
+/// it has only slashes and characters of `pchar` that need no percent-encoding (RFC 3986, section 3.3), and no segment
+/// begins with a dot.
 ///
-/// False negatives are possible: such a path is parsed.
+/// False negatives are possible; such a path is parsed.
 pub(super) fn is_plain_path(path: &str) -> bool {
     let mut previous = b'/';
     let is_plain = path.bytes().all(|byte| {
@@ -157,10 +158,10 @@ pub(super) fn is_plain_path(path: &str) -> bool {
     is_plain && !path.starts_with('/')
 }
 
-/// Returns whether a URI with an authority is in normal form, by a look at its bytes: its scheme and host have no capitals, the host is a name
-/// or empty, and its path is [plain](is_plain_path).
+/// Returns whether a URI with an authority is in normal form, by a quick check of its bytes: its scheme and host have
+/// no capitals, the host is a name or empty, and its path is [plain](is_plain_path).
 ///
-/// False negatives are possible: such a URI is parsed.
+/// False negatives are possible; such a URI is parsed.
 pub(super) fn is_plain_uri(uri: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     let Some((scheme, rest)) = uri.split_once("://").filter(|(_, rest)| !rest.is_empty()) else { return false };
@@ -184,7 +185,7 @@ pub(super) fn is_dot_segment(segment: &str) -> bool {
 
 /// Removes the dot segments of a path that has no leading slash and no query (RFC 3986, section 5.2.4).
 ///
-/// Returns `None` if a `..` has no segment left to remove. The result begins with a slash where its first segment is
+/// Returns `None` if a `..` has no segment left to remove. The result begins with a slash if its first segment is
 /// empty.
 pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
     if !path.split('/').any(is_dot_segment) {
@@ -213,7 +214,7 @@ pub(super) enum Component {
     UserInfo,
     /// The host and the port, or text with their rules. Letters are converted to lower case.
     Authority,
-    /// The host and the port, or the path: a template does not tell which.
+    /// The host and the port, or the path: unknown in a template.
     AuthorityOrPath,
     /// The path.
     Path,
@@ -233,7 +234,7 @@ impl Component {
     }
 }
 
-/// Appends a text of valid percent-encoding in the normal form of its component: the characters that stand for themselves
+/// Appends a text with valid percent-encoding in the normal form of its component: characters without a special meaning
 /// there are decoded, other encodings converted to upper case (RFC 3986, sections 2.3 and 6.2.2, and the
 /// [module](super#percent-encoding)).
 pub(super) fn push_normalized(out: &mut String, text: &str, component: Component) {
@@ -256,18 +257,18 @@ pub(super) fn push_normalized(out: &mut String, text: &str, component: Component
     }
 }
 
-/// Returns whether a reserved character stands for itself in a path: `pchar` of RFC 3986, section 3.3.
+/// Returns whether a reserved character has no special meaning in a path: `pchar` of RFC 3986, section 3.3.
 pub fn is_path_delimiter(c: char) -> bool {
     matches!(c, '@' | ':' | '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=')
 }
 
-/// Returns whether a reserved character stands for itself in a query: the characters of [`is_path_delimiter`] without
-/// the separators of pairs, of names and values, and of values of a list, and without `+`, a space in forms.
+/// Returns whether a reserved character has no special meaning in a query: the characters of [`is_path_delimiter`],
+/// except the separators of pairs, of names and values, and of list values, and except `+`, a space in forms.
 fn is_query_delimiter(c: char) -> bool {
     is_path_delimiter(c) && !matches!(c, '&' | '=' | '+' | ',' | ';')
 }
 
-/// `unreserved` of RFC 3986, section 2.3.
+/// Returns whether this is `unreserved` of RFC 3986, section 2.3.
 fn is_unreserved(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~')
 }
@@ -314,7 +315,7 @@ fn explain(text: &str) -> UriError {
     if validate::authority::<UriSpec>(authority).is_err() {
         return UriError::Host { found: excerpt(authority) };
     }
-    // Only brackets are left, which may only enclose an IP address. Those of a valid address come first.
+    // Only brackets are left, which may only enclose an IP address. Brackets of a valid address come first.
     let bracket = text.char_indices().rfind(|(_, c)| matches!(c, '[' | ']'));
     bracket.map_or(UriError::NoScheme, |(at, found)| UriError::Characters(CharacterError::Character { found, at }))
 }

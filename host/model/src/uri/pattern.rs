@@ -1,9 +1,9 @@
-//! [`UriPattern`]: URIs that are known in part, such as those below a mount, or those that a template expands to while some of its
-//! variables have no value.
+//! [`UriPattern`]: partially known URIs, such as all URIs below a mount, or the possible expansions of a
+//! template while some of its variables have no value.
 
 use super::mount::Mount;
 
-/// A set of URIs in normal form, without their queries: all that result from texts for the gaps.
+/// A set of URIs in normal form, without their queries: all results of filling the gaps with texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UriPattern {
     parts: Vec<PatternPart>,
@@ -12,13 +12,13 @@ pub struct UriPattern {
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternPart {
-    /// What all the URIs have there.
+    /// Text that all URIs of the pattern have there.
     Text(String),
-    /// What is not known.
+    /// Unknown text.
     Gap(Gap),
 }
 
-/// The texts that may be in a gap. Any may be empty.
+/// The texts that may fill a gap. Each may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
     /// Any text without a slash.
@@ -54,7 +54,7 @@ impl UriPattern {
         self
     }
 
-    /// The pattern without the slash at its end, if it has one.
+    /// Returns the pattern without its trailing slash, if it has one.
     pub fn without_last_slash(mut self) -> Self {
         if let Some(PatternPart::Text(text)) = self.parts.last_mut()
             && text.ends_with('/')
@@ -86,7 +86,7 @@ impl UriPattern {
         }
     }
 
-    /// The pattern with other texts; none if `change` returns none for each.
+    /// Returns the pattern with other texts; none if `change` returns none for each text.
     pub fn map_texts(&self, change: impl Fn(usize, &str) -> Option<String>) -> Option<Self> {
         let mut is_changed = false;
         let parts = self.parts.iter().enumerate().map(|(index, part)| match part {

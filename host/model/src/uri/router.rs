@@ -9,13 +9,13 @@ use super::normalize::{self, Normalized, Parts};
 use super::template::{self, UriTemplate};
 use super::{Path, Uri};
 
-/// Two mounts of which one is a prefix of the other, so that a URI could belong to both.
+/// Two mounts, one of which is a prefix of the other, so that a URI could belong to both.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mounts `{first}` and `{second}` overlap: a URI could belong to both; give each a prefix of its own")]
 pub struct Overlap {
-    /// The one that was added first.
+    /// The mount that was added first.
     pub first: Mount,
-    /// The one that was added later.
+    /// The mount that was added later.
     pub second: Mount,
     /// The index of `first` among the mounts, counted from 0.
     pub first_index: usize,
@@ -23,7 +23,7 @@ pub struct Overlap {
     pub second_index: usize,
 }
 
-/// The reason why a URI or a template cannot be routed.
+/// Why a URI or a template cannot be routed.
 ///
 /// *The existence of a mount may be confidential.* If [`RouteError::mount`] is `Some`, the error reveals that a plugin
 /// is mounted there: a principal without access to that plugin must get the response of [`RouteError::NoMount`]. All
@@ -94,7 +94,7 @@ impl<T> Router<T> {
     ///
     /// # Errors
     ///
-    /// Two mounts overlap. Of several such pairs, the first in sorted order is returned.
+    /// Two mounts overlap. If there are several such pairs, the first one in sorted order is returned.
     pub fn new(entries: impl IntoIterator<Item = (Mount, T)>) -> Result<Self, Overlap> {
         let mut entries: Vec<_> = entries.into_iter().enumerate().collect();
         entries.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
@@ -130,8 +130,8 @@ impl<T> Router<T> {
         }
     }
 
-    /// Finds the plugin that owns a client's URI once its dot segments are removed, whatever mount it begins with before: as if the
-    /// mount that it [leaves](super::PathError::LeavesMount) did not exist.
+    /// Finds the plugin that owns a client's URI after removal of its dot segments, whatever mount the URI
+    /// begins with: as if the mount that it [leaves](super::PathError::LeavesMount) did not exist.
     pub fn route_resolved(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
         let written = parse(uri)?;
         self.route_normalized(&written.without_dot_segments()?)
@@ -164,7 +164,7 @@ impl<T> Router<T> {
     /// Finds the mount of a valid template.
     fn template_owner(&self, template: &str) -> Result<&(Mount, T), RouteError> {
         let literal = template.split(['{', '?']).next().unwrap_or_default();
-        // A prefix in front of any URI ends in the scheme.
+        // The scheme contains the end of a prefix in front of any URI.
         let scheme = literal.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         let by_scheme = scheme.and_then(|scheme| self.owner(&scheme)).filter(|(mount, _)| mount.is_prefix());
         if let Some(entry) = by_scheme {
@@ -191,8 +191,8 @@ impl<T> Router<T> {
     }
 }
 
-/// Parses a URI and normalizes its case and percent-encoding. Only below a mount `NAME+` may it have user information: whether that is an
-/// error depends on the text alone, so that it reveals no mount.
+/// Parses a URI and normalizes its case and percent-encoding. User information is allowed only below a mount
+/// `NAME+`: whether it is an error depends only on the text, so the error reveals no mount.
 fn parse(uri: &str) -> Result<Normalized<'_>, RouteError> {
     let parts = Parts::parse_any(uri)?;
     if parts.has_user_info() && !parts.scheme().contains(PREFIX_END) {
@@ -201,7 +201,7 @@ fn parse(uri: &str) -> Result<Normalized<'_>, RouteError> {
     Ok(parts.normalized())
 }
 
-/// The result for a URI that begins with the mount, with case and percent-encoding in normal form.
+/// Returns the result for a URI that begins with the mount, with case and percent-encoding in normal form.
 fn route_within<'a, T>((mount, target): &'a (Mount, T), uri: &str) -> Result<Routed<'a, T>, RouteError> {
     let path = uri.strip_prefix(mount.as_str()).ok_or(RouteError::NoMount)?;
     match mount.compose_normalized(path) {

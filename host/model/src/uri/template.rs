@@ -1,18 +1,18 @@
 //! [`Template`]: the URI templates of RFC 6570, composed like URIs.
 //!
-//! A provider returns a path template (`blob/{rev}/{+path}`), and the host prefixes it with the mount. Both are valid
-//! templates, and the composed one expands to the mount followed by the expansion of the path template. The literal
-//! parts of a template follow the rules of paths and are normalized; its expressions are unchanged.
+//! A provider returns a path template (`blob/{rev}/{+path}`), and the host prefixes it with the mount. Both are
+//! valid templates, and the composed one expands to the mount followed by the expansion of the path template. The
+//! literal parts of a template follow the rules of paths and are normalized; its expressions are unchanged.
 //!
 //! A value of a variable may be `..` or empty. The expansion is routed like any other URI, and rejected if it leaves
 //! the mount.
 //!
-//! A template has at most [`Template::MAX_VARIABLES`] variables and, like what it expands to, at most [`MAX_URI_LEN`]
-//! bytes.
+//! A template has at most [`Template::MAX_VARIABLES`] variables. The template and its expansion have at most
+//! [`MAX_URI_LEN`] bytes.
 //!
-//! `iri-string` validates templates. It panics on a template such as `%€`, and on listing the variables of `{x:99999}`,
-//! so both are rejected before; and on expanding `{+x}` with a value that is not ASCII, so expansion is implemented
-//! here.
+//! `iri-string` validates templates. It panics on a template such as `%€`, and on listing the variables of
+//! `{x:99999}`, so both are rejected first. It also panics on expanding `{+x}` with a non-ASCII value, so expansion
+//! is implemented here.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ use super::normalize::{self, Component};
 use super::str_newtype;
 use super::{MAX_TEMPLATE_VARIABLES, MAX_URI_LEN};
 
-/// All but the unreserved characters.
+/// All except the unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// All but the unreserved and the reserved characters (RFC 3986, section 2.2).
+/// All except the unreserved and the reserved characters (RFC 3986, section 2.2).
 const RESERVED: &AsciiSet = &UNRESERVED
     .remove(b':')
     .remove(b'/')
@@ -70,7 +70,7 @@ pub struct UriTemplate {
 str_newtype!(UriTemplate);
 
 impl UriTemplate {
-    /// The maximum number of variables of a template, each counted as often as it appears.
+    /// The maximum number of variables in a template. Repeated variables count each time.
     pub const MAX_VARIABLES: usize = MAX_TEMPLATE_VARIABLES;
 
     /// Returns the provider's path template: the part after the mount.
@@ -79,7 +79,7 @@ impl UriTemplate {
         self.text.split_at_checked(self.mount_len).map_or("", |(_, path)| path)
     }
 
-    /// Returns the names of the variables, in the order of their first appearance.
+    /// Returns the names of the variables, in the order of their first occurrence.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let names = pieces(&self.text).filter_map(|piece| match piece {
             Piece::Literal(_) => None,
@@ -95,20 +95,20 @@ impl UriTemplate {
         })
     }
 
-    /// Expands the template with those values to a URI, or a prefix of one (RFC 6570, section 3). Variables without a
-    /// value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like any other character.
+    /// Expands the template with these values to a URI, or a prefix of one (RFC 6570, section 3). Variables without
+    /// a value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like any other character.
     ///
-    /// Returns `None` if the result would have more than [`MAX_URI_LEN`] bytes. No more memory than that is used,
+    /// Returns `None` if the result would exceed [`MAX_URI_LEN`] bytes. The expansion uses no more memory than that,
     /// however long the values are and however often the template repeats them.
     #[must_use]
     pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
         self.expand_with(&values.into_iter().collect(), |_| String::new())
     }
 
-    /// Expands the template as [`expand`](Self::expand) does, but with what `unset` returns in the place of each variable of its path
-    /// without a value.
+    /// Expands the template as [`expand`](Self::expand) does, but replaces each variable of its path without a value
+    /// by the result of `unset`.
     ///
-    /// A separator beside such a variable, which depends on whether it has a value, counts to its place.
+    /// A separator beside such a variable that depends on whether it has a value belongs to the replaced text.
     pub fn expand_with(
         &self,
         values: &BTreeMap<&str, &str>,
@@ -141,23 +141,23 @@ impl UriTemplate {
 pub struct Unset<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The expression that it is in.
+    /// The expression that contains it.
     expression: &'a str,
 }
 
 impl Unset<'_> {
-    /// Whether its expansion may have slashes.
+    /// Returns whether its expansion may have slashes.
     pub fn has_slashes(&self) -> bool {
         self.expression.starts_with(['+', '/'])
     }
 
-    /// Whether its expansion, unless it is empty, begins with a slash.
+    /// Returns whether its expansion, unless empty, begins with a slash.
     pub fn begins_with_slash(&self) -> bool {
         self.expression.starts_with('/')
     }
 
-    /// Returns how its expansion begins if its value begins with that text; none if that depends on other variables, or on the length of
-    /// the value.
+    /// Returns the beginning of its expansion if its value begins with this text; none if the beginning depends on
+    /// other variables, or on the length of the value.
     pub fn beginning(&self, value: &str) -> Option<String> {
         let (name, encoded) = match self.expression.strip_prefix('+') {
             Some(name) => (name, RESERVED),
@@ -177,8 +177,8 @@ impl Expansion {
         (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
     }
 
-    /// Expands one expression (RFC 6570, section 3.2, with the table of appendix A).
-    /// `unset` returns what stands for a variable without a value, with the separator that its value would have.
+    /// Expands one expression (RFC 6570, section 3.2, with the table of appendix A). `unset` returns the replacement
+    /// of a variable without a value, with the separator that its value would have.
     fn expand(
         &mut self,
         expression: &str,
@@ -233,7 +233,7 @@ impl Mount {
         if path_template.contains('#') {
             return Err(TemplateError::Fragment);
         }
-        // No expression has brackets, so these are in a literal.
+        // Expressions have no brackets, so these are in a literal.
         let bracket = path_template.char_indices().find(|(_, c)| matches!(c, '[' | ']'));
         if let Some((at, found)) = bracket {
             return Err(CharacterError::Character { found, at }.into());
@@ -317,7 +317,8 @@ impl Mount {
 }
 
 impl Mount {
-    /// The same below a mount `NAME+`, where the template is one of URIs. `outline` has `{}` in place of variables, and no query.
+    /// Does the same below a mount `NAME+`, where templates are templates of URIs. `outline` has `{}` in place of
+    /// variables, and no query.
     fn check_uri_literals(&self, template: &str, outline: &str) -> Result<(), TemplateError> {
         let scheme = scheme_len(outline).and_then(|len| outline.split_at_checked(len));
         let (scheme, rest) = scheme.ok_or(TemplateError::NoScheme)?;
@@ -328,7 +329,7 @@ impl Mount {
         if authority.is_some_and(|authority| authority.contains('@')) {
             return Err(TemplateError::Host(PathError::UserInfo));
         }
-        // Up to the last slash, it is the beginning of each URI.
+        // Every URI of the template begins with its literal up to the last slash.
         let literal = literal_prefix(template);
         let beginning = if literal.len() > scheme.len() { literal } else { scheme };
         self.compose(beginning).map(drop).map_err(TemplateError::Host)
@@ -342,7 +343,7 @@ fn scheme_len(template: &str) -> Option<usize> {
     scheme.len().checked_add(1)
 }
 
-/// Returns where a component ends in a literal, and which one follows.
+/// Returns the end of a component in a literal, and the next component.
 fn end_of(component: Component, literal: &str) -> Option<(usize, Component)> {
     let ends: &[char] = match component {
         Component::Authority | Component::AuthorityOrPath => &['/', '?'],
@@ -408,7 +409,7 @@ fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     template
         .split('{')
         .flat_map(|part| match part.split_once('}') {
-            // Literals have no braces, so only the text before the first expression has none.
+            // Literals have no braces, so only the text before the first expression lacks one.
             None => [Some(Piece::Literal(part)), None],
             Some((expression, literal)) => [Some(Piece::Expression(expression)), Some(Piece::Literal(literal))],
         })
@@ -424,7 +425,7 @@ fn variables(expression: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-/// `max-length` of RFC 6570, section 2.4.1.
+/// Returns whether this is `max-length` of RFC 6570, section 2.4.1.
 fn is_prefix_length(digits: &str) -> bool {
     (1..=4).contains(&digits.len()) && !digits.starts_with('0')
 }

@@ -1,4 +1,4 @@
-//! Tests of the module as its users see it: one file for each thing that can be asked of it, and the properties.
+//! Tests of the module's public interface: one file for each kind of operation, and properties.
 
 use super::*;
 
@@ -9,12 +9,12 @@ mod properties;
 mod routes;
 mod templates;
 
-/// Parses a mount that is one.
+/// Parses a valid mount.
 fn mount(text: &str) -> Mount {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A router in which each mount stands for itself.
+/// A router in which each mount is its own target.
 fn router(mounts: &[&'static str]) -> Router<&'static str> {
     Router::new(mounts.iter().map(|text| (mount(text), *text))).unwrap_or_else(|error| panic!("{error}"))
 }

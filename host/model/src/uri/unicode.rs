@@ -1,16 +1,16 @@
 //! The canonical composition (NFC) of the text of a URI.
 //!
-//! `Ä` has two spellings: one character, or `A` and a combining mark. They are different URIs (RFC 3986 knows bytes only), but some
-//! file systems and providers take one for the other. Rules that deny one therefore deny both (`access`).
+//! `Ä` has two spellings: one character, or `A` and a combining mark. They are different URIs (RFC 3986 compares bytes), but some file
+//! systems and providers treat them as the same. So rules that deny one deny both (`access`).
 
 use icu_normalizer::ComposingNormalizer;
 use percent_encoding::percent_decode_str;
 
-/// The bytes of the percent-encoding of one byte.
+/// The length of the percent-encoding of one byte.
 const ENCODED_LEN: usize = 3;
 
-/// Returns a normalized URI or glob with its characters beyond ASCII in canonical composition; none if they are already. Characters of
-/// ASCII that are percent-encoded stay so, and so do bytes that are no UTF-8.
+/// Returns a normalized URI or glob with its non-ASCII characters in canonical composition; none if they are composed already.
+/// Percent-encoded ASCII characters stay encoded, and so do bytes that are not UTF-8.
 pub fn composed(normalized: &str) -> Option<String> {
     if !normalized.as_bytes().windows(2).any(|pair| matches!(pair, [b'%', b'8' | b'9' | b'A'..=b'F'])) {
         return None;
@@ -40,7 +40,7 @@ pub fn composed(normalized: &str) -> Option<String> {
     (composed != normalized).then_some(composed)
 }
 
-/// Appends the characters beyond ASCII of some encoded bytes, and the others as they are encoded.
+/// Appends the non-ASCII characters of percent-encoded bytes decoded, and all other bytes encoded.
 fn push_decoded(decoded: &mut String, encoded: &str) {
     let bytes: Vec<u8> = percent_decode_str(encoded).collect();
     for chunk in bytes.utf8_chunks() {

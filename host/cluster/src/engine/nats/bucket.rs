@@ -1,7 +1,8 @@
-//! Buckets: streams of JetStream whose subjects are the keys, as NATS documents them (ADR-8).
+//! Buckets: streams of JetStream whose subjects are the keys, as documented by NATS (ADR-8).
 //!
-//! There are two kinds, which differ in what is kept. Records of leases are kept for [`MAX_AGE`] after the last write. Records of sessions
-//! have a lifetime of their own (`Nats-TTL`, NATS 2.11), and are bounded in number and size.
+//! There are two kinds, with different retention. Lease records are kept for [`MAX_AGE`] after the last
+//! write. Session records have individual lifetimes (`Nats-TTL`, NATS 2.11), and are bounded in number and
+//! size.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,21 +19,21 @@ use crate::bounded_json;
 use crate::record::MAX_RECORD_BYTES;
 use crate::session::MAX_SESSION_BYTES;
 
-/// The subjects of the API of JetStream.
+/// The prefix of the subjects of the JetStream API.
 const API: &str = "$JS.API.";
-/// The maximum size of an answer, in bytes: a value in base64, and what else there is.
+/// The maximum size of a response in bytes: a value in base64, and the rest.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// The time after which a record that nobody writes is dropped.
+/// The time after its last write at which a record is dropped.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The same of a record of a session, which has a lifetime of its own: no session is idle for as long.
+/// The same time for a session record, which has an individual lifetime: no session is idle that long.
 const MAX_SESSION_AGE: Duration = Duration::from_secs(45 * 24 * 60 * 60);
-/// The maximum size of the records of sessions, in bytes.
+/// The maximum size of all session records in bytes.
 const MAX_SESSIONS_BYTES: i64 = 256 * 1024 * 1024;
-/// The maximum number of records of sessions.
+/// The maximum number of session records.
 const MAX_SESSIONS: i64 = 1_000_000;
-/// The header with the revision that is replaced.
+/// The header with the expected revision.
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
-/// The header with the time after which a message is dropped.
+/// The header with the lifetime of a message.
 const LIFETIME: &str = "Nats-TTL";
 /// Error codes of JetStream.
 const NO_MESSAGE: u64 = 10_037;
@@ -40,9 +41,9 @@ const NO_STREAM: u64 = 10_059;
 const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
 const NAME_IN_USE: u64 = 10_058;
 const NOT_CLUSTERED: [u64; 2] = [10_074, 10_005];
-/// JetStream is not enabled: at the server, or for the account.
+/// JetStream is not enabled, on the server or for the account.
 const NO_JETSTREAM: [u64; 2] = [10_076, 10_039];
-/// The header of a message that says that its key was deleted.
+/// The header of a message that marks its key as deleted.
 const DELETED: &[u8] = b"KV-Operation:";
 
 /// A bucket.
@@ -50,22 +51,22 @@ const DELETED: &[u8] = b"KV-Operation:";
 pub(super) struct Bucket {
     name: String,
     is_of_sessions: bool,
-    /// Whether it was there, or was made, when it was used last.
+    /// Whether it existed, or was created, when it was last used.
     is_made: AtomicBool,
 }
 
 impl Bucket {
-    /// The bucket of the records of leases.
+    /// The bucket of the lease records.
     pub(super) fn of_records(name: String) -> Self {
         Self { name, is_of_sessions: false, is_made: AtomicBool::new(false) }
     }
 
-    /// The bucket of the records of sessions.
+    /// The bucket of the session records.
     pub(super) fn of_sessions(name: String) -> Self {
         Self { name, is_of_sessions: true, is_made: AtomicBool::new(false) }
     }
 
-    /// The config of its stream, with so many copies.
+    /// Returns the config of its stream, with this number of copies.
     fn config(&self, copies: u32) -> Value {
         let max_age = if self.is_of_sessions { MAX_SESSION_AGE } else { MAX_AGE };
         let mut config = json!({
@@ -90,12 +91,12 @@ impl Bucket {
     }
 }
 
-/// An answer of JetStream.
+/// A response of JetStream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answer {
     pub(super) error: Option<ApiError>,
-    /// The sequence of a message that was stored.
+    /// The sequence of a stored message.
     seq: Option<u64>,
     message: Option<StoredMessage>,
 }
@@ -140,7 +141,7 @@ impl Nats {
             Ok(Err(error)) => {
                 if error.kind() == RequestErrorKind::NoResponders {
                     self.bucket.is_made.store(false, Ordering::Relaxed);
-                    // A bucket that is not there has no subject; the API of JetStream has.
+                    // A missing bucket has no subscriber for its subjects, but the JetStream API has one.
                     if is_api {
                         self.connection.log.no_jetstream("nobody answers");
                     }
@@ -160,7 +161,7 @@ impl Nats {
         Ok(answer)
     }
 
-    /// Makes the bucket, unless there is one.
+    /// Creates the bucket, unless it exists.
     async fn create_bucket(&self) -> Result<(), EngineError> {
         let stream = format!("KV_{}", self.bucket.name);
         for replicas in [3, 1] {
@@ -209,7 +210,7 @@ impl Nats {
         }
     }
 
-    /// Writes the value of a key, if it has that revision or there is none.
+    /// Writes the value of a key, if the key has this revision, or does not exist.
     pub(super) async fn put_expected(
         &self,
         key: &str,
@@ -221,7 +222,7 @@ impl Nats {
             return self.put(key, value, Some(expected), lifetime).await;
         }
         match self.put(key, value.clone(), Some(0), lifetime).await {
-            // An admin has deleted the key: that is a message, too.
+            // An admin has deleted the key: the deletion is a message, too.
             Err(EngineError::Conflict) => match self.last(key).await? {
                 Some(Last { revision, value: None }) => self.put(key, value, Some(revision), lifetime).await,
                 _ => Err(EngineError::Conflict),
@@ -243,7 +244,7 @@ impl Nats {
         }
         let mut headers = HeaderMap::new();
         if let Some(lifetime) = lifetime {
-            // Less than a second is no lifetime.
+            // A lifetime of less than a second is not valid.
             headers.insert(LIFETIME, format!("{}s", lifetime.as_secs().max(1)));
         }
         if let Some(expected) = expected {

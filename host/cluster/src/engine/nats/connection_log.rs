@@ -1,6 +1,6 @@
-//! What the log says about the connection to NATS: that it is lost, and why, with what the replica does meanwhile; that it is back; and that
-//! JetStream is not there. Who runs the servers can cause as many events as it likes: each kind of warning comes once in
-//! [`INTERVAL`] at most, and what a server says is cut and escaped.
+//! Log lines about the connection to NATS: it was lost, with the reason and the effect on this replica; it is
+//! back; JetStream is missing. The operator of the servers can cause any number of events, so each kind of
+//! warning is logged at most once per [`INTERVAL`], and texts from a server are truncated and escaped.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_nats::{Event, ServerAddr};
 use mcp_host_base::throttle::Throttle;
 
-/// The shortest time between two warnings of one kind.
+/// The minimum time between two warnings of one kind.
 const INTERVAL: Duration = Duration::from_mins(1);
-/// The maximum length of what a server says, in characters.
+/// The maximum length of a server's text, in characters.
 const MAX_REASON: usize = 200;
-/// What a replica does without NATS.
+/// The behavior of a replica without NATS.
 const MEANWHILE: &str = "until it is back, this replica polls providers for itself, keeps its part of the rates, and drops cached responses \
                          of plugins whose polls are shared";
 
-/// What the log says about one connection.
+/// The log lines about one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionLog {
-    /// The servers of the config.
+    /// The servers in the config.
     servers: String,
     state: Mutex<State>,
     lost: Throttle,
@@ -30,13 +30,13 @@ pub(super) struct ConnectionLog {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What a server has said last, while there was a connection.
+    /// The last error from a server while there was a connection.
     complaint: Option<String>,
-    /// Whether the log has a warning that the connection is lost, or was never made.
+    /// Whether the log has a warning that the connection was lost, or was never made.
     has_warned: bool,
-    /// Whether the log has the reason, since there was a connection last.
+    /// Whether the log has the reason, since the last connection.
     has_reason: bool,
-    /// Whether the log has an error that JetStream is not there.
+    /// Whether the log has an error that JetStream is missing.
     lacks_jetstream: bool,
 }
 
@@ -49,7 +49,7 @@ enum Line {
     Unreachable(String),
     /// There is a connection again.
     Back,
-    /// A server does not do what it was told.
+    /// A server reported an error for a request.
     Complaint(String),
 }
 
@@ -70,7 +70,7 @@ impl ConnectionLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has happened to the connection.
+    /// Handles an event of the connection.
     pub(super) fn heard(&self, event: &Event) {
         let servers = &self.servers;
         match self.next(event) {
@@ -102,7 +102,7 @@ impl ConnectionLog {
                 state.has_warned = true;
                 Some(Line::Lost(reason))
             }
-            // An attempt to connect has failed: while there is a connection, none is made.
+            // An attempt to connect has failed. While connected, there are no attempts.
             Event::ClientError(error) => {
                 if state.has_reason {
                     return None;
@@ -121,7 +121,7 @@ impl ConnectionLog {
         }
     }
 
-    /// The servers have no JetStream, for the account of this replica.
+    /// Logs that the servers have no JetStream for the account of this replica.
     pub(super) fn no_jetstream(&self, reason: &str) {
         self.state().lacks_jetstream = true;
         if self.jetstream.record().is_some() {
@@ -134,7 +134,7 @@ impl ConnectionLog {
         }
     }
 
-    /// JetStream has answered.
+    /// Records a response of JetStream.
     pub(super) fn has_jetstream(&self) {
         if std::mem::take(&mut self.state().lacks_jetstream) {
             tracing::info!(target: "mcp_host", servers = self.servers, "JetStream of NATS answers");
@@ -142,7 +142,7 @@ impl ConnectionLog {
     }
 }
 
-/// What a server says, for the log.
+/// Formats a server's text for the log.
 fn quoted(text: &str) -> String {
     text.strip_prefix("nats: ").unwrap_or(text).chars().take(MAX_REASON).flat_map(char::escape_debug).collect()
 }

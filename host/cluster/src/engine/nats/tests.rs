@@ -56,7 +56,7 @@ impl Server {
         self.connect_with(login, &[])
     }
 
-    /// Connects with those authorities; over TLS, if there are some.
+    /// Connects with these authorities; over TLS, if there are any.
     fn connect_with(&self, login: Login, ca: &[CertificateDer<'static>]) -> Nats {
         let url = if ca.is_empty() { self.url.clone() } else { self.url.replace("nats://", "tls://") };
         let (bucket, timeout) = ("mcp-host-test".to_owned(), Duration::from_secs(10));
@@ -71,7 +71,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until there is a connection that can be used.
+/// Waits until there is a usable connection.
 async fn connected(engine: &Nats) {
     while let Err(error) = engine.get("nothing").await {
         assert!(matches!(error, EngineError::NoAnswer(_)), "{error}");
@@ -106,7 +106,7 @@ async fn a_key_that_an_admin_has_deleted_is_none_and_can_be_created() {
     assert_eq!(engine.get("key").await.unwrap(), Some(Entry { revision, value: b"b".to_vec() }));
 }
 
-/// Polls a provider that has nothing to say, until it has the role and has made so many own polls.
+/// Polls a provider without changes, until the replica has the role and has made `own_polls` own polls.
 async fn poll_until(polls: &SharedPolls, role: RoleName, own_polls: u64) {
     while polls.role() != role || polls.stats().member.own_polls < own_polls {
         match polls.begin_poll() {
@@ -114,7 +114,7 @@ async fn poll_until(polls: &SharedPolls, role: RoleName, own_polls: u64) {
             Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
             Plan::Nothing => {}
         }
-        // The interval of polls, unless there are news before.
+        // Waits for the interval of polls, unless there are news earlier.
         let _ = tokio::time::timeout(Duration::from_millis(10), polls.wait_for_news()).await;
         polls.take_news();
     }
@@ -145,7 +145,7 @@ async fn while_the_bucket_is_full_a_replica_polls_for_itself_and_afterwards_for_
     assert!(polls.stats().failed > 0, "it has tried to take the lease");
     resize(-1).await;
     poll_until(&polls, RoleName::Holding, 0).await;
-    // A bucket that becomes full takes the lease from its holder, who goes on for itself.
+    // A bucket that becomes full takes the lease from its holder, which then polls for itself.
     resize(1).await;
     poll_until(&polls, RoleName::Alone, 0).await;
     let before = polls.stats().member.own_polls;
@@ -196,7 +196,7 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    /// Starts a server with a certificate for that name, which has expired if `is_expired`.
+    /// Starts a server with a certificate for this name, which has expired if `is_expired`.
     async fn server(&self, name: &str, is_expired: bool) -> Server {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         if is_expired {
@@ -209,7 +209,7 @@ impl Authority {
         std::fs::write(&pem, certificate.pem()).unwrap();
         std::fs::write(&key_pem, key.serialize_pem()).unwrap();
         let [pem, key_pem] = [&pem, &key_pem].map(|file| file.to_str().unwrap());
-        // Its log says that it listens after it has read them.
+        // The server logs that it is listening after it has read the files.
         Server::start(&["--tls", "--tlscert", pem, "--tlskey", key_pem]).await
     }
 }
@@ -237,7 +237,7 @@ async fn a_server_of_another_authority_or_name_or_whose_certificate_has_expired_
         authority.server("127.0.0.1", true).await,
     ] {
         let engine = server.connect_with(Login::None, &trusted);
-        // The first request begins to connect; by the time of a second attempt, the first has failed.
+        // The first request begins to connect; by the second attempt, the first has failed.
         for _ in 0..2 {
             assert!(matches!(engine.get("nothing").await, Err(EngineError::NoAnswer(_))));
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,8 +1,9 @@
-//! Globs of rules that match nothing of what plugins list, for `check`.
+//! Globs of rules that match no resource of any plugin, for `check`.
 //!
-//! The listing of a plugin, and what is below each listed directory, is gone through until each glob that could match there has matched,
-//! within [`MAX_LISTED`] resources, [`MAX_LISTINGS`] pages and [`MAX_TIME`]. A glob without wildcards is looked up, too: a resource need
-//! not be listed. Nothing is said of a glob that could match below the mount of a plugin that was not listed.
+//! The listing of a plugin and of each listed directory is walked until each glob that could match there has
+//! matched, within [`MAX_LISTED`] resources, [`MAX_LISTINGS`] pages and [`MAX_TIME`]. A glob without
+//! wildcards is also looked up, because a resource need not be listed. A glob that could match below the
+//! mount of a plugin that was not listed gets no note.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,34 +14,34 @@ use mcp_host_engine::plugin::Plugin;
 use mcp_host_model::uri::{Gap, Mount, Path, UriPattern};
 use parking_lot::Mutex;
 
-/// The resources of a plugin that are compared.
+/// The maximum number of a plugin's resources that are compared.
 const MAX_LISTED: usize = 10_000;
-/// The pages of listings of a plugin that are requested.
+/// The maximum number of a plugin's listing pages that are requested.
 const MAX_LISTINGS: usize = 200;
-/// The time for a plugin.
+/// The maximum time for a plugin.
 const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// The globs of the rules, and what was found out about each.
+/// The globs of the rules, and the findings about each.
 pub(super) struct UnlistedGlobs(Vec<Mutex<Compared>>);
 
 /// One glob.
 struct Compared {
     glob: PlacedGlob,
-    /// Whether it matches something, or nobody knows.
+    /// Whether the glob has matched, or its matches are unknown.
     is_settled: bool,
-    /// The number of resources that it was compared with.
+    /// The number of resources that the glob was compared with.
     listed: usize,
-    /// Whether there are more.
+    /// Whether there are more resources.
     is_cut: bool,
-    /// Whether its URI was looked up, and not found.
+    /// Whether the glob's URI was looked up and not found.
     is_looked_up: bool,
-    /// A template by which it could match.
+    /// A template whose resources the glob could match.
     template: Option<String>,
-    /// What was probably meant.
+    /// A listed resource that was probably meant.
     nearest: Option<String>,
 }
 
-/// What was listed of a plugin.
+/// The listed part of a plugin.
 #[derive(Default)]
 struct Listed {
     uris: Vec<String>,
@@ -49,7 +50,7 @@ struct Listed {
 }
 
 impl UnlistedGlobs {
-    /// The globs of a config that are compared.
+    /// The globs of a config, for comparison.
     pub(super) fn new(config: &Config) -> Self {
         let compared = |glob| Compared {
             glob,
@@ -63,12 +64,12 @@ impl UnlistedGlobs {
         Self(config.globs_below_mounts().into_iter().map(|glob| Mutex::new(compared(glob))).collect())
     }
 
-    /// Nothing is known of what could match below that mount.
+    /// Records that the matches below this mount are unknown.
     pub(super) fn skip(&self, mount: &Mount) {
         self.open_below(mount).for_each(|compared| compared.lock().is_settled = true);
     }
 
-    /// The globs that could match below that mount and have not matched.
+    /// The globs that could match below this mount and have not matched yet.
     fn open_below(&self, mount: &Mount) -> impl Iterator<Item = &Mutex<Compared>> {
         let below = UriPattern::below(mount);
         self.0.iter().filter(move |compared| {
@@ -80,7 +81,7 @@ impl UnlistedGlobs {
     /// Compares the globs with what a plugin lists.
     pub(super) async fn compare(&self, plugin: &Plugin, config: &config::Plugin, page_size: u32) {
         let mount = plugin.mount();
-        // The host itself has no view.
+        // The host itself has no view of the plugin.
         if config.has_views() {
             return self.skip(mount);
         }
@@ -119,7 +120,7 @@ impl UnlistedGlobs {
         }
     }
 
-    /// The notes about globs that match nothing, and are in none of these warnings.
+    /// Returns the notes about globs that match nothing, unless one of these warnings is about the glob.
     pub(super) fn into_notes(self, warnings: &[Warning]) -> Vec<String> {
         let all = self.0.into_iter().map(Mutex::into_inner);
         let open = all.filter(|compared| !compared.is_settled && !warnings.iter().any(|one| compared.glob.is_of(one)));
@@ -151,7 +152,7 @@ impl Compared {
     }
 }
 
-/// Lists a plugin, until all of these globs have matched.
+/// Lists a plugin until all of these globs have matched.
 async fn list(plugin: &Plugin, page_size: u32, open: &[&Mutex<Compared>], began: Instant) -> Result<Listed, ()> {
     let mut listed = Listed::default();
     let (mut cursor, mut pages) = (None, 0_usize);
@@ -179,7 +180,7 @@ async fn list(plugin: &Plugin, page_size: u32, open: &[&Mutex<Compared>], began:
         let page = match page {
             Ok(page) => page,
             Err(_) if parent.is_none() => return Err(()),
-            // What is below may be listed another time.
+            // The directory may be listable at another time.
             Err(_) => {
                 listed.is_cut = true;
                 continue;
@@ -205,7 +206,7 @@ async fn list(plugin: &Plugin, page_size: u32, open: &[&Mutex<Compared>], began:
     Ok(listed)
 }
 
-/// The URIs of a template: any text stands for an expression.
+/// Returns the pattern of a template's URIs: an expression matches any text.
 fn pattern_of(template: &str) -> UriPattern {
     let mut pattern = UriPattern::default();
     let mut rest = template;

@@ -1,24 +1,24 @@
-//! The settings of a refused config that are not replaced, because they would not work.
+//! The settings that keep their current values when a config is refused, because the new ones would not work.
 
 use mcp_host_config::Config;
 
 use super::Validate;
 
-/// The part of a log message about plugins that are not replaced.
+/// The part of a log message about plugins that are kept.
 pub(super) const KEEPING_PLUGINS: &str = "keeping the current plugins";
-/// The part about the rest of their config.
+/// The part about the other settings of the config.
 pub(super) const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
-/// The same if some of the settings are not replaced either.
+/// The same part if some settings are kept, too.
 const OTHER_SETTINGS_APPLY: &str = "rules and other settings of the new config apply";
-/// The same if none of them are replaced, but what decides access.
+/// The same part if all settings except those that decide access are kept.
 const ACCESS_APPLIES: &str = "rules, groups, principals and issuers of the new config apply";
 
-/// The settings of a refused config that are refused for themselves. They stay as they are.
+/// The settings of a refused config that are refused on their own. They keep their current values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptSettings {
     issuers: bool,
     audit: bool,
-    /// All but rules, groups, principals and issuers.
+    /// All settings except rules, groups, principals and issuers.
     others: bool,
 }
 
@@ -32,12 +32,12 @@ impl KeptSettings {
         }
     }
 
-    /// Those of a config of which only what decides access can be used.
+    /// Keeps all settings except those that decide access, for a config in which only these can be used.
     pub(super) fn all_but_access(config: &Config, validate: &Validate) -> Self {
         Self { others: true, ..Self::new(config, validate) }
     }
 
-    /// Returns the config with these settings of the current one.
+    /// Returns the config with these settings replaced by the current ones.
     pub(super) fn keep(self, config: Config, current: &Config) -> Config {
         let mut kept = match self.others {
             true => {
@@ -55,7 +55,7 @@ impl KeptSettings {
         kept
     }
 
-    /// Returns the parts of a log message about what is kept, and what applies.
+    /// Returns the parts of a log message: which settings are kept, and which apply.
     pub(super) fn texts(self) -> (String, &'static str) {
         let names: Vec<_> = [(self.issuers, "issuers"), (self.audit, "audit log")]
             .iter()

@@ -1,8 +1,9 @@
-//! Who may perform an operation on a resource: the principals and groups that the config names, each with the rule that decides.
+//! The principals and groups of the config that may perform an operation on a resource, each with the rule
+//! that decides.
 //!
-//! Each is judged by [`Policy::decide_request`](crate::access::Policy::decide_request), which decides about requests: a group as
-//! somebody who is in it and in no other. So a member of an allowed group may still be denied by a rule that names the member, or another
-//! group of it.
+//! Each is judged by [`Policy::decide_request`](crate::access::Policy::decide_request), which also decides
+//! requests. A group is judged as a principal that is in this group only. So a rule that names a member, or
+//! another of its groups, may still deny a member of an allowed group.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +15,23 @@ use super::super::Host;
 use super::{Located, Served, built_in_router};
 use crate::access::{Access, Decision, Principal};
 
-/// The principals and groups that are judged; those after them are not.
+/// The maximum number of principals and groups that are judged.
 const MAX_JUDGED: usize = 10_000;
 
-/// Who is judged.
+/// A principal or a group of principals that is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Party {
-    /// The principal of that name.
+    /// The principal with this name.
     Principal(String),
-    /// Whoever is in the group of that name.
+    /// The members of the group with this name.
     Group(String),
-    /// Every principal that nothing names.
+    /// All principals that the config does not name.
     Others,
 }
 
 impl Party {
-    /// What it is: `principal`, `group` or `others`.
+    /// Returns its kind: `principal`, `group` or `others`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Principal(_) => "principal",
@@ -48,17 +49,17 @@ impl Party {
     }
 }
 
-/// What the rules decide for one of them.
+/// The decision for one party.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Judged {
-    /// Who.
+    /// The party.
     pub party: Party,
     /// The decision.
     pub decision: Decision,
-    /// The operation that it is about: reading, if that is why a subscription is denied.
+    /// The operation that decided: reading, if that is why a subscription is denied.
     pub decided: Operation,
-    /// The line of the rule that decided in the config file, if there is one.
+    /// The line of the deciding rule in the config file, if there is one.
     pub line: Option<usize>,
 }
 
@@ -72,16 +73,16 @@ pub struct WhoMay {
     pub plugin: String,
     /// Whether a resource is served at this spelling of its URI.
     pub served: Served,
-    /// Those whom the rules allow it.
+    /// The parties for which a rule allows it.
     pub allowed: Vec<Judged>,
-    /// Those whom a `deny` glob denies it. Whoever is in neither list is denied it, as no rule allows it.
+    /// The parties for which a `deny` glob denies it. For a party in neither list, no rule allows it.
     pub denied: Vec<Judged>,
-    /// Whether the config names more than are judged.
+    /// Whether the config names more parties than are judged.
     pub is_cut: bool,
 }
 
 impl WhoMay {
-    /// Finds out by a config alone, without a running host. Native plugins are unknown.
+    /// Decides from a config alone, without a running host. Native plugins are unknown.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl WhoMay {
     }
 }
 
-/// All whom the config names, and those whom it does not.
+/// Returns the parties that the config names, and the party of all others.
 fn parties(config: &Config) -> impl Iterator<Item = Party> {
     let selected = config.rules.iter().flat_map(|rule| &rule.principals).filter_map(|selector| match selector {
         PrincipalSelector::Named(name) => Some(name.as_str()),
@@ -149,7 +150,7 @@ fn parties(config: &Config) -> impl Iterator<Item = Party> {
 }
 
 impl Host {
-    /// Finds out who may perform an operation on a URI by the current rules.
+    /// Returns who may perform an operation on a URI by the current rules.
     ///
     /// # Errors
     ///

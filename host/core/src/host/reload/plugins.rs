@@ -1,8 +1,8 @@
 //! The other steps of a reload: its plugins.
 //!
 //! A component file is read only after it has settled: it must be unchanged for [`SETTLE_INTERVAL`], and still be the
-//! same after loading. So a file that is being written is not loaded in part; if a writer pauses for longer, a partial
-//! component is invalid (its exports are at its end) and does not load.
+//! same after loading. So a file that is being written is not loaded in part. If a writer pauses for longer, the
+//! partial component is invalid (its exports are at its end) and does not load.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use super::{ReloadError, ReloadReport};
 use crate::catalog::{NotLoaded, PluginSlot};
 use crate::response_cache::CachedPlugin;
 
-/// A changed component file must be unchanged for this long before it is loaded.
+/// The time for which a changed component file must be unchanged before it is loaded.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
-/// The maximum number of checks for that.
+/// The maximum number of checks whether it is unchanged.
 const MAX_SETTLE_ATTEMPTS: usize = 20;
 
 /// The change of a plugin from the old config to the new one.
@@ -49,7 +49,7 @@ impl Host {
         let with_change = |wanted: fn(&PluginChange) -> bool| {
             declared.iter().zip(&changes).filter(move |(_, change)| wanted(change)).map(|(plugin, _)| *plugin)
         };
-        // Cancel compilations that this config does not need.
+        // Cancels compilations that this config does not need.
         let used = old.plugins().filter_map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
         let has_failed = |plugin: &config::Plugin| {
@@ -116,7 +116,7 @@ impl Host {
             let (native, disabled) = (old.native.clone(), now.disabled.clone());
             let next = Generation::new(report.generation, config.clone(), native, access, disabled, |plugin| {
                 let name = plugin.name.as_str();
-                // It may have been loaded in the background meanwhile.
+                // The plugin may have been loaded in the background meanwhile.
                 let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
                 loaded.remove(name).map_or_else(there, Ok)
             })?;
@@ -128,7 +128,7 @@ impl Host {
                 .map(|plugin| plugin.name.as_str())
                 .collect(),
         );
-        // Those that were enabled meanwhile are loaded by the new config.
+        // Plugins that were enabled meanwhile are loaded with the new config.
         let now = self.generation.load();
         with_change(|change| matches!(change, PluginChange::Disabled))
             .filter(|plugin| now.slot(plugin.name.as_str()).is_some_and(PluginSlot::is_loading))
@@ -151,7 +151,7 @@ impl Host {
         };
         let digest = stable_digests.get(file).ok_or_else(component_changing)?;
         let loaded = self.plugin_runtime.load(plugin).await;
-        // The file had settled only if it is the one that was loaded.
+        // Only if the loaded file is the one that was checked, the file had settled.
         let is_stable = match &loaded {
             Ok(loaded) => loaded.digest() == *digest,
             Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
@@ -159,14 +159,14 @@ impl Host {
         if is_stable { Ok(loaded.map(|plugin| Arc::new(CachedPlugin::new(plugin)))) } else { Err(component_changing()) }
     }
 
-    /// The digests of those files, each read once; none for a file that cannot be a component.
+    /// Returns the digests of these files, each read once; none for a file that cannot be a component.
     pub(super) async fn read_digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
         let files: BTreeSet<_> = files.collect();
         let digests = join_all(files.iter().map(|file| self.plugin_runtime.digest_of(file))).await;
         files.into_iter().zip(digests).collect()
     }
 
-    /// The digests of all files once those have settled. A file that does not settle is left out.
+    /// Returns the digests of all files once they have settled. A file that does not settle is left out.
     async fn wait_until_stable(
         &self,
         moving: BTreeSet<PathBuf>,

@@ -1,7 +1,7 @@
 //! The first step of a reload: rules and settings, for the plugins that are being served.
 //!
-//! Settings that a running host cannot change keep their values, and the report names them: listen address,
-//! directories, cursor key, compiler limits, and whether TLS is on; of the administration listener, whether there is one, its address, and
+//! Settings that a running host cannot change keep their values, and the report names them: listen address, directories,
+//! cursor key, compiler limits, and whether TLS is on; for the administration listener its presence, its address, and
 //! whether TLS is on.
 
 use std::collections::HashSet;
@@ -29,12 +29,12 @@ pub(super) struct PendingReload {
     pub(super) access: Arc<Access>,
     /// The number of the reload.
     pub(super) reload_id: u64,
-    /// Whether the config of its plugins differs from that of the served ones.
+    /// Whether the config of its plugins differs from the current one.
     pub(super) plugins_changed: bool,
     pub(super) report: ReloadReport,
 }
 
-/// The first step of a reload, which has superseded all others.
+/// The first step of a reload that has superseded all others.
 struct SettingsStep {
     generation_store: Arc<GenerationStore>,
     audit: Arc<AuditLog>,
@@ -44,7 +44,8 @@ struct SettingsStep {
 
 impl Host {
     /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even if
-    /// the future is dropped: otherwise it would have superseded an older reload, and left its rules undone with its own.
+    /// the future is dropped: if it stopped half-way, neither its own rules nor the superseded reload's would
+    /// apply.
     pub(super) async fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         if self.requests.is_closed() {
             return Err(ReloadError::ShuttingDown);
@@ -65,12 +66,12 @@ impl Host {
 }
 
 impl Host {
-    /// Returns what a reload to a config would change. Component files are read, and not compiled. The generation is that which is
-    /// served.
+    /// Returns the changes that a reload to this config would make. Component files are read, but not compiled. The
+    /// report's generation is the current one.
     ///
     /// # Errors
     ///
-    /// The config cannot be used, whatever its components are.
+    /// The config cannot be used, even with valid components.
     pub(in super::super) async fn compare(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         config.check_features(FEATURES)?;
         let old = self.generation.load_full();
@@ -113,10 +114,11 @@ impl Host {
         Ok(report)
     }
 
-    /// Returns why a plugin would fail after a reload, as far as that is known; `slot` is the one that it keeps.
+    /// Returns why a plugin would fail after a reload, as far as this is known. `slot` is the slot that an unchanged
+    /// plugin keeps.
     async fn why_failing(&self, plugin: &config::Plugin, slot: Option<&PluginSlot>) -> Option<String> {
         let unloadable = match slot.map(|slot| &slot.plugin) {
-            // What was wrong with a file is looked at again.
+            // Failures of a file are looked up again.
             None | Some(Err(_)) => self.plugin_runtime.known_failure(plugin).await,
             Some(Ok(_)) => None,
         };
@@ -134,10 +136,10 @@ impl Host {
 }
 
 impl SettingsStep {
-    /// Begins a reload. From here on, older ones change nothing.
+    /// Begins a reload. From here on, older reloads change nothing.
     fn begin(host: &Host) -> Self {
         let mut reload_id = 0;
-        // No older one is in the middle of a replacement.
+        // The lock ensures that no older reload is in the middle of a replacement.
         host.generation_store.lock_with(|| {
             host.latest_reload.send_modify(|newest| {
                 *newest = newest.wrapping_add(1);
@@ -154,10 +156,10 @@ impl SettingsStep {
 
     /// Compiles the rules, if they have changed, and replaces rules and settings. Blocks.
     fn run(self, config: Config) -> Result<PendingReload, ReloadError> {
-        // Only a newer reload changes the rules that are served.
+        // Only a newer reload can change the current rules.
         let old = self.generation_store.generation.load_full();
         let rules_changed = config.rules != old.config.rules || config.groups != old.config.groups;
-        // The locations of rules are in the audit log.
+        // The audit log has the locations of rules.
         let access = match rules_changed || locations(&config) != locations(&old.config) {
             true => Arc::new(Access::new(&config)),
             false => old.access.clone(),
@@ -192,9 +194,9 @@ impl SettingsStep {
     }
 }
 
-/// Returns which settings of a config are not those of a generation.
+/// Returns which settings differ between a config and a generation.
 fn changed_settings(config: &Config, old: &Generation) -> ReloadReport {
-    // Each field is named, so that a new one is compared here or said to be no setting.
+    // The pattern names every field, so that a new one must be compared here or excluded as no setting.
     let Config {
         server,
         http,
@@ -209,12 +211,12 @@ fn changed_settings(config: &Config, old: &Generation) -> ReloadReport {
         rules,
         // Needs a restart.
         cluster: _,
-        // Compared one by one, with their components and what these come from.
+        // Compared one by one, with their components and the sources of these.
         plugins: _,
         registry: _,
         trust: _,
         store: _,
-        // Of the file, and of other commands.
+        // Belongs to the file, or to other commands.
         dev: _,
         files: _,
         secret_files: _,
@@ -241,7 +243,8 @@ fn locations(config: &Config) -> (Option<&Path>, Vec<Option<usize>>) {
     (config.file.as_deref(), config.rules.iter().map(|rule| rule.line.get()).collect())
 }
 
-/// Returns the new config with the values of the old one that a running host cannot change, and the keys of these.
+/// Returns the new config with the old values of settings that a running host cannot change, and the keys of those that
+/// differ.
 fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&'static str>) {
     let mut pinned = Vec::new();
     macro_rules! pin_setting {
@@ -265,7 +268,7 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
         config.log.format = old.log.format;
         pinned.push("log.format");
     }
-    // The layer of spans has one collector. Which requests are traced may change, unless that is none at all.
+    // The layer of spans has one collector. The sampling may change, unless tracing is off.
     let mut telemetry = old.telemetry.clone();
     if let (Some(telemetry), Some(new)) = (&mut telemetry, &config.telemetry) {
         telemetry.sample = new.sample;
@@ -287,7 +290,7 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
     (config, pinned)
 }
 
-/// Keeps the administration listener where it is. Its token and its certificate are those of the new config.
+/// Keeps the address of the administration listener. Its token and its certificate are taken from the new config.
 fn pin_admin_listener(config: &mut Config, old: &Config, pinned: &mut Vec<&'static str>) {
     match (&mut config.admin, &old.admin) {
         (Some(admin), Some(old)) => {

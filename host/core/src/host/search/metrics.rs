@@ -22,7 +22,7 @@ const COMPLETE: Family = Family::gauge(
 );
 
 impl BuiltIns {
-    /// Encodes them.
+    /// Encodes the metrics.
     pub(crate) fn encode_metrics(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let searched = self.search.status();
         let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {

@@ -3,7 +3,7 @@
 use mcp_host_config::{Plugin, UpstreamCommand};
 use mcp_host_engine::plugin::PluginRuntime;
 
-/// What would start the programs of upstreams.
+/// The launcher of upstreams' programs: not in this build.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Programs(());
 

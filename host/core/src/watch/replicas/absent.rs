@@ -5,7 +5,7 @@ use mcp_host_config::{Config, MissingFeature};
 use super::Replicas;
 
 impl Replicas {
-    /// No cluster.
+    /// Returns no cluster.
     pub(crate) fn from_config(_: &Config) -> Result<Option<Self>, MissingFeature> {
         Ok(None)
     }

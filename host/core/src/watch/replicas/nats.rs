@@ -14,11 +14,11 @@ use mcp_host_config::cluster::{NatsCredentials, SessionPlace};
 use super::Replicas;
 
 impl Replicas {
-    /// The cluster of a config; none without one. Connects with the first plugin that is watched.
+    /// Returns the cluster of a config; none without one. Connects when the first plugin is watched.
     ///
     /// # Errors
     ///
-    /// The config was made by an application, and is not valid.
+    /// An application made the config, and it is not valid.
     pub(crate) fn from_config(config: &Config) -> Result<Option<Self>, NatsError> {
         let Some(cluster) = &config.cluster else { return Ok(None) };
         let (name, lease) = (cluster.name.as_str().to_owned(), cluster.lease.duration());
@@ -40,7 +40,7 @@ impl Replicas {
         let me = ReplicaId::random();
         tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
         let joined = (engine.clone(), name.clone());
-        // No name of a cluster has capital letters.
+        // No cluster's name has capital letters.
         let sessions = (cluster.sessions == SessionPlace::Shared)
             .then(|| SessionStore::new(engine.with_session_bucket(format!("mcp-host-{name}-SESSIONS")), me, timeout));
         Ok(Some(Self {

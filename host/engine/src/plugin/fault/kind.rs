@@ -1,4 +1,4 @@
-//! Kinds of faults, by which they are counted.
+//! Kinds of faults, for counting.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use super::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The provider was temporarily unavailable, by its own word.
+    /// The provider reported that it was temporarily unavailable.
     Unavailable,
-    /// The provider was at fault, by its own word.
+    /// The provider reported an internal failure.
     Internal,
     /// The guest trapped.
     Trap,
     /// A native provider panicked.
     Panic,
-    /// Its answer broke the contract, as a whole or in a part that was dropped.
+    /// Its answer broke the contract, as a whole or in a dropped part.
     Contract,
     /// A call exceeded its deadline (`limits.deadline`).
     Deadline,
@@ -28,7 +28,7 @@ pub enum FaultKind {
     ResponseSize,
     /// An answer had too many items (`limits.response-items`).
     ResponseItems,
-    /// A listing exceeded its bound (`limits.listing-items`), or had too many empty pages in a row.
+    /// A listing exceeded its bound (`limits.listing-items`), or had too many consecutive empty pages.
     ListingItems,
     /// A guest held too many handles (`limits.handles`).
     Handles,
@@ -42,7 +42,8 @@ pub enum FaultKind {
     QueueTimeout,
     /// A call was rejected because the circuit breaker had suspended the plugin.
     Suspended,
-    /// A request was rejected because the provider had failed with it, or with many of the same client, before.
+    /// A request was rejected because the provider had failed with it, or with many requests of the same
+    /// client.
     FaultyInput,
     /// A granted directory could not be opened.
     Grant,
@@ -75,7 +76,7 @@ impl FaultKind {
         Self::Host,
     ];
 
-    /// Its name in logs and JSON. For a limit it is the limit's key in `[plugin.limits]`.
+    /// Its name in logs and JSON. For a limit, this is the limit's key in `[plugin.limits]`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
@@ -101,7 +102,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether all faults of the kind read the same, so that their warning is throttled.
+    /// Returns whether all faults of this kind have the same text, so that their warning is throttled.
     pub(in crate::plugin) fn is_throttled(self) -> bool {
         !matches!(
             self,

@@ -1,9 +1,8 @@
-//! What a provider asks for, compared with what its plugin is granted.
+//! Compares the declared needs of a provider with the grants of its plugin.
 //!
-//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings. A
-//! setting of another type than the provider declares, and the address of a server to which no request is granted, are mistakes, and
-//! warnings.
-//! Grants without a purpose are found by [`Requirements`](crate::plugin::Requirements).
+//! A need without a grant is no fault of the config: an admin may refuse it. So these are notes, not warnings. A setting of another
+//! type than the provider declares, and the address of a server for which there is no grant, are mistakes, and therefore warnings.
+//! [`Requirements`](crate::plugin::Requirements) finds grants without a purpose.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use mcp_host_model::net::{Origin, OriginPattern, Scheme};
 
 use super::{NeededMode, Needs, SettingType};
 
-/// The setting of providers that choose between HTTP and HTTPS by the host: a list of those without TLS.
+/// The setting of providers that choose HTTP or HTTPS by host: the list of hosts without TLS.
 const PLAIN_HTTP: &str = "plain-http";
 /// The maximum number of notes about one plugin.
 const MAX_NOTES: usize = 20;
@@ -22,8 +21,8 @@ const MAX_NOTES: usize = 20;
 const MAX_WHY: usize = 200;
 
 impl Needs {
-    /// Returns the settings of the plugin that have another type than its provider declares, or are addresses without a grant: one line
-    /// each, escaped, at most 20.
+    /// Returns the settings of the plugin that have another type than its provider declares, or are addresses without a grant: one
+    /// line each, escaped, at most 20.
     pub fn warnings(&self, plugin: &config::Plugin) -> Vec<String> {
         let settings = self.config.iter().filter_map(|(key, setting)| {
             let kind = setting.kind;
@@ -35,8 +34,8 @@ impl Needs {
         settings.chain(self.plain_http_warnings(plugin)).chain(self.address_warnings(plugin)).take(MAX_NOTES).collect()
     }
 
-    /// Granted origins without TLS that the provider requests with TLS, for which it has no grant: one that reads `config.plain-http`
-    /// uses TLS for every host that is not in this list.
+    /// Returns warnings about granted origins without TLS that the provider requests with TLS, for which it has no grant: a provider
+    /// that reads `config.plain-http` uses TLS for every host that is not in this list.
     fn plain_http_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         let plain = plain_hosts(plugin);
         let granted = plugin.grants.http.iter().filter(|_| self.config.contains_key(PLAIN_HTTP));
@@ -56,8 +55,8 @@ impl Needs {
         })
     }
 
-    /// Returns what the plugin is not granted although its provider asks for it, required settings that are missing, and those that the
-    /// provider does not read: one line each, escaped, at most 20 and the number of others.
+    /// Returns the needs of the provider without a grant, missing required settings, and settings that the provider does not read:
+    /// one line each, escaped, at most 20 and the number of others.
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
@@ -77,8 +76,8 @@ impl Needs {
         missing.map(|need| not_granted("grants.http", &need.origin.to_string(), need.why.as_deref()))
     }
 
-    /// Addresses in the settings that the provider reads, to which it may send no request: those that are URLs, and all texts of
-    /// settings that are declared as addresses.
+    /// Returns warnings about addresses without a grant in the settings that the provider reads: texts that are URLs, and all texts
+    /// of settings that are declared as addresses.
     fn address_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         let plain = self.config.contains_key(PLAIN_HTTP).then(|| plain_hosts(plugin));
         self.config.iter().flat_map(move |(key, setting)| {
@@ -134,7 +133,7 @@ impl Needs {
             let note = format!("it reads `config.{key}` ({kind}), which is required and not set");
             with_why(note, setting.why.as_deref())
         });
-        // A provider that declares nothing may read any key.
+        // A provider without declared settings may read any key.
         let unknown = plugin.config.keys().filter(|key| !self.config.is_empty() && !self.config.contains_key(*key));
         missing.chain(unknown.map(|key| {
             let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
@@ -143,7 +142,7 @@ impl Needs {
     }
 }
 
-/// Whether a plugin may send requests to all origins of a pattern.
+/// Returns whether a plugin may send requests to all origins of a pattern.
 fn grants_origin(plugin: &config::Plugin, wanted: &OriginPattern) -> bool {
     let origin = wanted.to_string().parse::<Origin>().ok();
     let is_granted =
@@ -151,13 +150,13 @@ fn grants_origin(plugin: &config::Plugin, wanted: &OriginPattern) -> bool {
     plugin.grants.http.iter().any(|grant| is_granted(&grant.origin))
 }
 
-/// Whether a plugin may send requests to that origin.
+/// Returns whether a plugin may send requests to this origin.
 fn grants_exactly(plugin: &config::Plugin, origin: &Origin) -> bool {
     plugin.grants.http.iter().any(|grant| grant.origin.matches(origin))
 }
 
-/// Returns the origin of an address: a URL, or a host with a path. If the provider chooses the scheme by the host, its list of hosts
-/// without TLS decides. Otherwise the scheme of the URL decides, and TLS is the default.
+/// Returns the origin of an address: a URL, or a host with a path. If the provider chooses the scheme by host, its list of hosts
+/// without TLS decides. If not, the scheme of the URL decides, and the default is TLS.
 fn origin_of(address: &str, plain: Option<&[String]>) -> Option<Origin> {
     let (scheme, rest) = address.split_once("://").unwrap_or(("https", address));
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -179,7 +178,7 @@ fn plain_hosts(plugin: &config::Plugin) -> Vec<String> {
     written.unwrap_or_default().into_iter().map(|host| host.to_lowercase()).collect()
 }
 
-/// Returns whether a host is one of those without TLS, at a port or without one.
+/// Returns whether a host is in the list of hosts without TLS, with or without a port.
 fn is_plain(plain: &[String], host: &str, port: Option<u16>) -> bool {
     let has = |authority: &str| plain.iter().any(|plain| plain == authority);
     match port {
@@ -192,7 +191,7 @@ fn not_granted(key: &str, name: &str, why: Option<&str>) -> String {
     with_why(format!("it asks for `{name}` in `{key}`, which is not granted"), why)
 }
 
-/// Adds the reason of the publisher.
+/// Appends the publisher's reason to a note.
 fn with_why(note: String, why: Option<&str>) -> String {
     match why {
         None => shown(&note),

@@ -16,16 +16,17 @@ pub struct NeededSetting {
     /// The type of its value.
     #[serde(rename = "type")]
     pub kind: SettingType,
-    /// The value that the provider takes without it, if there is one.
+    /// The value that the provider uses without it, if there is one.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// Whether the provider does not work without it.
+    /// Whether the provider requires it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
-    /// Whether it is the address of a server, or a list of them, to which the provider sends requests: a URL, or a host with a path.
+    /// Whether it is the address of a server that the provider sends requests to, or a list of addresses: a
+    /// URL, or a host with a path.
     #[serde(default, skip_serializing_if = "is_false")]
     pub address: bool,
-    /// What for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -61,7 +62,7 @@ impl SettingType {
         }
     }
 
-    /// Whether a value is of that type.
+    /// Returns whether a value has this type.
     fn accepts(self, value: &Value) -> bool {
         match self {
             Self::String => value.is_string(),
@@ -73,14 +74,15 @@ impl SettingType {
         }
     }
 
-    /// Whether a value of a config is of that type. A provider gets each value as text: strings unchanged, others as JSON.
+    /// Returns whether a value of a config has this type. A provider gets each value as text: strings
+    /// unchanged, others as JSON.
     pub(super) fn accepts_text(self, text: &str) -> bool {
         self == Self::String || serde_json::from_str(text).is_ok_and(|value| self.accepts(&value))
     }
 }
 
 impl NeededSetting {
-    /// Returns what is wrong with it or its key, if anything is.
+    /// Returns why it or its key is invalid, if it is.
     pub(super) fn check(&self, key: &str) -> Result<(), String> {
         if key.is_empty() || key.len() > MAX_KEY_LEN || key.contains(char::is_control) {
             return Err(format!("a key has 1 to {MAX_KEY_LEN} bytes without control characters"));
@@ -101,7 +103,7 @@ impl NeededSetting {
     }
 }
 
-/// Whether a value can be written as TOML, with at most that many levels of lists and tables.
+/// Returns whether a value can be written as TOML, with at most `levels` levels of lists and tables.
 fn is_toml(value: &Value, levels: usize) -> bool {
     let inner = |values: Vec<&Value>| {
         levels.checked_sub(1).is_some_and(|levels| values.into_iter().all(|value| is_toml(value, levels)))
@@ -119,7 +121,7 @@ pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Keeps a `null` apart from a default that is absent: it is no default.
+/// Distinguishes `null`, which is not a valid default, from an absent default.
 fn present<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

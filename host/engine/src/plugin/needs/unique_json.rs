@@ -1,4 +1,4 @@
-//! JSON in which no object has two members of the same name: parsers differ in which one counts.
+//! JSON in which no object has two members with the same name, because parsers differ in which one they use.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! What was dropped from one answer: all of it is counted, and one log line reports it.
+//! The drops from one answer: all are counted, and one log line reports them.
 //!
-//! The line has the first example of each kind, truncated before it is formatted, so its cost does not depend on the
-//! number or the length of what was dropped.
+//! The line has the first example of each kind, truncated before it is formatted, so its cost depends neither
+//! on the number nor on the length of the dropped parts.
 
 use std::fmt::{Display, Write};
 
@@ -9,10 +9,10 @@ use mcp_host_base::text::Excerpt;
 
 use super::super::fault_recorder::FaultRecorder;
 
-/// What was dropped from one answer.
+/// The drops from one answer.
 #[derive(Debug, Default)]
 pub(super) struct DroppedItems {
-    /// At most as many kinds as calls of [`record`](Self::record) in the code.
+    /// There are at most as many kinds as calls of [`record`](Self::record) in the code.
     kinds: Vec<DroppedKind>,
 }
 
@@ -20,12 +20,12 @@ pub(super) struct DroppedItems {
 struct DroppedKind {
     what: &'static str,
     count: u64,
-    /// The message about the first.
+    /// The message about the first drop.
     example: String,
 }
 
 impl DroppedItems {
-    /// Records a dropped hint of that entry or template.
+    /// Records a dropped hint of this entry or template.
     pub(super) fn record_hint(&mut self, what: &'static str, path: &str, found: &dyn Display, expected: &str) {
         self.record(what, || {
             let path = Excerpt(path);
@@ -33,7 +33,7 @@ impl DroppedItems {
         });
     }
 
-    /// Records a dropped part of that kind; `example` makes the message about the first.
+    /// Records a dropped part of this kind. `example` creates the message about the first drop.
     pub(super) fn record(&mut self, what: &'static str, example: impl FnOnce() -> String) {
         match self.kinds.iter_mut().find(|kind| kind.what == what) {
             Some(kind) => kind.count = kind.count.saturating_add(1),
@@ -41,7 +41,7 @@ impl DroppedItems {
         }
     }
 
-    /// Logs and counts it, if there is anything.
+    /// Logs and counts the drops, if there are any.
     pub(super) fn log(&mut self, faults: &FaultRecorder) {
         let kinds = std::mem::take(&mut self.kinds);
         if kinds.is_empty() {

@@ -1,4 +1,4 @@
-//! Arbitrary answers for fuzzing, and the invariants of what validation makes of them.
+//! Arbitrary answers for fuzzing, and the invariants of validated answers.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
@@ -17,10 +17,10 @@ const MAX_ITEMS: usize = 30;
 /// The memory limit of the validator, in bytes.
 pub const MEMORY_LIMIT: u64 = 1 << 20;
 
-/// Any answer of a provider: it is rejected as a whole, or what is left of it breaks no rule.
+/// Checks any answer of a provider: it is rejected as a whole, or its validated part breaks no rule.
 pub fn reply(data: &[u8]) {
     let mut made = Unstructured::new(data);
-    // With too few bytes there is no answer, and nothing to check.
+    // With too few bytes there is no answer to check.
     let _ = Reply::generate(&mut made).map(Reply::check);
 }
 
@@ -104,7 +104,7 @@ fn mount() -> Mount {
     "files://h/a/".parse().expect("a mount")
 }
 
-/// A validator without a CPU limit, of a plugin with so much memory.
+/// Creates a validator without a CPU limit, for a plugin with `memory` bytes.
 pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
     let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
     let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, max_response_size: None, faults });
@@ -115,7 +115,7 @@ pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
     )
 }
 
-/// The result of a validation, which never waits: it only yields.
+/// Returns the result of a validation, which only yields and never waits.
 pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
     let mut check = pin!(check);
     let mut context = Context::from_waker(Waker::noop());
@@ -177,7 +177,7 @@ impl Reply {
     }
 }
 
-/// A number of items that is sometimes one too many.
+/// Generates a number of items, sometimes one more than allowed.
 fn arbitrary_vec<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
     let count = made.int_in_range(0..=MAX_ITEMS + 1)?;
     (0..count).map(|_| one(made)).collect()

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::Validator;
 
-/// The reserved prefix of keys of `meta`, of which a provider may use [`NOTICES_META_KEY`] alone.
+/// The reserved prefix of keys in `meta`. A provider may only use [`NOTICES_META_KEY`] of these.
 pub const HOST_PREFIX: &str = "mcp-host/";
-/// The longest MIME type, in bytes.
+/// The maximum length of a MIME type in bytes.
 const MAX_MIME_TYPE: usize = 255;
 
 /// The part of an answer that metadata belongs to.
@@ -86,7 +86,7 @@ impl Validator {
         checked
     }
 
-    /// The metadata, whose values have been counted. Only contents have notices.
+    /// Validates metadata whose values have been counted. Only contents have notices.
     pub(super) fn meta(&mut self, meta: Option<String>, path: &str, part: Part) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
@@ -106,8 +106,8 @@ impl Validator {
 }
 
 impl Validator {
-    /// Composes the path of the next part with the mount: the query of a path that begins with `?` replaces that of the content's
-    /// path. One that leaves the mount is dropped alone.
+    /// Composes the path of the next part with the mount. The query of a path that begins with `?` replaces the
+    /// query of the content's path. A path that leaves the mount is dropped alone.
     fn compose_next(&mut self, mut notice: Notice, path: &str) -> Notice {
         notice.next = notice.next.and_then(|next| {
             let next = match next.starts_with('?') {
@@ -115,7 +115,7 @@ impl Validator {
                 false => next,
             };
             match self.context.mount.compose_uri(&next) {
-                // It may be longer than what the provider gave.
+                // The URI may be longer than the provider's text.
                 Ok(uri) if self.work.charge(uri.as_str().len()).is_ok() => Some(uri.as_str().to_owned()),
                 _ => {
                     self.dropped.record_hint(
@@ -132,7 +132,7 @@ impl Validator {
     }
 }
 
-/// Each role once, in the order of their first mention.
+/// Returns each role once, in the order of first occurrence.
 fn deduplicate(given: Vec<Role>) -> Vec<Role> {
     let mut audience = Vec::new();
     for role in given {
@@ -143,7 +143,8 @@ fn deduplicate(given: Vec<Role>) -> Vec<Role> {
     audience
 }
 
-/// `type/subtype` with optional parameters (RFC 6838, section 4.2; RFC 9110, section 8.3.1).
+/// Returns whether this is `type/subtype` with optional parameters (RFC 6838, section 4.2; RFC 9110, section
+/// 8.3.1).
 pub fn is_mime_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or(text).trim_end();
     let is_token = |token: &str| {
@@ -153,7 +154,7 @@ pub fn is_mime_type(text: &str) -> bool {
     text.len() <= MAX_MIME_TYPE && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && is_type(essence)
 }
 
-/// `48x48` or `any` (MCP 2025-11-25, "Icons").
+/// Returns whether this is `48x48` or `any` (MCP 2025-11-25, "Icons").
 pub fn is_icon_size(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.len() <= 5 && part.bytes().all(|byte| byte.is_ascii_digit());
     text == "any" || text.split_once('x').is_some_and(|(width, height)| is_number(width) && is_number(height))

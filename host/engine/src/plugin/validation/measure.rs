@@ -1,9 +1,9 @@
 //! The size of an answer, measured before anything is allocated for it: its items, and its memory.
 //!
-//! Everything that there can be many of counts against `limits.response-items`: entries, templates, contents,
-//! completions and changed paths; of an entry or a template its annotations, the roles of its audience, its icons and
-//! their sizes, the members and elements of its `meta`. The charge to `limits.memory` is an upper bound: the answer as
-//! the provider returned it, and what it will be turned into. Strings and bodies move and are held once.
+//! All repeatable parts count against `limits.response-items`: entries, templates, contents, completions and changed
+//! paths; in an entry or a template also annotations, audience roles, icons and their sizes, and the members and
+//! elements of `meta`. The charge to `limits.memory` is an upper bound: the answer as returned by the provider, and
+//! its validated form. Strings and bodies are moved, so they are held once.
 
 use mcp_host_model::json::JsonCount;
 use mcp_host_model::provider::{self, Template};
@@ -17,16 +17,16 @@ use crate::plugin::fault::Fault;
 /// The size of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Measure {
-    /// Items of all kinds.
+    /// The number of items of all kinds.
     pub(super) items: usize,
-    /// Bytes of the answer as the provider returned it.
+    /// The size of the answer in bytes, as returned by the provider.
     answer: usize,
-    /// Bytes to charge: the answer and what it is turned into.
+    /// The bytes to charge: the answer and its validated form.
     bytes: usize,
 }
 
 impl Measure {
-    /// Adds the values of a list, without what they refer to.
+    /// Adds the items of a list, without the data that they refer to.
     pub(super) fn add_list<T>(&mut self, list: &[T]) {
         self.add_text_bytes(size_of_val(list));
     }
@@ -46,7 +46,7 @@ impl Measure {
         self.add_text_bytes(text.map_or(0, String::len));
     }
 
-    /// Adds a path, the URI that it becomes with the mount, and the temporary copy of the normalized path.
+    /// Adds a path, its URI with the mount, and the temporary copy of the normalized path.
     fn add_path(&mut self, path: &str, mount: usize) {
         self.add_text_bytes(path.len());
         self.add_bytes(path.len().min(MAX_URI_LEN).saturating_mul(2).saturating_add(mount));
@@ -54,14 +54,14 @@ impl Measure {
 }
 
 impl Validator {
-    /// Counts the items of the list that is the answer, or most of it.
+    /// Counts the items of the answer's main list.
     pub(super) fn check_item_count<T>(&mut self, what: &'static str, items: &[T]) -> Result<(), Fault> {
         self.measure.items = items.len();
         self.measure.add_list(items);
         self.check_item_limit(what)
     }
 
-    /// Charges everything that was measured, unless the answer exceeds its largest size.
+    /// Charges the measured size, unless the answer exceeds the maximum size.
     pub(super) fn charge(&mut self) -> Result<(), Fault> {
         if let Some(limit) = self.context.max_response_size
             && self.measure.answer as u64 > limit.saturating_add(REPLY_SLACK as u64)
@@ -161,7 +161,7 @@ impl Validator {
         for icon in icons {
             self.measure.add_text_bytes(icon.src.len());
             self.measure.add_text(icon.mime_type.as_ref());
-            // Once as returned, once for those that are valid.
+            // Counted twice: as returned, and for the valid sizes.
             self.measure.add_list(&icon.sizes);
             self.measure.add_bytes(size_of_val(icon.sizes.as_slice()));
             self.add_items(icon.sizes.len())?;
@@ -174,7 +174,7 @@ impl Validator {
         let Some(meta) = meta else { return Ok(()) };
         let mut count = JsonCount::default();
         count.feed(meta.as_bytes());
-        // The text as returned, and the texts of the tree.
+        // Counted as the returned text, and as the texts of the tree.
         self.measure.add_text_bytes(meta.len());
         self.measure.add_bytes(meta.len());
         self.measure.add_bytes(count.tree_bytes());
@@ -182,14 +182,14 @@ impl Validator {
     }
 }
 
-/// The estimated nanoseconds to measure an entry or a template.
+/// Returns the estimated nanoseconds to measure an entry or a template.
 fn measure_cost(icons: &[provider::Icon], meta: Option<&str>) -> usize {
     let sizes = icons.iter().fold(0, |sum: usize, icon| sum.saturating_add(icon.sizes.len()));
     sizes.saturating_mul(2).saturating_add(meta.map_or(0, str::len)).saturating_add(50)
 }
 
-/// The estimated nanoseconds to validate an entry or a template of that path: at worst some for each byte of the path
-/// and the metadata, where small objects are an allocation every few bytes, and for each icon and size.
+/// Returns the estimated nanoseconds to validate an entry or a template with this path. The worst case has a cost per
+/// byte of the path and the metadata, where small objects are an allocation every few bytes, and per icon and size.
 pub(super) fn check_cost(path: &str, icons: &[provider::Icon], meta: Option<&str>) -> usize {
     let icons = icons.iter().fold(0, |sum: usize, icon| {
         let icon = icon.sizes.len().saturating_mul(20).saturating_add(icon.src.len().saturating_mul(2));

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a mount makes of a path: the URI, or the error's variant.
+/// Composes a path with a mount. Returns the URI, or the error.
 fn compose(mount_text: &str, path: &str) -> Result<String, PathError> {
     let mount = mount(mount_text);
     let located = mount.compose(path)?;

@@ -24,7 +24,8 @@ const MOUNTS: [&str; 9] = [
     "web://",
 ];
 
-/// What is likely to confuse: separators, dots, encodings of both, hosts, names of mounts, and what no URI has.
+/// Fragments that are likely to confuse: separators, dots, encodings of both, hosts, names of mounts, and
+/// characters that no URI has.
 const FRAGMENTS: [&str; 60] = [
     "/", "/", "/", "//", ".", "..", "..", "../", "/..", "/./", "%2e", "%2E%2e", "%2f", "%2F", "%41", "%7e", "a", "a",
     "B", "h", "H", "~", "x", "?", "#", "@", ":", "[", "]", "[::1]", ":80", "%5c", "\\", "%00", "%", "%zz", "%25",
@@ -46,14 +47,14 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Any string, but mostly one that is made to confuse.
+/// Any string, but usually one that is likely to confuse.
 fn hostile() -> impl Strategy<Value = String> {
     let confusing = vec(select(&FRAGMENTS[..]), 0..10).prop_map(|parts| parts.concat());
     let plausible = vec(select(&FRAGMENTS[..23]), 0..8).prop_map(|parts| parts.concat());
     prop_oneof![4 => confusing, 4 => plausible.clone(), 1 => any::<String>(), 1 => "[ -~]{0,40}"]
 }
 
-/// A text that may well be a path.
+/// A text that is probably a path.
 fn path() -> impl Strategy<Value = String> {
     let segment = "(\\.|\\.\\.|%2e|[a-zA-Z0-9~:@!$&'()*+,;=_-]{0,3}|%[0-9a-fA-F]{2}|%c3%a9|h:80|h:)";
     let path = vec(segment, 0..6).prop_map(|segments| segments.join("/"));
@@ -80,7 +81,7 @@ fn template() -> impl Strategy<Value = String> {
     vec(fragment, 0..7).prop_map(|parts| parts.concat())
 }
 
-/// The normal form of RFC 3986 with the delimiters decoded that stand for themselves.
+/// Returns the normal form of RFC 3986 with delimiters decoded that have no special meaning.
 fn with_decoded_delimiters(normal: &str) -> String {
     let authority = normal.find("://").map_or(0, |at| at.saturating_add("://".len()));
     let mut characters = normal.char_indices().skip(authority);
@@ -105,7 +106,7 @@ proptest! {
         is_encoded in vec(any::<bool>(), 32),
     ) {
         let at = mount(at);
-        // The first segment is a host below `web://`, and behind a scheme.
+        // The first segment is a host below `web://`, and after a scheme.
         let scheme = if at.is_prefix() { "x://" } else { "" };
         let plain = format!("h/{}", names.join("/"));
         let mut choices = is_encoded.iter().cycle();
@@ -143,7 +144,7 @@ proptest! {
         let router = router(&["up+", "x://", "git://linux/"]);
         let routed = router.route(&format!("Up+{uri}")).expect("the prefix owns it");
         prop_assert_eq!((&routed.uri, &routed.path), (&located.uri, &located.path));
-        // What is behind the prefix is a URI of the same kind, in its own normal form.
+        // The text after the prefix is a URI of the same kind, in its own normal form.
         let (written, normal) = (UriAbsoluteStr::new(&uri).expect("a URI"), UriAbsoluteStr::new(located.path.as_str()));
         let normal = normal.expect("a URI in normal form");
         prop_assert_eq!(written.authority_str().is_some(), normal.authority_str().is_some());
@@ -173,7 +174,8 @@ proptest! {
 
     #[test]
     fn no_uri_leaves_the_mount_that_it_begins_with(at in any_mount(), path in any_path()) {
-        // What is behind a mount leads there or nowhere, and a provider's path and a client's URI are treated alike.
+        // A URI that begins with a mount routes to that mount or fails. A provider's path and a client's URI
+        // are treated alike.
         let uri = [at, &path].concat();
         let composed = mount(at).compose(&path);
         match router(&MOUNTS).route(&uri) {
@@ -202,7 +204,7 @@ proptest! {
         let router = router(&MOUNTS);
         let Ok(routed) = router.route(&uri) else { return Ok(()) };
         let normal = UriAbsoluteStr::new(&uri).expect("a URI").normalize().to_dedicated_string();
-        // An empty query is removed, and only that.
+        // Only an empty query is removed.
         let normal = with_decoded_delimiters(normal.as_str());
         let normal = match normal.split_once('?') {
             Some((before, "")) => before.to_owned(),
@@ -212,7 +214,7 @@ proptest! {
         // `iri-string` keeps the capitals of hosts that are not ASCII.
         let uri = routed.uri.as_str();
         let is_normal = if host.contains('%') { normal.eq_ignore_ascii_case(uri) } else { normal == uri };
-        // The only other difference is the last slash of a mount.
+        // The only other difference is the trailing slash of a mount.
         let (place, query) = uri.split_at(routed.mount.as_str().len());
         let without_slash = [place.trim_end_matches('/'), query].concat();
         prop_assert!(is_normal || normal == without_slash || normal == "notes://", "{uri} is not {normal}");
@@ -257,7 +259,7 @@ proptest! {
         };
         let expanded = expand(template.path_template());
         prop_assert_eq!(expand(template.as_str()), [at.as_str(), &expanded].concat());
-        // Bringing literals into normal form has not changed which resources the template stands for.
+        // Normalizing the literals has not changed the resources of the template.
         prop_assert_eq!(at.compose(&expand(&path_template)).ok(), at.compose(&expanded).ok());
         prop_assert_eq!(at.compose_template(template.path_template()), Ok(template.clone()));
         let names = UriTemplateStr::new(template.as_str()).expect("a template");

@@ -3,7 +3,7 @@ use super::*;
 const MOUNTS: [&str; 7] =
     ["files://h/a/", "files://h/ab/", "files://h/b/", "git://linux/", "git://linux:9418/", "notes:///", "web://"];
 
-/// Where a URI leads: the mount as it was given, and the path.
+/// Routes a URI. Returns the mount as given, and the path.
 fn route(uri: &str) -> Result<(&'static str, String), RouteError> {
     let router = router(&MOUNTS);
     let routed = router.route(uri)?;
@@ -160,7 +160,7 @@ fn a_uri_has_at_most_8192_bytes() {
     assert_eq!(route(&longest).map(|(mount, _)| mount), Ok("git://linux/"));
     let error = Err(UriError::TooLong { len: MAX_URI_LEN + 1 }.into());
     assert_eq!(route(&format!("{longest}a")), error);
-    // The slash that is forgiven counts.
+    // The optional slash counts.
     let longest = format!("git://linux?{}", "a".repeat(MAX_URI_LEN - 12));
     assert!(matches!(route(&longest), Err(RouteError::Path { error: PathError::TooLong { len: 8193 }, .. })));
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The path template that a mount makes of one.
+/// Composes a path template with a mount.
 fn compose(mount_text: &str, path_template: &str) -> Result<String, TemplateError> {
     let mount = mount(mount_text);
     let template = mount.compose_template(path_template)?;
