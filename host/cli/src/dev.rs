@@ -76,11 +76,11 @@ Examples:
   mcp-host dev ~/src/notes               another one
   mcp-host dev --build 'make release'    built by another command than its config says";
 
-/// Success.
+/// The color of success.
 const GOOD: AnsiColor = AnsiColor::Green;
-/// Failure.
+/// The color of a failure.
 const BAD: AnsiColor = AnsiColor::Red;
-/// Activity.
+/// The color of an activity.
 const NEUTRAL: AnsiColor = AnsiColor::Cyan;
 
 /// Build a provider whenever its sources change, serve it, and show what changed

@@ -44,7 +44,7 @@ impl Compilations {
         self.0.borrow().since
     }
 
-    /// Subscribes to the begin and end of compilations.
+    /// Subscribes to the start and end of compilations.
     pub(super) fn subscribe(&self) -> watch::Receiver<Running> {
         self.0.subscribe()
     }

@@ -39,7 +39,7 @@ impl Agreed {
         Ok(agreed)
     }
 
-    /// Whether there are no values.
+    /// Whether nothing was agreed to.
     pub(super) fn is_empty(&self) -> bool {
         self.capabilities.is_empty() && self.others.is_empty()
     }
