@@ -62,7 +62,7 @@ struct Recorded {
 /// Calls that failed at the same place, in the same way.
 #[derive(Debug)]
 pub(crate) struct Failures {
-    /// The first one.
+    /// The first failed call.
     pub(crate) first: Box<CallReport>,
     /// The number of failures.
     pub(crate) count: usize,

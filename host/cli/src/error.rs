@@ -62,7 +62,7 @@ pub(super) enum CliError {
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The administration listener of a server did not do what was requested.
+    /// The administration listener of a server did not perform the request.
     #[error(transparent)]
     Admin(#[from] AdminClientError),
     /// `status --probe` found that the server is not ready.

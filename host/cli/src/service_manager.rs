@@ -107,7 +107,7 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// There is a manager, and its socket cannot be used.
+    /// There is a manager, but its socket cannot be used.
     #[cfg(unix)]
     pub(super) fn connect() -> io::Result<Self> {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {

@@ -35,7 +35,7 @@ struct PluginReport<'a> {
     /// Null if the plugin works.
     error: Option<String>,
     provider: Option<Provider<'a>>,
-    /// The number of items on the first page of its listing.
+    /// The number of items on the first page of the listing.
     first_page_items: Option<usize>,
     /// The number of faults during the check, by kind.
     faults: Option<BTreeMap<&'static str, u64>>,

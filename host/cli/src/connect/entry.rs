@@ -38,12 +38,12 @@ pub(crate) enum Server {
     Stdio {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The program's arguments.
         args: Vec<String>,
     },
     /// A running server.
     Http {
-        /// The URL of its endpoint.
+        /// The URL of the server's endpoint.
         url: String,
         /// The token, if the server requires one.
         token: Option<Token>,

@@ -88,7 +88,7 @@ impl CommandError for FileError {}
 pub(crate) struct ClientFile {
     /// The path with all links resolved.
     path: PathBuf,
-    /// None if there is no file.
+    /// `None` if the file does not exist.
     text: Option<String>,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Build {
 pub(super) struct Finished {
     /// The exit status of the shell, or the error of waiting for it.
     pub(super) status: io::Result<ExitStatus>,
-    /// How long it took.
+    /// The duration of the build.
     pub(super) elapsed: Duration,
 }
 

@@ -205,7 +205,7 @@ impl<'c> Session<'c> {
         let watcher = self.host.watch_config(self.builds.project().config_file());
         let watcher = watcher.map(super::serve_locally);
         self.config_watcher = Some(AbortOnDropHandle::new(tokio::spawn(watcher.run())));
-        // Of a component that was there before, the first snapshot of the watcher is the one that the host has loaded.
+        // If the component existed before, the watcher's first snapshot has the version that the host has loaded.
     }
 
     /// Fetches the listing again.
