@@ -6,7 +6,7 @@
 //! | `nats` | the NATS servers, `tls://` or, on this machine, `nats://`; required |
 //! | `credentials` | a token, or `USER:PASSWORD`, from a variable or a file |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the servers |
-//! | `lease` | the time after which another replica takes over polling for all |
+//! | `lease` | the time within which another replica takes over the polling for all |
 //! | `max-replicas` | the maximum number of replicas by which the rates of clients are divided |
 //! | `sessions` | whether any replica can continue a session, or only the one that opened it |
 //!
@@ -33,7 +33,7 @@ const MAX_URL_LEN: usize = 512;
 /// The port of NATS.
 const PORT: u16 = 4222;
 
-/// The time after which another replica takes over polling for all. 10 s unless set; 2 s to 5 min.
+/// The time within which another replica takes over the polling for all. 10 s unless set; 2 s to 5 min.
 pub type Lease = BoundedDuration<{ 2 * SECOND }, { 10 * SECOND }, { 5 * MINUTE }>;
 
 /// The maximum number of replicas by which the rates of clients are divided. 32 unless set; 1 to 1024.

@@ -15,7 +15,7 @@ use super::diagnostic::{Diagnostic, truncated};
 struct Heading {
     /// The names between the brackets.
     path: Vec<String>,
-    /// Whether it has two brackets on each side.
+    /// Whether the heading has two brackets on each side.
     is_list: bool,
     /// The span from the first to the last bracket, in bytes.
     span: Range<usize>,

@@ -361,7 +361,7 @@ impl Config {
 
     /// Parses a config, with the environment variables and the home directory of this process.
     ///
-    /// `file` is the name of the file in messages; relative paths are relative to its directory. It need not exist.
+    /// `file` is the name of the file in messages; the file need not exist. Relative paths are relative to its directory.
     ///
     /// # Errors
     ///

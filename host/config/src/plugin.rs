@@ -105,7 +105,7 @@ impl Plugin {
         }
     }
 
-    /// The keys whose values differ from those of another plugin.
+    /// The keys with different values in both plugins.
     pub fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
         let Self {
             name,

@@ -20,7 +20,7 @@ pub enum PluginConflict {
     /// Both have the same name.
     #[error("two plugins are named `{0}`")]
     Name(PluginName),
-    /// Their mounts overlap: they are equal, or one is a prefix of the other.
+    /// The mounts overlap: they are equal, or one is a prefix of the other.
     #[error("the mounts `{mount}` of plugin `{plugin}` and `{other_mount}` of plugin `{other}` overlap")]
     Mount {
         /// The later plugin.
