@@ -1,20 +1,21 @@
-//! Archives what `mcp-host new` writes: the templates, the SDKs and the contract.
+//! Archives the files for `mcp-host new`: the templates, the SDKs and the contract.
 //!
-//! The archive is the source of a constant, in `OUT_DIR/archive.rs`: the path of each file below the repository, and its bytes.
+//! The archive is the source of a constant, in `OUT_DIR/archive.rs`: the path of each file within the repository, and its bytes.
 #![allow(clippy::print_stdout, reason = "that is how a build script talks to cargo")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The files and directories of the archive: links to those of the repository, by their paths there. A package of this crate has the
-/// files themselves.
+/// The files and directories of the archive: links into the repository, at the same paths. The published package of this crate
+/// has the files themselves.
 const EMBEDDED: &str = "embedded";
 
-/// What stands behind some names there: cargo packages no directory that has a `Cargo.toml`, and git follows no link called `.gitignore`.
+/// The suffix of some names there: cargo does not package a directory with a `Cargo.toml`, and git follows no link called
+/// `.gitignore`.
 const SUFFIX: &str = ".in";
 
-/// What is in these directories and not for users: the tests of the SDKs, and what tools leave there.
+/// Names in these directories that are not for users: the tests of the SDKs, and output of tools.
 const EXCLUDED: &[&str] = &[
     "__pycache__",
     "failing",
@@ -43,7 +44,7 @@ fn main() -> io::Result<()> {
     fs::write(variable("OUT_DIR")?.join("archive.rs"), archive)
 }
 
-/// Collects what is in a directory of links, and what the links lead to: the path of each file in the archive, and the file.
+/// Collects the files of a directory, and the targets of its links: the path of each file in the archive, and the file.
 fn collect_embedded(dir: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -67,8 +68,8 @@ fn collect_embedded(dir: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>
     Ok(())
 }
 
-/// Collects the regular files below a file or directory. Links are left out: that to the contract, in the SDKs, is replaced by the
-/// contract.
+/// Collects the regular files below a file or directory. Links are skipped: the SDKs' link to the contract is replaced by the
+/// contract itself.
 fn collect(file: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
     let kind = fs::symlink_metadata(file)?.file_type();
     if is_excluded(path) {

@@ -234,7 +234,7 @@ async fn follow_audit(
         .await
 }
 
-/// Acts on a plugin, and prints its state. Returns whether it could not be loaded.
+/// Performs an action on a plugin, and prints the plugin's state. Returns whether the plugin failed to load.
 async fn act(
     client: &AdminClient,
     plugin: &str,

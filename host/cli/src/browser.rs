@@ -1,8 +1,8 @@
 //! The browser of `serve --open`.
 //!
-//! A process that is confined starts no other programs, so a shell is started before that, and waits for the address. The address has a
-//! code that logs in: it is passed through a pipe and a private file, as other users can read the arguments of a process. The file is
-//! removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
+//! A confined process starts no other programs. So a shell is started before the confinement, and waits for the address. The
+//! address contains a login code: a pipe and a private file pass it on, because other users can read the arguments of a process.
+//! The file is removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -15,7 +15,8 @@ use super::context::Context;
 /// The program that opens a file with the user's application for it.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Waits in the background for a line with the address, makes a page that leads to it, and opens the page. The shell itself ends at once.
+/// Waits in the background for a line with the address, makes a page that redirects to the address, and opens the page. The shell
+/// itself ends immediately.
 const WAIT_AND_OPEN: &str = r#"exec 3<&0
 {
   umask 077
@@ -26,12 +27,12 @@ const WAIT_AND_OPEN: &str = r#"exec 3<&0
   rm -r "$folder"
 } &"#;
 
-/// The shell that waits for an address; none if there is no desktop.
+/// The shell that waits for an address; `None` without a desktop.
 #[derive(Debug, Default)]
 pub(super) struct Browser(Option<ChildStdin>);
 
 impl Browser {
-    /// Starts the shell, if there is a desktop. If that fails, the address is only printed.
+    /// Starts the shell if there is a desktop. If the start fails, the address is only printed.
     pub(super) fn prepare() -> Self {
         let has_desktop = cfg!(target_os = "macos")
             || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
@@ -48,7 +49,7 @@ impl Browser {
         Self(started.unwrap_or_default())
     }
 
-    /// Prints the address of the console with a code that logs in, and opens it.
+    /// Prints the address of the console with a login code, and opens it.
     pub(super) fn open_console(
         &mut self,
         listener: &AdminListener,
@@ -66,7 +67,7 @@ impl Browser {
         let address = format!("{address}#code={code}");
         context.messages.console(&address);
         if let Some(mut shell) = self.0.take() {
-            // It is printed.
+            // On an error the printed address remains.
             let _ = writeln!(shell, "{address}");
         }
     }

@@ -1,4 +1,5 @@
-//! `check`: can the config be served? Loads and tries every plugin by [`HostBuilder::check`](mcp_resource_host::HostBuilder::check).
+//! `check`: tests whether the config can be served. Loads and tries every plugin with
+//! [`HostBuilder::check`](mcp_resource_host::HostBuilder::check).
 
 mod report;
 
@@ -82,7 +83,7 @@ fn row(one: &PluginCheck) -> [Cell; 4] {
     ]
 }
 
-/// The state of a plugin that works, with the number of faults on the way.
+/// The state of a plugin that works, with the number of faults before that.
 fn ok_cell(faults: u64) -> Cell {
     match faults {
         0 => Cell::ok("ok"),

@@ -4,7 +4,7 @@ use anstream::AutoStream;
 use anstream::stream::RawStream;
 use clap::ColorChoice;
 
-/// Returns whether to color what is written to that stream. `--color always` and `never` override the environment.
+/// Returns whether output to this stream is colored. `--color always` and `never` override the environment.
 pub(super) fn is_colored(choice: ColorChoice, stream: &impl RawStream) -> bool {
     match choice {
         ColorChoice::Always => true,

@@ -22,7 +22,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self, mut command: Command, context: &Context) -> Result<(), CliError> {
-        // Into memory first: the generator panics where it cannot write.
+        // Into memory first: the generator panics if a write fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "mcp-host", &mut script);
         let mut script = String::from_utf8_lossy(&script).into_owned();
@@ -35,9 +35,9 @@ impl Args {
     }
 }
 
-/// Corrects a script for bash whose program has a hyphen in its name: clap_complete labels the state of a command
-/// `mcp__host__subcmd__serve` where it is entered, and `mcp__subcmd__host__subcmd__serve` where its options are, so that only the
-/// top level is completed (clap-rs/clap, issues #6421 and #6529). A script without that defect is unchanged.
+/// Corrects a bash script for a program whose name has a hyphen. clap_complete labels the state of a command
+/// `mcp__host__subcmd__serve` where the command is entered, and `mcp__subcmd__host__subcmd__serve` where its options are, so only
+/// the top level is completed (clap-rs/clap, issues #6421 and #6529). A script without this defect is unchanged.
 fn with_consistent_labels(script: &str) -> String {
     script.replace("mcp__subcmd__host", "mcp__host")
 }

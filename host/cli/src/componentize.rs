@@ -1,4 +1,4 @@
-//! `componentize`: makes a component of a core module. The WIT of the contract and the adapter for WASI 0.1 are embedded.
+//! `componentize`: makes a component from a core module. The WIT of the contract and the adapter for WASI 0.1 are embedded.
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// Reads what a provider asks for, and validates it: an invalid section would be ignored later.
+/// Reads and validates the needs of a provider: the host would later ignore an invalid section.
 fn read_needs(file: &Path) -> anyhow::Result<Vec<u8>> {
     let max = usize::try_from(MAX_NEEDS_LEN).unwrap_or(usize::MAX);
     let needs = regular_file::read(file, max).with_context(|| format!("cannot read {}", file.display()))?;
@@ -87,7 +87,7 @@ fn read_needs(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(needs)
 }
 
-/// The file beside the module.
+/// The default output file, beside the module.
 fn default_output(core: &Path) -> PathBuf {
     let stem = core.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     core.with_file_name(match stem.strip_suffix(".core") {
@@ -98,7 +98,7 @@ fn default_output(core: &Path) -> PathBuf {
 
 /// Writes a temporary file beside the file and renames it.
 fn write_atomically(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A symbolic link stays, and what it points to is replaced.
+    // A symbolic link stays; its target is replaced.
     let file = match file.canonicalize() {
         Ok(existing) => existing,
         Err(_) => file.to_owned(),

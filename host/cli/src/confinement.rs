@@ -1,4 +1,4 @@
-//! Confinement of this process by the kernel: what `serve` is confined to, and what `check` shows.
+//! Confinement of this process by the kernel: the restrictions of `serve`, and the report of `check`.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,8 @@ use mcp_host_config::Config;
 use mcp_host_engine::confinement::{Confinement, ConfinementError, Permissions, UnixSockets};
 use mcp_resource_host::host::DataDirs;
 
-/// Confines this process, and to what a config names if that says so. Must be called before there is another thread.
+/// Confines this process; with `confine` in the config also to the paths and ports that the config names. Must be called while
+/// the process has one thread.
 pub(super) fn install(config: Option<&Config>, file: &Path) -> Result<Confinement, ConfinementError> {
     let permissions = config.filter(|config| config.server.confine).map(|config| {
         let dirs = DataDirs::of_command(&config.server);
@@ -19,14 +20,14 @@ pub(super) fn install(config: Option<&Config>, file: &Path) -> Result<Confinemen
     Confinement::install(permissions.as_ref())
 }
 
-/// Checks that a server that was confined to an earlier config can serve this one.
+/// Checks that a server confined for an earlier config can serve this config.
 pub(super) fn check(confinement: &Confinement, config: &Config) -> Result<(), String> {
     confinement.check(&Permissions::of_config(config)).map_err(|missing| {
         format!("`server.confine` keeps the server to what the config named when it started; restart it to {missing}")
     })
 }
 
-/// Logs what a server is confined by.
+/// Logs which mechanisms confine the server.
 pub(super) fn log(confinement: &Confinement, config: &Config) {
     let report = ConfinementReport::new(confinement, config);
     if let Some(warning) = report.warning() {
@@ -35,7 +36,7 @@ pub(super) fn log(confinement: &Confinement, config: &Config) {
     tracing::debug!(target: log_target::SERVER, "{report}");
 }
 
-/// What holds on this system.
+/// The mechanisms that are available on this system.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ConfinementReport {
     /// No process gains privileges by executing a program.
@@ -44,19 +45,19 @@ pub(super) struct ConfinementReport {
     seccomp: bool,
     /// The version of Landlock, or null.
     landlock_abi: Option<u32>,
-    /// What confines the compiler process.
+    /// The mechanisms that confine the compiler process.
     compiler: Mechanisms,
-    /// What confines `serve` with this config.
+    /// The mechanisms that confine `serve` with this config.
     server: Mechanisms,
-    /// Whether a server with this config may connect to every Unix socket that its user may.
+    /// Whether a server with this config may connect to every Unix socket that is open to its user.
     #[serde(skip)]
     all_unix_sockets: bool,
-    /// Whether the config asks for Landlock.
+    /// Whether the config requests Landlock.
     #[serde(skip)]
     is_requested: bool,
 }
 
-/// What confines a process.
+/// The mechanisms that confine a process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Mechanisms {
     seccomp: bool,
@@ -64,7 +65,7 @@ struct Mechanisms {
 }
 
 impl ConfinementReport {
-    /// What holds for this process, for the compilers that it starts, and for a server with that config.
+    /// The mechanisms for this process, for its compiler processes, and for a server with this config.
     pub(super) fn new(confinement: &Confinement, config: &Config) -> Self {
         let &Confinement { no_new_privs, seccomp, landlock_abi, .. } = confinement;
         let is_requested = config.server.confine;
@@ -81,7 +82,7 @@ impl ConfinementReport {
         }
     }
 
-    /// A warning if the config asks for what the kernel does not have.
+    /// A warning if the config requests a mechanism that the kernel does not have.
     pub(super) fn warning(&self) -> Option<String> {
         if self.is_requested && !self.server.landlock {
             return Some(

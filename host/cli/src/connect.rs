@@ -1,7 +1,7 @@
-//! `connect` and `disconnect`: the entry of a server in the file of a client.
+//! `connect` and `disconnect`: a server's entry in the config file of a client.
 //!
-//! Without `--write` the entry is printed as the client's file would have it, were it empty: by the code that writes it. What is in a
-//! file already stays: [`json_file`] and [`toml_file`] change the entry alone, and [`file`] replaces the file as a whole.
+//! Without `--write` the entry is printed exactly as it would be written into an empty file. The existing content of a file
+//! stays: [`json_file`] and [`toml_file`] change the entry alone, and [`file`] replaces the file atomically.
 
 mod client;
 mod disconnect;
@@ -108,7 +108,7 @@ impl PlaceArgs {
         Ok(client.user_file(&dirs))
     }
 
-    /// Opens the file. A project comes from others: a link in it must not lead to a file elsewhere.
+    /// Opens the file. A project may come from an untrusted author, so a link in it must not lead to a file outside.
     fn open(&self, client: Client) -> Result<ClientFile, CliError> {
         let file = self.file(client)?;
         if !self.project {
@@ -128,31 +128,31 @@ pub(super) enum ConnectError {
     /// No client has this name.
     #[error("there is no client `{0}`")]
     NoClient(String),
-    /// With `--json` there is a client beside it.
+    /// A client is given beside `--json`.
     #[error("`--json` is for a client that is not listed, and `{0}` is one")]
     JsonAndClient(String),
     /// The user has no home directory.
     #[error("the home directory of this user is not known")]
     NoHome,
-    /// The client has no files of projects.
+    /// The client has no project files.
     #[error("{client} has no file of a project")]
     NoProject {
         /// The client.
         client: &'static str,
     },
-    /// The client's file has no servers over HTTP.
+    /// The client's file cannot have servers over HTTP.
     #[error("the file of {client} has only servers that it starts")]
     NoHttp {
         /// The client.
         client: &'static str,
     },
-    /// The client has no links.
+    /// The client has no links that add a server.
     #[error("{client} has no links that add a server")]
     NoLink {
         /// The client.
         client: &'static str,
     },
-    /// The client has no variables, and the token is not known.
+    /// The client has no variables, and the token is unknown.
     #[error("{client} has no variables, so its file needs the token itself, and `{variable}` is not set")]
     NoToken {
         /// The client.
@@ -163,20 +163,20 @@ pub(super) enum ConnectError {
     /// The config lets the system choose the port.
     #[error("the config has port 0, so the port is known only while the server runs")]
     AnyPort,
-    /// There are options of paths without a path.
+    /// Options that apply to paths are given without a path.
     #[error("`--plugins` and `--yes` need a PATH")]
     NoPath,
-    /// The client would replace a part of a path by the value of a variable.
+    /// The client would expand a part of a path as a variable.
     #[error("{client} expands `{mark}` in an entry as a variable, and `{text}` has it")]
     Expanded {
         /// The client.
         client: &'static str,
-        /// What begins a variable.
+        /// The prefix of a variable.
         mark: &'static str,
         /// The command or argument.
         text: String,
     },
-    /// There are paths beside a URL.
+    /// Paths are given beside a URL.
     #[error("a server at a URL serves what its own config says: name either PATH or `--url`")]
     PathAndUrl,
     /// The client's file cannot be changed.
@@ -186,7 +186,7 @@ pub(super) enum ConnectError {
         file: PathBuf,
         /// The reason.
         error: EditError,
-        /// Whether a server was to be removed.
+        /// Whether the change was a removal.
         is_removal: bool,
     },
 }
@@ -264,7 +264,7 @@ fn edit_help(error: &EditError, is_removal: bool) -> Option<String> {
 }
 
 impl Args {
-    /// Whether the client starts a server of paths, without a config.
+    /// Whether the client starts a server for paths, without a config.
     pub(super) fn has_paths(&self) -> bool {
         !self.paths.is_empty() || self.json && self.client.is_some()
     }
@@ -297,7 +297,7 @@ impl Args {
         }
     }
 
-    /// The client, if it is a listed one, and the paths.
+    /// The client, if the first argument names one, and the paths.
     fn client_and_paths(&self) -> Result<(Option<Client>, Vec<PathBuf>), ConnectError> {
         match (&self.client, self.json) {
             (Some(ClientOrPath::Client(client)), false) => Ok((Some(*client), self.paths.clone())),
@@ -317,9 +317,9 @@ impl Args {
     }
 }
 
-/// Prints the entry, and says where it belongs.
+/// Prints the entry, and where the user puts it.
 fn show(client: Client, name: &str, server: Server, file: &Path, context: &Context) -> Result<(), CliError> {
-    // The token is not printed: its place is.
+    // A placeholder is printed instead of the token.
     let server = match server {
         Server::Http { url, token: Some(token) } => {
             Server::Http { url, token: Some(Token { literal: "TOKEN".to_owned(), ..token }) }
@@ -378,7 +378,7 @@ fn write(
     Ok(())
 }
 
-/// Says where the client takes the token from.
+/// Prints from where the client takes the token.
 fn tell_token(client: Client, server: &Server, context: &Context) {
     let Server::Http { token: Some(token), .. } = server else { return };
     let (title, variable) = (client.title(), &token.variable);
@@ -408,7 +408,7 @@ enum ClientOrPath {
     Path(OsString),
 }
 
-/// Parses the first argument, and names the clients in the help.
+/// Parses the first argument, and lists the clients in the help.
 #[derive(Clone)]
 struct ClientParser;
 
@@ -425,7 +425,7 @@ impl TypedValueParser for ClientParser {
     }
 }
 
-/// Parses the name of a server: what each client accepts.
+/// Parses the name of a server. Every client accepts the allowed names.
 fn server_name(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));

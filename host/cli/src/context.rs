@@ -33,17 +33,17 @@ pub(super) struct Context {
     pub(super) messages: Messages,
     log_filter: Arc<ReloadableFilter>,
     telemetry: Option<Arc<Telemetry>>,
-    /// What providers' calls did; none for `serve`.
+    /// The recorder of providers' calls; `None` for `serve`.
     calls: Option<Arc<CallRecorder>>,
-    /// What takes a recording of calls, if one is made.
+    /// The recording of calls, if one is made.
     pub(super) recording: OnceLock<Arc<RecordingFile>>,
-    /// The config, if it was read before this process was confined.
+    /// The config, if it was read before the confinement of this process.
     loaded: Mutex<Option<Result<Config, ConfigError>>>,
     programs: Programs,
 }
 
 impl Context {
-    /// The context of those options. Logging starts here, and the export of traces if a config that is served has a collector.
+    /// The context for these options. Starts the log, and the export of traces if a served config has a collector.
     pub(super) fn new(
         global: &GlobalArgs,
         log: LogSettings,
@@ -80,12 +80,12 @@ impl Context {
         }
     }
 
-    /// The export of traces, if there is a collector.
+    /// The exporter of traces, if there is a collector.
     pub(super) fn telemetry(&self) -> Option<Arc<Telemetry>> {
         self.telemetry.clone()
     }
 
-    /// What providers' calls did; none for `serve`.
+    /// The recorder of providers' calls; `None` for `serve`.
     pub(super) fn calls(&self) -> Option<&Arc<CallRecorder>> {
         self.calls.as_ref()
     }
@@ -106,8 +106,8 @@ impl Context {
         Ok(loaded.unwrap_or_else(|| Config::load(&self.config))?)
     }
 
-    /// Reads the config for a command that starts neither a server nor a plugin: files and variables that these need, such as secrets,
-    /// may be missing.
+    /// Reads the config for a command that starts neither a server nor a plugin. Files and variables that only those need, such
+    /// as secrets, may be missing.
     pub(super) fn config_without_secrets(&self) -> Result<Config, CliError> {
         let error = match Config::load(&self.config) {
             Ok(config) => return Ok(config),
@@ -133,9 +133,9 @@ impl Context {
         Ok(Config { admin: Some(admin.clone()), ..Config::default() })
     }
 
-    /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is
-    /// the server's, which may be running. It is no replica of a cluster either: it would divide the rates of those that serve, and might
-    /// poll for them. It prepares nothing, as it is gone before that is done.
+    /// Starts a host with the config, and waits until each plugin is loaded or has failed. The host has no audit log: that
+    /// belongs to the server, which may be running. It does not join the cluster either: as a replica it would take a share of
+    /// the rates, and might poll for the others. It prepares no data, as the command ends earlier.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
         let mut config = self.config()?;
         (config.audit, config.cluster) = (None, None);
@@ -147,7 +147,7 @@ impl Context {
         host.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 
-    /// A builder of a host with that config, which reports progress on the terminal.
+    /// A builder of a host with this config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
         let mut builder = self.programs.of_host(Host::builder(config));
         if let Some(calls) = &self.calls {
@@ -159,8 +159,8 @@ impl Context {
         builder.command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
     }
 
-    /// Returns the file of a component that the command line names by its path or, as in a config, by the name of a provider, which
-    /// is looked up in the plugin path of the config, if the command reads one.
+    /// Returns the file of a component. The command line has its path or, as in a config, the name of a provider: names are
+    /// looked up in the plugin path of the config, if the command reads one.
     pub(super) fn component(written: &Path, config: Option<&Config>) -> Result<PathBuf, CliError> {
         let environment = Environment::from_process();
         let configured = config.and_then(|config| config.server.plugin_path.as_deref());

@@ -55,7 +55,7 @@ impl Args {
         for passage in &selection.passages {
             let uri = passage.lines_uri.as_ref().unwrap_or(&passage.resource.uri);
             let (first, last) = passage.lines;
-            // Without a question, and of a resource without a priority, there is no reason.
+            // Without a question, a resource without a priority has no reason.
             let reason = if passage.reason.is_empty() { String::new() } else { format!("; {}", passage.reason) };
             output.text(&format!("=== {uri} (lines {first}-{last}{reason})"))?;
             for notice in Notice::all_in(&passage.resource.meta) {

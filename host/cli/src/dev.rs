@@ -4,26 +4,26 @@
 //! |---|---|
 //! | `project`, `kind` | the directory, its config, the build command |
 //! | `snapshot`, `sources` | which files are the sources, and which have changed |
-//! | `builds` | the state of builds: what starts one, and what the last one came to |
+//! | `builds` | the state of builds: the cause of a build, and the result of the last one |
 //! | `build`, `build_output` | a run of the build command, and its output |
-//! | `compilations`, `preparations` | whether the host is compiling what was built; how far what the provider prepares is |
-//! | `listing`, `listing_diff` | the listing, and what a reload changed of it |
-//! | `read`, `checks` | what happens at the keys `r` and `t` |
+//! | `compilations`, `preparations` | whether the host is compiling a new component; the progress of the provider's preparation |
+//! | `listing`, `listing_diff` | the listing, and how a reload changed it |
+//! | `read`, `checks` | the actions of the keys `r` and `t` |
 //! | `terminal`, `line_editor`, `status` | keys, the prompt, and the status line |
 //! | `session` | the loop |
 //!
-//! It is the server of `serve` with its config watcher, which reloads when a build has replaced the component; nothing else
-//! loads components. So a build that fails changes nothing, and clients stay connected.
+//! `dev` runs the server of `serve` with its config watcher (hot reload): when a build has replaced the component, the watcher
+//! reloads it. Only the watcher loads components. So a failed build changes nothing, and clients stay connected.
 //!
-//! Output is a log that scrolls, with one status line below it, and not a full-screen interface: what the compiler said an hour
-//! ago is still in the terminal's scrollback, and without a terminal the same lines are plain output. Everything, also what the
-//! build prints, goes through the queue of standard error.
+//! Output is a scrolling log with one status line below it, and not a full-screen interface: old compiler messages stay in the
+//! terminal's scrollback, and without a terminal the same lines are plain output. All output, including the output of builds,
+//! goes through the queue of standard error.
 //!
-//! The process is not confined by the kernel, as other commands are: what a build needs is not known, and its author runs it. Components
-//! run in the same sandbox as ever, and are compiled in a confined process.
+//! The kernel does not confine this process, unlike other commands: the needs of a build are unknown, and the author runs it
+//! deliberately. Components run in the usual sandbox, and are compiled in a confined process.
 //!
-//! It listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do everything: clients on this
-//! machine connect without credentials, as they would over stdio.
+//! The server listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do everything:
+//! clients on this machine connect without credentials, as over stdio.
 
 mod build;
 mod build_output;
@@ -76,11 +76,11 @@ Examples:
   mcp-host dev ~/src/notes               another one
   mcp-host dev --build 'make release'    built by another command than its config says";
 
-/// What went well.
+/// The color of success.
 const GOOD: AnsiColor = AnsiColor::Green;
-/// What did not.
+/// The color of a failure.
 const BAD: AnsiColor = AnsiColor::Red;
-/// What is going on.
+/// The color of an activity.
 const NEUTRAL: AnsiColor = AnsiColor::Cyan;
 
 /// Build a provider whenever its sources change, serve it, and show what changed
@@ -99,11 +99,11 @@ pub(super) struct Args {
     observation: ObservationArgs,
 }
 
-/// The log filter unless another is chosen: all that guests log, and what goes wrong.
+/// The default log filter: all log lines of guests, and warnings and errors.
 const DEFAULT_LOG: &str = "warn,mcp_host::guest=trace";
 
-/// Changes what is logged: the local times of lines, and the filter unless one is chosen. What guests log is what their author wants
-/// to see; what else happens, the command says itself.
+/// Changes the log: local times, and the default filter unless one is chosen. The author wants to see the log of guests; the
+/// command itself reports other events.
 pub(super) fn adjust_log(log: &mut LogSettings) {
     log.times = LogTimes::Short;
     if let Some(filter) = DEFAULT_LOG.parse().ok().filter(|_| !log.is_filter_chosen) {
@@ -149,13 +149,13 @@ impl Args {
     }
 }
 
-/// The address of the config, if it is on loopback; else any port that is free.
+/// The address in the config, if it is on loopback; any free port if not.
 fn listen_address(config: &Config) -> SocketAddr {
     let configured = config.server.http.filter(|address| address.is_loopback());
     configured.map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |address| address.socket_addr())
 }
 
-/// Returns whether clients over HTTP could do nothing by this config, and could not authenticate either.
+/// Returns whether this config allows clients over HTTP nothing, and offers them no authentication.
 fn is_closed(config: &Config) -> bool {
     config.rules.is_empty()
         && config.principals.is_empty()
@@ -163,9 +163,9 @@ fn is_closed(config: &Config) -> bool {
         && config.http.client_ca.is_empty()
 }
 
-/// The config as it is served here: to everybody on this machine unless it says to whom.
+/// The config for `dev`: without rules, all clients on this machine may do everything.
 fn serve_locally(mut config: Config) -> Config {
-    // Without plugins the rule would be warned of.
+    // Without plugins the rule would cause a warning.
     if is_closed(&config)
         && !config.plugins.is_empty()
         && let Ok(everything) = "**".parse()
@@ -174,7 +174,7 @@ fn serve_locally(mut config: Config) -> Config {
         rule.allow.push(everything);
         config.rules.push(rule);
     }
-    // The listener is there already. A config without plugins is not warned of as one that shows clients nothing.
+    // The listener exists already. Without an address, a config without plugins causes no warning about clients that see nothing.
     config.server.http = None;
     // Only a server is a replica of a cluster.
     config.cluster = None;

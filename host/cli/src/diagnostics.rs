@@ -1,15 +1,15 @@
-//! What providers' calls did, for their authors: the times of a call (`--timing`), and where it failed.
+//! Diagnostics of providers' calls for their authors: the times of a call (`--timing`), and the place of a failure.
 //!
-//! All commands but `serve` have a [`CallRecorder`], which the engine tells of each call. Nothing of it reaches clients: it goes to standard
-//! error, escaped.
+//! All commands but `serve` have a [`CallRecorder`], to which the engine reports each call. The reports are not sent to clients:
+//! they go to standard error, escaped.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`host_calls`] | the names and times of host calls |
-//! | [`timing`] | what a call cost, as a table, on a line, and as JSON |
-//! | [`failure`] | what is known of a call that failed: its stack with lines of the source, what it had used, its last host calls |
+//! | [`timing`] | the cost of a call, as a table, on a line, and as JSON |
+//! | [`failure`] | a failed call: its stack with source lines, its use of limits, its last host calls |
 //!
-//! Bounded: the last [`MAX_CALLS`] calls, and [`MAX_FAILURES`] failures that differ in their place; others are counted.
+//! Bounded: the last [`MAX_CALLS`] calls, and [`MAX_FAILURES`] failures at different places; others are only counted.
 
 mod failure;
 pub(crate) mod host_calls;
@@ -27,22 +27,22 @@ use parking_lot::Mutex;
 pub(crate) use self::failure::{JsonFailure, show as show_failure};
 use super::messages::Messages;
 
-/// The last calls that are kept.
+/// The maximum number of calls that are kept; the newest are.
 const MAX_CALLS: usize = 256;
-/// The failures that are kept, of those that differ in their place.
+/// The maximum number of failures that are kept, one per place.
 const MAX_FAILURES: usize = 8;
 
-/// Records what providers' calls did.
+/// Records providers' calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallRecorder {
     recorded: Mutex<Recorded>,
-    /// Where each call is printed when it ends, instead of being kept.
+    /// The destination of a line per call as soon as the call ends, in place of keeping it.
     live: OnceLock<Messages>,
-    /// Where guests compute, if that is wanted.
+    /// The CPU profile of guests, if one was requested.
     pub(crate) profile: OnceLock<ProfileFile>,
 }
 
-/// A profile, and the file that it is written to; `-` for standard error, as a tree.
+/// A profile and its output file; `-` for a tree on standard error.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
     pub(crate) file: PathBuf,
@@ -52,50 +52,50 @@ pub(crate) struct ProfileFile {
 #[derive(Debug, Default)]
 struct Recorded {
     calls: VecDeque<CallReport>,
-    /// The calls that are not kept any more.
+    /// The number of older calls that were dropped.
     more_calls: usize,
     failures: Vec<Failures>,
-    /// The failures at other places.
+    /// The number of failures at further places.
     more_failures: usize,
 }
 
 /// Calls that failed at the same place, in the same way.
 #[derive(Debug)]
 pub(crate) struct Failures {
-    /// The first one.
+    /// The first failed call.
     pub(crate) first: Box<CallReport>,
-    /// How many there were.
+    /// The number of failures.
     pub(crate) count: usize,
 }
 
-/// The calls that were made since they were taken last.
+/// The calls since the last [`CallRecorder::take_calls`].
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// The last ones, oldest first.
+    /// The last calls, oldest first.
     pub(crate) last: Vec<CallReport>,
-    /// The number of those before.
+    /// The number of earlier calls.
     pub(crate) earlier: usize,
 }
 
 impl CallRecorder {
     /// Prints each call when it ends.
     pub(crate) fn print_to(&self, messages: &Messages) {
-        // The first caller decides: there is one.
+        // The first caller wins: there is only one.
         let _ = self.live.set(messages.clone());
     }
 
-    /// Collects a profile from now on, for [`Context::finish_profile`](super::context::Context::finish_profile).
+    /// Starts to collect a profile for [`Context::finish_profile`](super::context::Context::finish_profile).
     pub(crate) fn profile_to(&self, file: &Path) {
         let _ = self.profile.set(ProfileFile { file: file.to_owned(), profile: Mutex::default() });
     }
 
-    /// Takes the calls.
+    /// Takes the recorded calls.
     pub(crate) fn take_calls(&self) -> Calls {
         let mut recorded = self.recorded.lock();
         Calls { last: std::mem::take(&mut recorded.calls).into(), earlier: std::mem::take(&mut recorded.more_calls) }
     }
 
-    /// Takes the failures, with the number of those at other places.
+    /// Takes the failures, with the number of failures at further places.
     pub(crate) fn take_failures(&self) -> (Vec<Failures>, usize) {
         let mut recorded = self.recorded.lock();
         (std::mem::take(&mut recorded.failures), std::mem::take(&mut recorded.more_failures))
@@ -123,7 +123,7 @@ impl CallObserver for CallRecorder {
     }
 
     fn sampled(&self, sample: Sample<'_>) {
-        // Not of what the host does for itself: loading other plugins, polls.
+        // Calls of the host itself are excluded: loading other plugins, polls.
         if let Some(ProfileFile { profile, .. }) = self.profile.get().filter(|_| sample.origin == CallOrigin::Client) {
             profile.lock().add(&sample);
         }
@@ -142,11 +142,11 @@ impl Recorded {
     }
 }
 
-/// Prints a call on one line, and what is known of it if it failed. Polls of the host itself that went well are not worth a line.
+/// Prints a call on one line, and details if it failed. Successful polls of the host itself are not printed.
 fn print_live(call: CallReport, messages: &Messages) {
     if call.is_failure() {
         let messages = messages.clone();
-        // It reads the component file for the lines of the source.
+        // The blocking part: the source lines come from the component file.
         let print = move || messages.print_lines(&failure::show(&call, 1));
         drop(tokio::task::spawn_blocking(print));
     } else if call.origin == CallOrigin::Client {

@@ -1,4 +1,4 @@
-//! `doctor`: are the tools there that a provider is built with?
+//! `doctor`: checks that the tools for building a provider are installed.
 
 use futures::future::join_all;
 use mcp_host_devkit::language::Language;
@@ -58,7 +58,7 @@ impl Args {
     }
 }
 
-/// Returns the tools that cannot be used, each once.
+/// Returns the unusable tools, each once.
 fn wanting(toolchains: &[Toolchain]) -> Vec<&Finding> {
     let mut wanting: Vec<&Finding> = Vec::new();
     for tool in toolchains.iter().flat_map(|toolchain| &toolchain.tools).filter(|tool| !tool.is_ok()) {
@@ -69,7 +69,7 @@ fn wanting(toolchains: &[Toolchain]) -> Vec<&Finding> {
     wanting
 }
 
-/// Prints one line for each tool of each language, and below what installs those that are missing.
+/// Prints one line for each tool of each language, and below them the installation of the missing ones.
 fn print(toolchains: &[Toolchain], output: &mut Output<'_>) -> Result<(), CliError> {
     let row = |language: Language, tool: &Finding| {
         let status = match tool.status {
@@ -96,7 +96,7 @@ fn print(toolchains: &[Toolchain], output: &mut Output<'_>) -> Result<(), CliErr
     Ok(())
 }
 
-/// Says what is wrong with a tool, and what installs it.
+/// Describes the problem of a tool, and its installation.
 pub(super) fn describe(tool: &Finding) -> String {
     let Finding { tool: name, needed, found, .. } = tool;
     let problem = match (tool.status, found, &tool.reason) {

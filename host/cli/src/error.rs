@@ -1,4 +1,4 @@
-//! Why a command failed: the message, the help, and the exit code.
+//! The errors of commands: the message, the help, and the exit code.
 
 mod help;
 
@@ -24,11 +24,11 @@ use super::messages::Messages;
 use mcp_host_server::AdminClientError;
 use mcp_resource_host::keyvalue::AdminError;
 
-/// Something failed.
+/// A failure.
 pub(super) const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is invalid.
 pub(super) const EXIT_USAGE: u8 = 2;
-/// Somebody has to agree to what a newer version of a component wants.
+/// A person has to agree to the new requirements of a component.
 pub(super) const EXIT_NOT_AGREED: u8 = 3;
 
 /// Why a command failed.
@@ -62,7 +62,7 @@ pub(super) enum CliError {
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The administration listener of a server did not do what was requested.
+    /// The administration listener of a server did not perform the request.
     #[error(transparent)]
     Admin(#[from] AdminClientError),
     /// `status --probe` found that the server is not ready.
@@ -71,7 +71,7 @@ pub(super) enum CliError {
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// No component can be made of a core module.
+    /// A core module cannot be made a component.
     #[error("{}: {error}", file.display())]
     Componentize {
         /// The module.
@@ -79,22 +79,22 @@ pub(super) enum CliError {
         /// The reason.
         error: ComponentizeError,
     },
-    /// The config has no plugin of that name.
+    /// The config has no plugin with this name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
         /// The requested name.
         name: String,
-        /// The names of its plugins.
+        /// The names of the config's plugins.
         known: Vec<String>,
     },
-    /// No rule of the config could name the principal.
+    /// No principal of this name can exist with this config.
     #[error("the config has no principal {}", quote(name))]
     NoPrincipal {
         /// The requested name.
         name: String,
-        /// The name that was probably meant.
+        /// The name that the user probably meant.
         meant: Option<String>,
-        /// The names of the built-in principals, and of its own.
+        /// The names of the built-in principals, and of the config's principals.
         known: Vec<String>,
     },
     /// `check` found plugins that do not work.
@@ -115,13 +115,13 @@ pub(super) enum CliError {
         /// The number of warnings.
         warnings: usize,
     },
-    /// `test` found that a provider does not keep the contract.
+    /// `test` found that a provider violates the contract.
     #[error("{failed} {} failed", if *.failed == 1 { "check" } else { "checks" })]
     Conformance {
         /// The number of checks that failed.
         failed: usize,
     },
-    /// Replayed calls do something else than is recorded.
+    /// Replayed calls differ from the recording.
     #[error(
         "{differing} of {total} calls {} from the recording",
         if *.differing == 1 { "differs" } else { "differ" }
@@ -132,7 +132,7 @@ pub(super) enum CliError {
         /// The number of calls.
         total: usize,
     },
-    /// `dev` was given a directory that cannot be opened.
+    /// The directory for `dev` cannot be opened.
     #[error("the directory {} cannot be opened: {source}", dir.display())]
     ProjectDir {
         /// The directory.
@@ -140,30 +140,30 @@ pub(super) enum CliError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// `dev` was given a directory without a config.
+    /// The directory for `dev` has no config.
     #[error("{} is no provider project: there is no {}", dir.display(), file.display())]
     NoProject {
         /// The directory.
         dir: PathBuf,
         /// The file.
         file: PathBuf,
-        /// The path of a component that a project of its kind builds; none if nothing is built there.
+        /// The usual path of the component for this kind of project; `None` if the directory has no project.
         example: Option<&'static str>,
     },
-    /// Nothing says how to build a project.
+    /// No build command is known for a project.
     #[error("nothing says how to build the project in {}", dir.display())]
     NoBuildCommand {
-        /// Its directory.
+        /// The project's directory.
         dir: PathBuf,
-        /// Its config.
+        /// The project's config.
         config: PathBuf,
-        /// A command that a project of its kind is built by.
+        /// An example of a build command for this kind of project.
         example: &'static str,
     },
-    /// No package name can be made of the directory's name.
+    /// The directory's name cannot be turned into a package name.
     #[error(transparent)]
     ProjectName(#[from] NameError),
-    /// `new` was given a directory without a name.
+    /// The directory for `new` has no name.
     #[error("`{}` has no last segment to name the project by", dir.display())]
     NoProjectName {
         /// The directory.
@@ -175,7 +175,7 @@ pub(super) enum CliError {
     /// The archive of templates cannot be used.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// `doctor` found that tools are missing, or did not find out.
+    /// `doctor` found tools that are missing or cannot be checked.
     #[error("{count} {} missing, too old, not working or not answering", if *.count == 1 { "tool is" } else { "tools are" })]
     Tools {
         /// The number of tools.
@@ -189,10 +189,10 @@ pub(super) enum CliError {
     Resource {
         /// The reason.
         error: Error,
-        /// What the principal can do there instead.
+        /// Other operations on this resource that the principal may perform.
         hint: Option<String>,
     },
-    /// `init` found a config.
+    /// A config exists where `init` would write one.
     #[error("{} exists already; it was not changed", file.display())]
     ConfigExists {
         /// The file.
@@ -213,22 +213,23 @@ pub(super) enum CliError {
     /// `init` or `serve PATH` did not find the components of the plugins.
     #[error("no directory with `{names}` was found")]
     NoComponents {
-        /// The names of their files.
+        /// The file names of the components.
         names: String,
         /// The directories that were searched.
         searched: Vec<PathBuf>,
-        /// The command, with which a directory can be named.
+        /// The command, which accepts a directory.
         command: &'static str,
     },
-    /// The content is binary, and standard output is a terminal.
+    /// The content is binary, and the destination is a terminal.
     #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
     Binary {
         /// The resource.
         uri: String,
-        /// Its type and size.
+        /// The resource's type and size.
         kind_and_size: String,
     },
-    /// The response has the contents of none or several resources below the requested one, and only one can be written.
+    /// The response has no content of the requested resource, and not exactly one of the resources below it; only one can be
+    /// written.
     #[error("{uri} has the contents of {} resources in its response, and only one can be written", children.len())]
     Collection {
         /// The requested resource.
@@ -241,7 +242,7 @@ pub(super) enum CliError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The option or the key of the config that names it.
+        /// The option or config key with the address.
         setting: &'static str,
         /// The error of the operating system.
         source: io::Error,
@@ -289,28 +290,28 @@ pub(super) enum CliError {
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
-    /// `token hash` got a text that no client can send as a token.
+    /// The input of `token hash` cannot be sent as a token by any client.
     #[error(
         "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
     )]
     NotAToken,
-    /// The answer that was printed is a negative one: an operation is denied, or a plugin could not be loaded.
+    /// The printed result is negative: an operation is denied, or a plugin could not be loaded.
     #[error("the answer is negative")]
     NegativeAnswer,
-    /// A command failed for a reason of its own.
+    /// A command failed with its own error.
     #[error("{0}")]
     Command(Box<dyn CommandError>),
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
-    /// Errors without a case of their own, such as missing threads or signals.
+    /// Other errors, such as missing threads or signals.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
 }
 
 /// The error of one command.
 pub(super) trait CommandError: std::error::Error + Send + Sync + 'static {
-    /// What to do about it, unless the message says so.
+    /// The help, unless the message contains it.
     fn help(&self) -> Option<String> {
         None
     }
@@ -333,7 +334,7 @@ impl CliError {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Self::NegativeAnswer => {}
-            // It escapes what is foreign itself, and its colours are its own.
+            // A config error escapes foreign text itself, and has its own colors.
             Self::Config(error) => {
                 let style = if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain };
                 messages.print_line(&error.render_within(style, messages.columns()));
@@ -354,7 +355,7 @@ impl CliError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Command(error) => error.exit_code(),
-            // Whoever read the output has had enough, as `head` has.
+            // The reader closed the pipe early, as `head` does.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Config(_)
             | Self::Exposure(_)

@@ -1,11 +1,11 @@
-//! Escaping of provider text for terminals: [`mcp_host_base::escape`], for text of several lines and for JSON.
+//! Escapes provider text for terminals: [`mcp_host_base::escape`] for text of several lines and for JSON.
 
 use std::borrow::Cow;
 
 use mcp_host_base::escape::{escape, is_deceptive, is_unsafe};
 pub(super) use mcp_host_base::escape::{json, line};
 
-/// Escapes text of several lines. A line may end with CR LF; a CR elsewhere would overwrite the line.
+/// Escapes text of several lines. A line may end with CR LF; any other CR would overwrite the line.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -22,8 +22,7 @@ pub(super) fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Escapes deceptive characters in a line of our own log. Control characters in its foreign parts were escaped by the
-/// formatter.
+/// Escapes deceptive characters in a line of our own log. The formatter has already escaped control characters in foreign text.
 pub(super) fn log_line(text: &str, is_json: bool) -> Cow<'_, str> {
     if is_json { json(text) } else { escape(text, is_deceptive) }
 }

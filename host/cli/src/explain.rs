@@ -1,4 +1,4 @@
-//! `explain`: which rule decides, by the config alone. No plugin is loaded.
+//! `explain`: the rule that decides an operation, from the config alone. No plugin is loaded.
 
 mod who;
 
@@ -95,13 +95,13 @@ impl Args {
     }
 }
 
-/// The error for a URI about which nothing is said, with a hint if no mount owns it.
+/// The error for a URI that no rule decides, with a hint if no mount owns the URI.
 fn unmounted(config: &Config, uri: &str, error: Error) -> CliError {
     let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(config, uri));
     CliError::Resource { error, hint }
 }
 
-/// Prints what the rules decide below a mount in front of URIs.
+/// Prints the decisions of the rules below a prefix mount (`NAME+`).
 fn print_mount(
     mount: &str,
     plugin: &str,

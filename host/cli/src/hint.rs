@@ -1,7 +1,8 @@
-//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: what the same principal can do there instead, or
-//! where the URI may have been meant to point.
+//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: other operations of the same principal on
+//! the URI, or similar URIs.
 //!
-//! A provider's message has the mount where the provider wrote `{mount}`. If it names paths all the same, the hint has their URIs.
+//! A provider writes `{mount}` in a message where the host inserts the mount. If the message has relative paths nevertheless, the
+//! hint has their URIs.
 
 use std::fmt::Write as _;
 
@@ -13,12 +14,12 @@ use mcp_resource_host::host::transport::slash_hint;
 
 use super::escape;
 
-/// The number of templates that one hint names.
+/// The maximum number of templates in one hint.
 const MAX_TEMPLATES: usize = 8;
-/// The number of paths in a provider's message that are tried, two forms of each word.
+/// The maximum number of paths from a provider's message that are tried; each word has two forms.
 const MAX_PATHS: usize = 8;
 
-/// Returns a hint for a URI that could not be read, from its metadata, else from the templates of its plugin.
+/// Returns a hint for a URI that could not be read, from its metadata or from the templates of its plugin.
 pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     if !is_about_uri(error) {
         return None;
@@ -27,14 +28,14 @@ pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, erro
         return Some(hint);
     }
     if host.is_listable(principal, uri).await == Some(true) {
-        // A collection may return one of its resources, which the rules may deny although they allow others.
+        // A collection may return one of its resources, and the rules may deny that one only.
         let uri = escape::line(uri);
         return Some(format!("it can be listed, as far as the rules allow what is in it: `mcp-host list {uri}`"));
     }
     for_unknown(host, principal, uri, error).await
 }
 
-/// Returns a hint for a URI that could not be listed: read it, if it exists, else the templates of its plugin.
+/// Returns a hint for a URI that could not be listed: to read the resource if it exists, or the templates of its plugin.
 pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     if !is_about_uri(error) {
         return None;
@@ -48,7 +49,7 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
     for_unknown(host, principal, uri, error).await
 }
 
-/// Returns a hint for a URI that could not be watched: the templates of its plugin, if there is no such resource.
+/// Returns a hint for a URI that could not be watched: the templates of its plugin if the resource does not exist.
 pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     if !is_about_uri(error) {
         return None;
@@ -71,12 +72,12 @@ pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, err
     }
 }
 
-/// Whether a text is the mount `NAME+` of a plugin, which is in front of URIs and none itself.
+/// Whether a text is the mount `NAME+` of a plugin: a prefix of URIs, and not a URI.
 fn is_prefix_mount(config: &Config, text: &str) -> bool {
     config.plugins.iter().any(|plugin| plugin.mount.is_prefix() && plugin.mount.as_str() == text)
 }
 
-/// What to do about an upstream that does not notify of changes.
+/// The hint for an upstream that sends no notifications of changes.
 fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
     let explanation = host.explain(principal, Operation::Subscribe, uri).ok()?;
     let config = host.config();
@@ -96,8 +97,8 @@ fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<Strin
     })
 }
 
-/// Returns a hint for a URI below which nothing was found. If no mount owns it, the error names the nearest of those that are
-/// searched: a second mount, of all, would contradict it.
+/// Returns a hint for a URI below which no resource was found. If no mount owns the URI, there is no hint: the error already
+/// names the nearest searchable mount, and the nearest of all mounts might contradict it.
 pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Option<String> {
     match host.explain(principal, Operation::Read, within) {
         Err(Error::NotFound { .. }) => None,
@@ -105,8 +106,8 @@ pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Op
     }
 }
 
-/// Returns a hint for a URI that no mount owns, or that the rules deny the principal. Whoever runs the command may read the config;
-/// for a client such a resource does not exist.
+/// Returns a hint for a URI that no mount owns, or that the rules deny the principal. The user of the command may read the
+/// config; for an MCP client such a resource does not exist.
 fn by_config(host: &Host, principal: &Principal, operation: Operation, uri: &str) -> Option<String> {
     match host.explain(principal, operation, uri) {
         Ok(explanation) if !explanation.decision.is_allowed() => {
@@ -136,7 +137,7 @@ pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
 async fn for_path(host: &Host, principal: &Principal, uri: &str, message: &str) -> Option<String> {
     let mount = host.mount_of(uri)?;
     let words = message.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"'));
-    // As it stands, and without what may be punctuation.
+    // The word as written, and without surrounding punctuation.
     let forms = words.flat_map(|word| [word, word.trim_matches(['.', ':', ',', ';', '\'', '(', ')'])]);
     let paths = forms.filter(|path| path.contains('/'));
     for path in paths.take(MAX_PATHS) {
@@ -153,13 +154,14 @@ fn is_about_uri(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. } | Error::InvalidRequest { .. })
 }
 
-/// The templates of the plugin whose mount owns the URI. An invalid request is answered with what is expected already, by paths.
+/// The templates of the plugin whose mount owns the URI. The message about an invalid request describes the expected paths
+/// already.
 async fn for_unknown(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     match error {
         Error::NotFound { .. } => {}
         Error::InvalidRequest { message } => match for_path(host, principal, uri, message).await {
             Some(hint) => return Some(hint),
-            // A message about the form of paths.
+            // The message describes the form of paths.
             None if message.contains('{') => {}
             None => return None,
         },

@@ -1,7 +1,7 @@
-//! `init`: writes a commented config for [what paths contain](super::served_paths), by default the current directory.
+//! `init`: writes a commented config for the [contents of paths](super::served_paths), by default of the current directory.
 //!
-//! The config names components that exist, so `mcp-host check` passes: by name if the plugin path has them, as after the
-//! installation of a package, else by path. An existing file is never overwritten.
+//! The config refers to existing components, so `mcp-host check` passes: by name if the plugin path has them, as after the
+//! installation of a package; by path if not. An existing file is never overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ Examples:
 
 `mcp-host serve PATH…` serves the same without a file.";
 
-/// The file that the commands read unless they are told another.
+/// The default config file of all commands.
 const DEFAULT_CONFIG: &str = "mcp-host.toml";
 
 /// Write a commented config for git repositories, folders and databases
@@ -73,7 +73,7 @@ impl Args {
     }
 }
 
-/// Creates the file; one that exists by now is an error.
+/// Creates the file. An existing file is an error.
 fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
     let written =
         OpenOptions::new().write(true).create_new(true).open(file).and_then(|mut new| new.write_all(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! `inspect`: the digest, exports, imports and description of a component file, and what it asks for, without granting it anything.
+//! `inspect`: the digest, exports, imports, description and needs of a component file. The component is granted nothing.
 
 pub(crate) mod plugin_table;
 
@@ -27,7 +27,7 @@ Examples:
   mcp-host inspect plugins/git.wasm --json | jq -r .digest
   mcp-host inspect new/git.wasm --plugin linux      compare it with the grants of that plugin";
 
-/// The maximum length of a provider's description that is shown, in characters.
+/// The maximum length of a shown description, in characters.
 const MAX_DESCRIPTION: usize = 4000;
 
 /// Show what a component file is: its digest, its description, its imports and the grants for them, and what it asks for
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// The component as a plugin without config and grants.
+/// A plugin with this component, without config and grants.
 fn standalone_plugin(file: PathBuf) -> anyhow::Result<config::Plugin> {
     Ok(config::Plugin::new("inspected".parse()?, file, "inspected:///".parse()?))
 }
@@ -85,7 +85,7 @@ fn plugin_names(config: &Config) -> Vec<String> {
     config.plugins.iter().map(|plugin| plugin.name.to_string()).collect()
 }
 
-/// The plugin that the component is compared with.
+/// The plugin with which the component is compared.
 #[derive(Clone, Copy)]
 struct ComparedPlugin<'a> {
     name: &'a PluginName,
@@ -93,7 +93,7 @@ struct ComparedPlugin<'a> {
 }
 
 impl ComparedPlugin<'_> {
-    /// The warnings about the component in place of this plugin.
+    /// The warnings for this plugin with the inspected component.
     fn warnings(self, inspection: &Inspection) -> Vec<String> {
         let pinned = self.pinned.filter(|pinned| *pinned != inspection.digest);
         let other = pinned.map(|pinned| format!("`digest` pins another component, {pinned}"));
@@ -101,12 +101,12 @@ impl ComparedPlugin<'_> {
     }
 }
 
-/// What the provider says that it asks for, if that is valid.
+/// The needs that the provider declares, if they are valid.
 fn needs(inspection: &Inspection) -> Option<&Needs> {
     inspection.needs.as_ref().ok()?.as_ref()
 }
 
-/// The name of a plugin of that provider: what it calls itself, else the name of its file.
+/// A name for a plugin of this provider: the provider's name, or the name of its file.
 fn suggested_name(inspection: &Inspection, file: &Path) -> String {
     let own = inspection.info.as_ref().ok().map(|info| info.name.clone());
     own.unwrap_or_else(|| file.file_stem().unwrap_or_default().to_string_lossy().into_owned())
@@ -170,7 +170,7 @@ fn print(
     Ok(())
 }
 
-/// The imports, with the key of a `[[plugin]]` that grants each.
+/// The imports, each with the key of a `[[plugin]]` that grants it.
 fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), CliError> {
     let rows: Vec<_> = inspection
         .requirements
@@ -193,20 +193,20 @@ fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(),
 struct InspectReport<'a> {
     digest: String,
     size: u64,
-    /// Null if it cannot describe itself.
+    /// Null if the component cannot describe itself.
     provider: Option<Provider<'a>>,
-    /// Null if it can.
+    /// Null if the component can describe itself.
     error: Option<String>,
     imports: Vec<&'a str>,
     exports: Vec<&'a str>,
     requirements: Vec<RequirementReport<'a>>,
-    /// What it asks for. Null if it does not say, or if that is invalid.
+    /// The needs of the provider. Null if none or invalid ones are declared.
     needs: Option<&'a Needs>,
-    /// The same as an entry `[[plugin]]` of a config.
+    /// The needs as an entry `[[plugin]]` of a config.
     plugin_table: Option<String>,
-    /// Without `--plugin`: only about what it asks for.
+    /// Without `--plugin`: only the warnings about the needs.
     warnings: Vec<String>,
-    /// That it wants to prepare its data; with `--plugin` also what it asks for and the plugin is not granted.
+    /// A note that the provider prepares data; with `--plugin` also the needs that the plugin is not granted.
     notes: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The journal of systemd, where standard error is a stream of it (`JOURNAL_STREAM`, systemd.exec(5)): lines of the log are entries with
-//! fields, by the journal's own protocol.
+//! The journal of systemd, used where standard error is connected to it (`JOURNAL_STREAM`, systemd.exec(5)): lines of the log
+//! become entries with fields, in the journal's own protocol.
 //!
 //! | field | value |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `TRACE_ID` | the id of the trace that the line belongs to |
 //! | `MCP_HOST_PLUGIN`, `MCP_HOST_ERROR`, … | each field of the line |
 //!
-//! An entry is sent by the thread that writes standard error: the journal may be slow. One that it does not take is written as a line.
+//! The thread that writes standard error sends the entries, because the journal may be slow. An entry that the journal rejects is
+//! written as a line.
 
 use std::fmt::Write as _;
 use std::io;
@@ -32,8 +33,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Connects, if standard error is a stream of the journal. Call it before the process is confined: then Unix sockets cannot be
-    /// opened any more.
+    /// Connects, if standard error is connected to the journal. Call it before the process is confined: after that, Unix sockets
+    /// cannot be opened.
     #[cfg(target_os = "linux")]
     pub(super) fn connect() -> Option<Self> {
         let stderr = rustix::fs::fstat(io::stderr()).ok()?;
@@ -44,7 +45,7 @@ impl Journal {
         Some(Self { socket })
     }
 
-    /// There is none on other systems.
+    /// Other systems have no journal.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn connect() -> Option<Self> {
         None
@@ -61,7 +62,7 @@ impl Journal {
     }
 }
 
-/// The entry of a line, a field a line: foreign text is escaped, so no value has a line break.
+/// The entry for a line, with one line per field: foreign text is escaped, so no value has a line break.
 fn entry(line: &Map<String, Value>) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => escape::line(text).into_owned(),
@@ -91,7 +92,7 @@ fn entry(line: &Map<String, Value>) -> String {
     format!("MESSAGE={message}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=mcp-host\nTARGET={target}\n{fields}")
 }
 
-/// A name as fields of the journal have it: capital letters, digits and underscores.
+/// A name in the journal's form: capital letters, digits and underscores.
 fn field_name(name: &str) -> String {
     let character = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     name.chars().take(MAX_FIELD_NAME.saturating_sub("MCP_HOST_".len())).map(character).collect()

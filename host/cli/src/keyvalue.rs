@@ -1,7 +1,7 @@
 //! `keyvalue`: the buckets of plugins, for admins and scripts.
 //!
-//! It works on the database of the config's state directory, beside a server that uses it: no plugin is loaded and no
-//! component is needed. Only granted buckets are there, and quotas hold.
+//! The command opens the database in the config's state directory, which a running server may use at the same time. No plugin is
+//! loaded and no component is needed. Only granted buckets are accessible, and quotas apply.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -178,7 +178,7 @@ fn list_buckets(usage: &[BucketUsage], as_json: bool, output: &mut Output<'_>) -
     Ok(Table::new(["BUCKET", "KEYS", "SIZE"]).print(rows.collect(), output)?)
 }
 
-/// Prints keys, one per line; on a terminal, and where a key would be several lines, escaped.
+/// Prints keys, one per line. Keys are escaped on a terminal, and where a key would span several lines.
 fn print_keys(keys: &[String], as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if as_json {
         output.json(&json!({ "keys": keys }))?;
@@ -188,7 +188,7 @@ fn print_keys(keys: &[String], as_json: bool, output: &mut Output<'_>) -> Result
     Ok(())
 }
 
-/// Prints a value: unchanged to a pipe; to a terminal only text, escaped.
+/// Prints a value: unchanged to a pipe; on a terminal only text, escaped.
 fn print_value(key: &str, value: Vec<u8>, as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     let text = std::str::from_utf8(&value);
     if as_json {
@@ -213,7 +213,7 @@ fn print_value(key: &str, value: Vec<u8>, as_json: bool, output: &mut Output<'_>
     Ok(())
 }
 
-/// Reads a value. More than a bucket takes is not read: one more byte is refused by the store.
+/// Reads a value, up to one byte more than the limit of a bucket: the store rejects such a value.
 fn read_value(value: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
     let most = u64::try_from(MAX_VALUE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The command line: starts the server, and calls the façade without a client.
+//! The command line: starts the server, and calls the façade directly for all other commands.
 //!
 //! Each command is a module with the same two items: `Args`, its arguments, and `Args::run`. The rest is shared:
 //!
@@ -9,19 +9,19 @@
 //! | `output` | standard output: results or protocol only |
 //! | `messages`, `stderr`, `journal` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
 //! | `recording` | the calls of providers in a file, for `replay` |
-//! | `diagnostics` | what providers' calls did, for their authors: times, host calls, where they failed |
+//! | `diagnostics` | calls of providers, for their authors: times, host calls, places of failures |
 //! | `observation` | `--profile` and `--record` |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `registry` | the commands for components from registries |
-//! | `served_paths` | the plugins for files and directories that the command line names |
-//! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
+//! | `served_paths` | the plugins for files and directories on the command line |
+//! | `confinement` | the confinement of `serve`, and its report in `check` |
 //! | `programs` | the process that starts the programs of upstreams |
 //! | `browser` | the browser of `serve --open` |
-//! | `error` | why a command failed, what to do, and the exit code |
+//! | `error` | the errors of commands: message, help, and exit code |
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 somebody has to agree (`update`). A reader that closes standard output early is
-//! not a failure.
+//! Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 a person has to agree (`update`). A reader that closes
+//! standard output early is not a failure.
 //!
 //! Commands contain no logic of the host: they call the library and print the result.
 
@@ -170,7 +170,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it loads the plugins of the config, beside `serve` and `dev`.
+    /// Whether the command loads the plugins of the config. `serve` and `dev` do so separately.
     fn loads_plugins(&self) -> bool {
         matches!(
             self,
@@ -185,11 +185,11 @@ impl Command {
     }
 }
 
-/// Runs the command that this process was started with.
+/// Runs the command of this process.
 ///
-/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
-/// with [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
-/// then the process is confined.
+/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The calling `main` begins with
+/// [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called after the confinement of the process, when further
+/// threads are allowed.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -208,12 +208,12 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         }
         _ => Ok(ServiceManager::default()),
     };
-    // Only `serve` needs the config so early: it is confined to what that names.
+    // Only `serve` needs the config before the confinement, which depends on it.
     let config = match &command {
         Command::Serve(args) => Some(args.load_config(&global.config)),
         _ => None,
     };
-    // So do those that load plugins: programs of upstreams are started by a process that is not confined.
+    // Commands that load plugins need the config, too: an unconfined process starts the programs of upstreams.
     let loaded = command.loads_plugins().then(|| Config::load(&global.config));
     let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
     let programs = served.or(loaded.as_ref().and_then(|loaded| loaded.as_ref().ok())).map(Programs::start);
@@ -223,7 +223,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         _ => None,
     };
     let confinement = match &command {
-        // A build may need what no provider does: containers, another user, a debugger.
+        // A build may need privileges that no provider has: containers, another user, a debugger.
         Command::Dev(_) => Ok(Confinement::none()),
         _ => confinement::install(served, &global.config),
     };
@@ -246,7 +246,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     let calls = (!matches!(command, Command::Serve(_))).then(CallRecorder::default);
     let context = Context::new(&global, log, journal, served, loaded, programs, calls);
-    // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
+    // The default limit suits programs that open few files. If it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement
         .map_err(CliError::from)
@@ -267,7 +267,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     code
 }
 
-/// Whether the command line names what is served, so that no config is read.
+/// Whether the command line has paths to serve, so that no config is read.
 fn has_paths(command: &Command) -> bool {
     match command {
         Command::Serve(args) => args.has_paths(),
@@ -285,11 +285,11 @@ fn nearest_first(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// After how many polls of tasks a thread of a transport looks whether sockets are ready. A poll may encode a piece of an answer,
-/// so tokio's 61 are many.
+/// The number of task polls after which a transport thread checks for ready sockets. One poll may encode a part of an answer, so
+/// tokio's default of 61 is too high.
 const EVENT_INTERVAL: u32 = 11;
 
-/// The threads of the transports, as many as there are processors.
+/// The threads of the transports, one per processor.
 fn transport_runtime() -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
@@ -346,7 +346,7 @@ fn run(
             Command::Man(args) => args.run(Cli::command(), context),
         }
     });
-    // A thread may still wait for standard input, which nothing ends but the end of the process.
+    // A thread may still wait for standard input; only the end of the process ends such a read.
     runtime.shutdown_background();
     result
 }
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// The principal of a command line, by a config that declares `ci`.
+    /// The principal for a command line, with a config that declares `ci`.
     fn principal(line: &str) -> Result<Principal, CliError> {
         let mut config = Config::new();
         config.principals.push(TokenPrincipal { name: "ci".parse().unwrap(), token_sha256: TokenDigests::default() });

@@ -1,6 +1,6 @@
-//! `list`: what clients see, one page or all pages.
+//! `list`: the listing as clients see it, one page or all pages.
 //!
-//! Each page is printed as soon as it arrives, so the memory use is that of one page.
+//! Each page is printed on arrival, so only one page is in memory.
 
 use bytesize::ByteSize;
 use mcp_host_model::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
@@ -78,7 +78,7 @@ impl Args {
         let principal = self.principal_args.principal(&host.config())?;
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
-        // Those that were made to load the plugins.
+        // Discards the calls from loading the plugins.
         drop(context.calls().map(|calls| calls.take_calls()));
         loop {
             let page = self.page(host, &principal, cursor.as_deref()).await;
@@ -94,7 +94,7 @@ impl Args {
             };
             warn(&context.messages, page.missing());
             let next = page.next_cursor().map(str::to_owned);
-            // What is missing has been said.
+            // Missing plugins were reported already.
             let is_empty = page.is_empty() && page.missing().is_empty();
             printer.print(page)?;
             match next {
@@ -118,7 +118,7 @@ impl Args {
     }
 }
 
-/// Prints what the calls for a page cost, and its encoding for a client.
+/// Prints the cost of the calls for a page, and of its encoding for a client.
 fn print_timing(context: &Context, page: Option<&Page>, is_json: bool) -> Result<(), CliError> {
     let encoding = page.map(|page| {
         let page = page.clone();
@@ -135,7 +135,7 @@ fn warn(messages: &Messages, missing: &[MissingPlugin]) {
     }
 }
 
-/// Prints how to see more, or why the listing is empty.
+/// Prints how to get the next page, or the reason for an empty listing.
 fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal: &Principal) {
     match next {
         Some(next) => {
@@ -149,7 +149,7 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
     }
 }
 
-/// One page of either kind.
+/// One page of resources or of templates.
 #[derive(Clone)]
 enum Page {
     Entries(Listing<Resource>),
@@ -189,7 +189,7 @@ impl Page {
     }
 }
 
-/// Prints pages as they arrive.
+/// Prints each page on arrival.
 struct Printer<'a> {
     json: bool,
     output: Output<'a>,

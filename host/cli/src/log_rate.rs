@@ -1,8 +1,9 @@
 //! Rate limit for log lines that clients can cause.
 //!
-//! Some client actions are worth a line (a session that was ended, a connection that had to wait), and a client decides
-//! how often they happen. So each call site in the server logs at most [`BURST`] lines per [`PERIOD`]; further lines are counted, and reported with those that standard error dropped. Guests have a limit of
-//! their own (`limits.log`), and so do faults of plugins. The level `debug` is not limited.
+//! Some actions of clients are logged (a session ended, a connection had to wait), and clients decide their frequency. So each
+//! call site in the server logs at most [`BURST`] lines per [`PERIOD`]. Further lines are dropped, counted, and reported together
+//! with the lines that standard error dropped. Guests have a separate limit (`limits.log`), and so do faults of plugins. The
+//! level `debug` is not limited.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,11 +16,11 @@ use super::stderr::Stderr;
 
 use mcp_host_base::log_target;
 
-/// The number of lines per call site and period.
+/// The maximum number of lines per call site and period.
 const BURST: u32 = 10;
 /// The length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Limits the lines of each call site.
+/// Limits the log lines of each call site.
 #[derive(Debug)]
 pub(super) struct LogRateLimiter {
     windows: Mutex<HashMap<Identifier, Window>>,
@@ -33,12 +34,12 @@ struct Window {
 }
 
 impl LogRateLimiter {
-    /// Dropped lines are counted on that queue.
+    /// Counts dropped lines on this queue.
     pub(super) fn new(stderr: Stderr) -> Self {
         Self { windows: Mutex::default(), stderr }
     }
 
-    /// Returns whether a line of that call site is written. A dropped one is counted.
+    /// Returns whether a line of this call site is written. Counts a dropped line.
     pub(super) fn admits(&self, metadata: &Metadata<'_>) -> bool {
         let admits = self.admits_at(metadata, Instant::now());
         if !admits {
@@ -48,7 +49,7 @@ impl LogRateLimiter {
     }
 
     fn admits_at(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
-        // Clients cause the events of the server.
+        // Only events of the server can be caused by clients.
         if *metadata.level() > Level::INFO || !metadata.target().starts_with(log_target::SERVER) {
             return true;
         }
@@ -81,7 +82,7 @@ mod tests {
         }
     }
 
-    /// Counts the lines that pass.
+    /// Counts the lines that are not dropped.
     fn passed(log: impl FnOnce()) -> usize {
         let count = Arc::new(AtomicUsize::new(0));
         let layer = Count(LogRateLimiter::new(Stderr::start()), count.clone());

@@ -40,9 +40,9 @@ pub(super) enum Format {
 /// The time of a line for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogTimes {
-    /// The date and the time to a microsecond (UTC), for files.
+    /// The date and the time with microseconds (UTC), for files.
     Full,
-    /// The local time of day, for a terminal that is watched.
+    /// The local time of day, for a terminal.
     Short,
 }
 
@@ -64,47 +64,47 @@ impl From<LogFormat> for Format {
     }
 }
 
-/// Parses a filter of the command line or of an administrator.
+/// Parses a filter from the command line or from an administrator.
 pub(super) fn filter(text: &str) -> Result<LogFilter, String> {
     text.parse().map_err(|error: LogFilterError| format!("{error}; {}", error.help()))
 }
 
-/// What the targets of this program begin with.
+/// The prefixes of this program's targets.
 const OWN_TARGETS: [&str; 2] = ["mcp_host", "mcp_resource_host"];
 
-/// Returns what a filter enables.
+/// Returns the targets that a filter enables.
 ///
-/// A level alone is for the targets of this program. Libraries are logged only if the filter names them: they log what clients, guests
-/// and origins do, as often as these like and without truncation (`h2` each PING that was not expected, `rustls` each name that is none,
-/// the engine each fault, `rmcp` each notification of an upstream, `notify` each event of the file that the log is written to).
+/// A bare level applies to the targets of this program. Libraries are logged only if the filter names them: clients, guests and
+/// origins cause their lines, at any rate and without truncation (`h2` each unexpected PING, `rustls` each invalid name, the
+/// engine each fault, `rmcp` each notification of an upstream, `notify` each event of the log file itself).
 fn targets(filter: &LogFilter) -> Targets {
     let mut targets = Targets::new();
     for (target, level) in filter.directives() {
-        // A filter has levels that exist.
+        // A parsed filter has valid levels only.
         let level: LevelFilter = level.parse().unwrap_or(LevelFilter::OFF);
         targets = match target {
             Some(target) => targets.with_target(target, level),
             None => OWN_TARGETS.iter().fold(targets, |targets, own| targets.with_target(*own, level)),
         };
     }
-    // Spans that are exported are no part of the log. That with the trace id is one whatever is logged.
+    // Exported spans are not logged. The span with the trace id is always enabled.
     targets.with_target(trace::TARGET, LevelFilter::OFF).with_target(log_target::REQUEST, LevelFilter::ERROR)
 }
 
-/// How a log begins.
+/// The initial settings of the log.
 pub(super) struct LogSettings {
     pub(super) filter: LogFilter,
     pub(super) format: Format,
     pub(super) times: LogTimes,
-    /// The filter of a config that has none.
+    /// The filter if the config has none.
     default: LogFilter,
-    /// Whether a config that is reloaded does not change the filter.
+    /// Whether reloads of the config leave the filter unchanged.
     pub(super) is_filter_chosen: bool,
 }
 
 impl LogSettings {
-    /// What the command line and the environment say, and beside them the config. `dev` has a default of its own. Without a format, the
-    /// log goes to the journal if there is one.
+    /// Combines the settings of the command line and the environment with the config's. `dev` has its own default. Without a
+    /// format, the log goes to the journal if there is one.
     pub(super) fn new(
         (filter, format): (&LogFilter, Option<Format>),
         is_filter_chosen: bool,
@@ -123,11 +123,11 @@ impl LogSettings {
     }
 }
 
-/// The filter of commands that print a result, unless another is chosen: what programs and guests write is for a server's log.
+/// The default filter of commands that print a result: the output of programs and guests belongs in a server's log.
 const COMMAND_LOG: &str = "info,mcp_host::guest=warn";
 
 impl LogSettings {
-    /// Logs what guests and programs write from `warn` up only, unless a filter is chosen.
+    /// Logs output of guests and programs only from level `warn`, unless a filter is chosen.
     pub(super) fn quiet_guests(&mut self) {
         if let Some(filter) = COMMAND_LOG.parse().ok().filter(|_| !self.is_filter_chosen) {
             self.filter = filter;
@@ -135,7 +135,7 @@ impl LogSettings {
     }
 }
 
-/// The filter of the log, which a reload of the config changes, and administrators of a server for a time.
+/// The filter of the log. A reload of the config changes it, and administrators of a server change it for a time.
 #[derive(Debug)]
 pub(super) struct ReloadableFilter {
     state: Mutex<FilterState>,
@@ -147,13 +147,13 @@ pub(super) struct ReloadableFilter {
 #[derive(Debug)]
 struct FilterState {
     configured: LogFilter,
-    /// Whether another filter is used.
+    /// Whether an administrator has set another filter.
     is_overridden: bool,
 }
 
 impl ReloadableFilter {
-    /// Uses the filter of a config that was reloaded, unless the command line or the environment has one. While an administrator
-    /// has set another, it is used after that.
+    /// Uses the filter of a reloaded config, unless the command line or the environment has one. If an administrator has set
+    /// another filter, the change takes effect after that one.
     pub(super) fn configure(&self, log: &Log) {
         if self.is_chosen {
             return;
@@ -161,7 +161,7 @@ impl ReloadableFilter {
         let mut state = self.state.lock();
         state.configured = log.filter.as_ref().unwrap_or(&self.default).clone();
         if !state.is_overridden {
-            // It fails if another logger of this process is used: then there is nothing to change.
+            // The call fails if another logger of this process is in use: then there is nothing to change.
             let _ = self.handle.reload(targets(&state.configured));
         }
     }
@@ -181,8 +181,8 @@ impl mcp_host_server::LogFilter for ReloadableFilter {
     }
 }
 
-/// Starts logging and, if there is a collector, the spans of requests. Returns the filter of the log.
-/// The host calls of providers are recorded where calls are observed.
+/// Starts the log and, if there is a collector, the spans of requests. Returns the filter of the log. With `observes_calls`, host
+/// calls of providers are recorded.
 pub(super) fn start(
     settings: LogSettings,
     messages: &Messages,
@@ -199,8 +199,8 @@ pub(super) fn start(
     };
     let (reloadable, handle) = reload::Layer::new(targets(&filter));
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
-    // It fails where this process has a logger already, which is then the one.
-    // A layer that is absent is none here, and not an `Option`: that would be one without a filter, beside those that have one.
+    // The call fails if this process already has a logger, which then stays. An absent layer is left out and not added as `None`:
+    // that would be a layer without a filter beside filtered ones.
     let _ = match telemetry {
         Some(telemetry) => subscriber.with(telemetry.layer()).try_init(),
         None if observes_calls => subscriber.with(host_calls::layer()).try_init(),
@@ -210,7 +210,7 @@ pub(super) fn start(
     ReloadableFilter { state, is_chosen: is_filter_chosen, default, handle }
 }
 
-/// Puts lines of the log into the queue of standard error.
+/// Puts log lines into the queue of standard error.
 #[derive(Debug)]
 struct LogWriter {
     stderr: Stderr,
@@ -218,7 +218,7 @@ struct LogWriter {
     format: Format,
 }
 
-/// One line, or none if it is rate limited.
+/// One line; `None` if the rate limit drops it.
 struct LineWriter<'w>(Option<&'w LogWriter>);
 
 impl<'w> MakeWriter<'w> for LogWriter {

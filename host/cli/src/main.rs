@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-/// jemalloc: responses are allocated on one thread and often freed on another, for which the system's allocator has
-/// lock contention. Its background thread returns unused memory to the system, also while the host is idle.
+/// jemalloc: responses are allocated on one thread and often freed on another, which causes lock contention in the system's
+/// allocator. The background thread of jemalloc returns unused memory to the system, also while the host is idle.
 #[cfg(not(target_env = "msvc"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // First of all: a host starts this executable to compile components.
+    // The first call: a host starts this executable to compile components.
     mcp_host_engine::run_compiler();
     // The same for the process that starts programs of upstreams.
     #[cfg(target_os = "linux")]
@@ -17,9 +17,9 @@ fn main() -> ExitCode {
     mcp_resource_host_cli::main(start_allocator_thread)
 }
 
-/// Starts jemalloc's background thread. It does not start by itself, because the process is confined before there are threads.
+/// Starts jemalloc's background thread. Automatic start is disabled, because the process is confined while it has one thread.
 fn start_allocator_thread() {
     #[cfg(not(target_env = "msvc"))]
-    // Without it, unused memory is returned on the threads that free it.
+    // If that fails, the threads that free memory return it.
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
 }

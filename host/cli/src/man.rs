@@ -37,7 +37,7 @@ impl Args {
     }
 }
 
-/// Commands that are used together, each with its group: a page names the others of its groups.
+/// Groups of commands that are used together: a page refers to the other commands of its groups.
 const RELATED: [&[&str]; 5] = [
     &["init", "check", "serve", "connect"],
     &["check", "explain", "doctor", "inspect"],
@@ -73,7 +73,7 @@ fn write(program: Command, directory: &Path) -> io::Result<usize> {
     Ok(pages)
 }
 
-/// The name of the page of a command.
+/// The name of a command's page.
 fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
@@ -88,7 +88,7 @@ fn page(command: Command, see: &[String]) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The section with the names of other pages; nothing without any.
+/// The section with references to other pages; empty without any.
 fn see_also(pages: &[String]) -> Roff {
     let mut roff = Roff::new();
     if !pages.is_empty() {
@@ -102,7 +102,7 @@ fn see_also(pages: &[String]) -> Roff {
     roff
 }
 
-/// The sections of a text of `--help`. `Examples:` and `Exit codes:` begin sections of their own. Indented lines are not filled.
+/// The sections of the text of `--help`. `Examples:` and `Exit codes:` begin new sections. Indented lines are not filled.
 fn sections(notes: &str) -> Roff {
     let mut roff = Roff::new();
     let mut is_heading_wanted = true;

@@ -1,8 +1,8 @@
 //! Standard error: everything but results.
 //!
-//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and from there through the
-//! queue and the thread of [`Stderr`]: there is no other writer, and no caller blocks on it. Foreign text is always
-//! escaped here, whether or not standard error is a terminal, because logs end up on terminals.
+//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and then through the queue and the
+//! thread of [`Stderr`]. There is no other writer, and no caller blocks on it. Foreign text is always escaped here, even if
+//! standard error is not a terminal, because logs end up on terminals.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
@@ -20,7 +20,7 @@ use super::escape;
 use super::output::terminal_width;
 use super::stderr::{Spinner, Stderr};
 
-/// The longest wait at the end of a server for its last lines to be written.
+/// The maximum wait of a terminating server for its last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Standard error.
@@ -31,7 +31,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// This process's standard error. Panic messages go there as well.
+    /// This process's standard error. Also receives panic messages.
     pub(super) fn stderr(choice: ColorChoice) -> Self {
         let messages = Self { stderr: Stderr::start(), colored: color::is_colored(choice, &io::stderr()) };
         let panics = messages.clone();
@@ -44,7 +44,7 @@ impl Messages {
         self.colored
     }
 
-    /// The queue that they are written to.
+    /// The queue for all messages.
     pub(super) fn writer(&self) -> &Stderr {
         &self.stderr
     }
@@ -54,17 +54,17 @@ impl Messages {
         self.stderr.spin(text)
     }
 
-    /// Waits until everything is written: without a bound for a command, with a bound for a server.
+    /// Waits until all messages are written: without a timeout for a command, with a timeout for a server.
     pub(super) fn flush(&self) {
         self.stderr.flush(if self.stderr.is_lossy() { FLUSH_TIMEOUT } else { Duration::MAX });
     }
 
-    /// Prints why the command failed.
+    /// Prints the error of a command.
     pub(super) fn error(&self, message: &str) {
         self.labeled("error", AnsiColor::Red, message);
     }
 
-    /// Prints what to do about it.
+    /// Prints the help for an error.
     pub(super) fn help(&self, message: &str) {
         self.labeled("help", AnsiColor::Cyan, message);
     }
@@ -79,25 +79,25 @@ impl Messages {
         self.labeled("note", AnsiColor::Green, message);
     }
 
-    /// Prints the server's address on one line that programs wait for. It is not part of the log, which may be off.
+    /// Prints the server's address on one line, for which programs wait. The line is not part of the log, which may be off.
     pub(super) fn listening(&self, scheme: &str, address: SocketAddr) {
         self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
-    /// Prints the address as [`listening`](Self::listening) does, a note and an escaped line: at once, so that no line of the log
-    /// comes between.
+    /// Prints the address like [`listening`](Self::listening), a note and an escaped line, in one write: no line of the log can
+    /// come between them.
     pub(super) fn listening_with(&self, scheme: &str, address: SocketAddr, note: &str, line: &str) {
         let style = self.colored.then(|| AnsiColor::Green.on_default().bold());
         let note = labeled("note", style, note, self.columns());
         self.print_lines(&format!("listening on {scheme}://{address}/mcp\n{note}\n{line}\n"));
     }
 
-    /// Prints where the administration listener listens, like [`listening`](Self::listening).
+    /// Prints the address of the administration listener, like [`listening`](Self::listening).
     pub(super) fn administration(&self, url: &str) {
         self.print_line(&escape::line(&format!("administration at {url}")));
     }
 
-    /// Prints the address of the console, which logs in once.
+    /// Prints the address of the console with a one-time login.
     pub(super) fn console(&self, url: &str) {
         self.print_line(&escape::line(&format!("console at {url} (logs in once, within 60 s)")));
     }
@@ -114,19 +114,19 @@ impl Messages {
         }
     }
 
-    /// Prints a message with a label of that color. It is escaped.
+    /// Prints an escaped message with a label in this color.
     pub(super) fn labeled(&self, label: &str, color: AnsiColor, message: &str) {
         let style = self.colored.then(|| color.on_default().bold());
         self.print_line(&labeled(label, style, message, self.columns()));
     }
 
-    /// The width of the terminal. `None` if standard error is not one.
+    /// The width of the terminal. `None` if standard error is not a terminal.
     pub(super) fn columns(&self) -> Option<usize> {
         terminal_width(&io::stderr()).map(usize::from)
     }
 }
 
-/// A message with its label. Its first line is prose, and is wrapped; the others are lists and snippets, which are not.
+/// A message with its label. The first line is prose, and is wrapped; further lines are lists and snippets, which are not.
 fn labeled(label: &str, style: Option<Style>, message: &str, columns: Option<usize>) -> String {
     let style = style.unwrap_or_default();
     let message = escape::lines(message);

@@ -1,4 +1,4 @@
-//! `new`: writes a project for a provider, and says what to do next.
+//! `new`: writes a project for a provider, and prints the next steps.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ Examples:
 
 /// The width of a usual terminal, in characters.
 const MAX_WIDTH: usize = 80;
-/// The name of the value: a missing option is named with it.
+/// The name of the value, for the message about a missing option.
 const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
 
 /// Write a project for a provider: sources, SDK, unit test and config
@@ -58,15 +58,15 @@ impl Args {
     }
 }
 
-/// Returns the last segment of a directory's path, also of one such as `.`, which is looked up.
+/// Returns the last segment of a directory's path. A path such as `.` is resolved.
 fn directory_name(dir: &Path) -> Option<String> {
     let looked_up = || dir.canonicalize().ok()?.file_name().map(ToOwned::to_owned);
     let name = dir.file_name().map(ToOwned::to_owned).or_else(looked_up)?;
     Some(name.to_string_lossy().into_owned())
 }
 
-/// What is printed: the commands are the lines that begin with blanks, without what follows a `#`. Where a command and its purpose
-/// are wider than [`MAX_WIDTH`] together, the purposes are on lines of their own.
+/// The printed lines: commands are indented, and their purpose follows a `#`. If a command and its purpose together are wider
+/// than [`MAX_WIDTH`], the purposes have separate lines.
 fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let name = project.name.as_str();
     let cd = (dir != Path::new(".")).then(|| format!("  cd {}", shell_quoted(&dir.to_string_lossy())));
@@ -89,7 +89,7 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end, more]).collect()
 }
 
-/// Quotes a path for a shell, if it has to be.
+/// Quotes a path for a shell, if necessary.
 fn shell_quoted(path: &str) -> String {
     let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     shlex::try_quote(&path).map_or_else(|_| path.clone(), Cow::into_owned)

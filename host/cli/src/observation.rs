@@ -1,4 +1,4 @@
-//! `--profile` and `--record`: what providers' calls did, in files, and on standard error where they failed.
+//! `--profile` and `--record`: write calls of providers to files, and failed calls to standard error.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -24,7 +24,7 @@ pub(crate) struct ObservationArgs {
 }
 
 impl Context {
-    /// Collects a profile and records calls from now on, if that is wanted. Both are complete when the command ends. Blocks.
+    /// Starts a profile and a recording of calls, if requested. Both are complete when the command ends. Blocks.
     pub(crate) fn observe(&self, args: &ObservationArgs) -> Result<(), CliError> {
         if let (Some(calls), Some(file)) = (&self.calls(), &args.profile) {
             calls.profile_to(file);
@@ -53,7 +53,7 @@ impl Context {
         Ok(())
     }
 
-    /// Prints what is known of the calls that failed. Blocks.
+    /// Prints details of the failed calls. Blocks.
     pub(crate) fn print_failed_calls(&self) {
         let Some(calls) = self.calls() else { return };
         let (failures, more) = calls.take_failures();
@@ -65,11 +65,11 @@ impl Context {
         }
     }
 
-    /// Records the calls of plugins of hosts that are built from now on. Blocks.
+    /// Records the plugin calls of hosts that are built from now on. Blocks.
     pub(super) fn record_to(&self, path: &Path) -> Result<(), CliError> {
         let save = |source| CliError::Save { file: path.to_owned(), source };
         let file = RecordingFile::create(path).map_err(save)?;
-        // There is one for a command.
+        // A command has one recording.
         let _ = self.recording.set(Arc::new(file));
         Ok(())
     }

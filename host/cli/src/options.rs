@@ -15,8 +15,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::error::CliError;
 use super::logging;
 
-/// The defaults of options that have a variable. They are not clap's `env`, which lists an option whose variable is set in
-/// the usage line of every error, as if it had been required.
+/// The defaults of options that have a variable. clap's `env` is not used: if a variable is set, it lists the option in the usage
+/// line of every error, as if it were required.
 static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
 static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
 
@@ -34,12 +34,12 @@ fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())
 }
 
-/// Characters that are in no URI, beside those that are not ASCII (RFC 3986, section 2).
+/// ASCII characters that no URI contains (RFC 3986, section 2).
 const NOT_IN_URIS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// Parses a URI as people type it: characters that URIs do not have, such as those of other scripts and spaces, are percent-encoded (RFC
-/// 3987, section 3.1). What is percent-encoded already stays as it is.
+/// Parses a URI as people type it: characters that URIs cannot contain, such as non-ASCII letters and spaces, are percent-encoded
+/// (RFC 3987, section 3.1). Existing percent-encoding is kept.
 #[allow(clippy::unnecessary_wraps, reason = "the form that clap calls")]
 pub(super) fn parse_uri(text: &str) -> Result<String, Infallible> {
     Ok(utf8_percent_encode(text, NOT_IN_URIS).to_string())
@@ -93,7 +93,7 @@ impl PrincipalArgs {
     ///
     /// # Errors
     ///
-    /// No rule of the config could name it.
+    /// No principal of this name can exist with this config.
     pub(super) fn principal(&self, config: &Config) -> Result<Principal, CliError> {
         let name = self.name.as_str();
         let principal = match name {

@@ -1,9 +1,9 @@
 //! Standard output: results only.
 //!
-//! This is the only writer to it, except for `serve --stdio`, where it belongs to the protocol. Output is buffered, so
-//! small writes are cheap; [`Output::flush`] at the end of a result writes it out. A reader that closes the pipe early,
-//! as `head` does, causes the error kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
-//! [`CliError`](super::error::CliError) does not report as a failure.
+//! This is the only writer to standard output, except for `serve --stdio`, where the protocol uses it. Output is buffered, so
+//! small writes are cheap; [`Output::flush`] at the end of a result writes the buffer. If the reader closes the pipe early, as
+//! `head` does, the error has the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which [`CliError`](super::error::CliError)
+//! does not report as a failure.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -16,12 +16,12 @@ use serde::Serialize;
 use super::color;
 use super::escape;
 
-/// The other end of standard output.
+/// The destination of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// A terminal, which obeys control characters, and a reader.
+    /// A terminal: it interprets control characters, and a person reads it.
     Terminal,
-    /// A program or a file, which take bytes unchanged.
+    /// A program or a file: it gets bytes unchanged.
     Pipe,
 }
 
@@ -46,28 +46,28 @@ impl Output<'static> {
 }
 
 impl<'a> Output<'a> {
-    /// Another writer in its place.
+    /// An output to another writer, for tests.
     pub(super) fn to(writer: &'a mut Vec<u8>, destination: Destination) -> Self {
         Self { writer: Box::new(writer), destination, width: None, colored: false }
     }
 
-    /// Is a terminal of that width.
+    /// Behaves like a terminal of this width.
     #[cfg(test)]
     pub(super) fn with_width(self, width: Option<u16>) -> Self {
         Self { width, ..self }
     }
 
-    /// Colors results, or not.
+    /// Turns colors of results on or off.
     pub(super) fn colored(self, colored: bool) -> Self {
         Self { colored, ..self }
     }
 
-    /// Returns the other end.
+    /// Returns the destination.
     pub(super) fn destination(&self) -> Destination {
         self.destination
     }
 
-    /// Returns the width of the terminal, if it is one and the width is known.
+    /// Returns the width of the terminal, if there is one and its width is known.
     pub(super) fn width(&self) -> Option<u16> {
         self.width
     }
@@ -77,13 +77,13 @@ impl<'a> Output<'a> {
         self.colored
     }
 
-    /// Prints our own text, whose foreign parts are escaped already, and a line feed.
+    /// Prints our own text and a line feed. Foreign parts must be escaped already.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         self.writer.write_all(text.as_bytes())?;
         self.writer.write_all(b"\n")
     }
 
-    /// Prints prose, escaped, and a line feed. On a terminal its lines are wrapped, and continue at the column where they begin.
+    /// Prints escaped prose and a line feed. On a terminal lines are wrapped, with the indentation of their beginning.
     pub(super) fn prose(&mut self, text: &str) -> io::Result<()> {
         let Some(columns) = self.width.map(usize::from) else { return self.text(text) };
         let escaped = escape::lines(text);
@@ -94,7 +94,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Prints a provider's text, escaped for terminals, on lines of its own.
+    /// Prints a provider's text on separate lines, escaped for terminals.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         let escaped = escape::lines(text);
         self.writer.write_all(escaped.as_bytes())?;
@@ -112,7 +112,7 @@ impl<'a> Output<'a> {
         self.writer.write_all(bytes)
     }
 
-    /// Prints a value as JSON: over several lines on a terminal, otherwise on one.
+    /// Prints a value as JSON: on several lines to a terminal, on one line to a pipe.
     pub(super) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         match self.destination {
             Destination::Terminal => {
@@ -126,7 +126,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Prints a protocol document as [`json`](Self::json) prints a value.
+    /// Prints a protocol document like [`json`](Self::json).
     pub(super) fn document(&mut self, mut document: Encoder) -> io::Result<()> {
         match self.destination {
             Destination::Terminal => {
@@ -142,13 +142,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Writes the buffer out.
+    /// Writes the buffer.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 }
 
-/// Returns the number of columns of a terminal: as it says, else as the variable `COLUMNS` does.
+/// Returns the number of columns of a terminal, from the terminal or from the variable `COLUMNS`.
 pub(super) fn terminal_width(stream: &(impl IsTerminal + AsFd)) -> Option<u16> {
     let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream))?;
     let width = size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0);

@@ -1,4 +1,4 @@
-//! `profile`: where a plugin of a running server spends its processor time. The profiles are [the devkit's](mcp_host_devkit::profile).
+//! `profile`: a CPU profile of a plugin of a running server. The profiles are [the devkit's](mcp_host_devkit::profile).
 
 use std::io::Write as _;
 use std::path::PathBuf;

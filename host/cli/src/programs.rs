@@ -1,4 +1,4 @@
-//! The process that starts the programs of upstreams, which cannot be started once this process is confined.
+//! The process that starts the programs of upstreams: this process cannot start programs after its confinement.
 
 use mcp_host_config::Config;
 use mcp_resource_host::HostBuilder;
@@ -7,7 +7,7 @@ use mcp_resource_host::programs::{LauncherProgram, SandboxLauncher};
 
 use super::error::CliError;
 
-/// What starts the programs of upstreams; nothing if the config has none, or on another system than Linux.
+/// The launcher of the programs of upstreams; empty if the config has none, or on other systems than Linux.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs {
     #[cfg(target_os = "linux")]
@@ -15,11 +15,11 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Starts it if the config has programs. Must be called before this process is confined.
+    /// Starts the launcher if the config has programs. Must be called before this process is confined.
     ///
     /// # Errors
     ///
-    /// It does not start, or a program cannot be given what it is granted.
+    /// The launcher does not start, or a grant of a program cannot be provided.
     #[cfg_attr(not(target_os = "linux"), allow(clippy::unnecessary_wraps, unused_variables, reason = "there is none"))]
     pub(super) fn start(config: &Config) -> Result<Self, CliError> {
         Ok(Self {
@@ -28,7 +28,7 @@ impl Programs {
         })
     }
 
-    /// Has a host start programs by it.
+    /// Makes a host start programs through the launcher.
     pub(super) fn of_host(&self, builder: HostBuilder) -> HostBuilder {
         #[cfg(target_os = "linux")]
         if let Some(launcher) = &self.launcher {

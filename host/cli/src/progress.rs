@@ -1,4 +1,4 @@
-//! Progress of compilation: one spinner per component, on a terminal, removed when it is done.
+//! Progress of compilation: one spinner per component on a terminal, removed at the end.
 
 use std::path::Path;
 

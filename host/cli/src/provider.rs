@@ -1,4 +1,4 @@
-//! The description of a provider, as `check` and `inspect` show it.
+//! The description of a provider in `check` and `inspect`.
 
 use serde::Serialize;
 

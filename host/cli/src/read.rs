@@ -1,4 +1,4 @@
-//! `read`: the content that a client gets.
+//! `read`: a resource's content as a client gets it.
 //!
 //! The output depends on its destination ([`OutputMode`] decides):
 //!
@@ -9,9 +9,9 @@
 //! | several formats of one resource | all text, each under its URI and type | the first, which is the preferred one |
 //! | contents of several resources below it | the same | rejected, because only one can be written |
 //!
-//! The one resource is the requested one, or the only one in the response, as the newest of a collection is.
+//! "One resource" is the requested one, or the only one in the response: a collection may return its newest resource.
 //!
-//! With `--json` it is the MCP result object, everywhere.
+//! With `--json` the output is the MCP result object for all destinations.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ impl Args {
         if host.is_built_in(&self.uri) {
             wait_until_indexed(host, context).await;
         }
-        // Those that were made to load the plugins.
+        // Discards the calls from loading the plugins.
         drop(context.calls().map(|calls| calls.take_calls()));
         let read = host.read(principal, &self.uri).await;
         if self.timing {
@@ -130,7 +130,7 @@ impl Args {
     }
 }
 
-/// Prints what the call cost, and the encoding of the contents for a client.
+/// Prints the cost of the call, and of encoding the contents for a client.
 fn print_timing(context: &Context, contents: Option<&Vec<ResourceContents>>, is_json: bool) -> Result<(), CliError> {
     let encoding = contents.map(|contents| {
         let contents = contents.clone();
@@ -143,7 +143,7 @@ fn print_timing(context: &Context, contents: Option<&Vec<ResourceContents>>, is_
 /// The form of the output.
 #[derive(Debug, PartialEq)]
 enum OutputMode<'a> {
-    /// The text is shown to a person, of each resource in one format.
+    /// The text is shown to a person, with one format of each resource.
     Rendered(&'a [ResourceContents]),
     /// One content is written unchanged.
     Raw(&'a ResourceContents),
@@ -178,8 +178,8 @@ impl<'a> OutputMode<'a> {
     }
 }
 
-/// Prints what the contents are not to standard error: a pipe gets the content unchanged. Formats of one resource have the same notices.
-/// What the text itself says is left out if it is shown.
+/// Prints the notices about the contents to standard error: a pipe gets the content unchanged. Formats of one resource have the
+/// same notices. Notices that the shown text repeats are left out.
 fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &Context) {
     let notices = contents.iter().flat_map(|one| Notice::all_in(&one.entry.meta).into_iter());
     let notices = notices.filter(|notice| !(is_text_shown && notice.in_text));
@@ -188,7 +188,8 @@ fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &C
     lines.iter().for_each(|line| context.messages.note(line));
 }
 
-/// The contents without further formats of the same resource, and those. Of each the first text is kept, or else the first.
+/// Splits the contents into one format per resource and the other formats. The first text of a resource is kept; without text,
+/// its first format.
 fn preferred(contents: &[ResourceContents]) -> (Vec<&ResourceContents>, Vec<&ResourceContents>) {
     let is_text = |one: &ResourceContents| matches!(one.body, ResourceBody::Text(_));
     let is_kept = |one: &&ResourceContents| {
@@ -199,7 +200,7 @@ fn preferred(contents: &[ResourceContents]) -> (Vec<&ResourceContents>, Vec<&Res
     contents.iter().partition(is_kept)
 }
 
-/// Says in which other formats resources are there; nothing without any.
+/// Lists the other formats of the resources; `None` without any.
 fn other_formats(others: &[&ResourceContents]) -> Option<String> {
     let formats: Vec<_> = others.iter().map(|one| escape::line(&kind_and_size(one)).into_owned()).collect();
     (!formats.is_empty()).then(|| format!("also there as {}; `--json` prints all", formats.join("; ")))

@@ -1,4 +1,4 @@
-//! `record`: the calls of a plugin of a running server, in a file for [`replay`](super::replay).
+//! `record`: writes the calls of a plugin of a running server to a file, for [`replay`](super::replay).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ Examples:
   mcp-host record notes --out notes.jsonl --max 20     the next 20 calls
   mcp-host replay notes.jsonl                          repeat them";
 
-/// The longest time of a recording.
+/// The maximum duration of a recording.
 const MAX_TIME: Duration = Duration::from_secs(3000);
 
 /// Record the calls of a plugin of a running server, for `replay`
@@ -56,7 +56,7 @@ impl Args {
         let file = RecordingFile::create(&self.out).map_err(save)?;
         let plugin = utf8_percent_encode(&self.plugin, NON_ALPHANUMERIC);
         let path = format!("plugins/{plugin}/record?calls={}&seconds={}", self.max, self.time.as_secs());
-        // Lines are written whole, though they arrive in pieces.
+        // Data arrives in pieces; only whole lines are written.
         let mut begun = Vec::new();
         let mut told = false;
         let receive = |data: &[u8]| {

@@ -1,7 +1,7 @@
-//! `--record FILE`: the calls of providers, in a file for [`replay`](super::replay).
+//! `--record FILE`: a file with the calls of providers, for [`replay`](super::replay).
 //!
-//! The file is readable by its owner only (mode 0600): it has what providers read and answered. It is written as calls end, and has at most
-//! [`MAX_FILE`] bytes; calls beyond are counted.
+//! Only the owner can read the file (mode 0600): it has the data that providers read and returned. A call is written when it
+//! ends. The file has at most [`MAX_FILE`] bytes; further calls are only counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -13,10 +13,10 @@ use mcp_host_devkit::passthrough::passthrough;
 use mcp_host_engine::recording::{self, Line, MakePassthrough, Recorder, RecordingEnd, RecordingSink};
 use parking_lot::Mutex;
 
-/// The bytes of a recording.
+/// The maximum size of a recording, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
-/// A file that takes a recording.
+/// The file of a recording.
 pub(super) struct RecordingFile {
     pub(super) path: PathBuf,
     state: Mutex<State>,
@@ -26,15 +26,15 @@ struct State {
     file: BufWriter<File>,
     bytes: u64,
     end: RecordingEnd,
-    /// Why it could not be written.
+    /// The first error of writing.
     error: Option<io::Error>,
 }
 
 impl RecordingFile {
-    /// Creates the file, or empties it, and writes the first line. Blocks.
+    /// Creates or truncates the file, and writes the first line. Blocks.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        // One that was there before may have other permissions.
+        // An existing file may have other permissions.
         if file.metadata()?.is_file() {
             file.set_permissions(PermissionsExt::from_mode(0o600))?;
         }
@@ -44,14 +44,14 @@ impl RecordingFile {
         Ok(created)
     }
 
-    /// Returns what the recording has, without a last line: it was interrupted, so that not all calls may be in it. Blocks.
+    /// Returns the counts of an interrupted recording, without writing a last line: calls may be missing. Blocks.
     pub(super) fn interrupt(&self) -> io::Result<RecordingEnd> {
         let mut state = self.state.lock();
         let end = state.end;
         state.file.flush().map(|()| end)
     }
 
-    /// Writes the last line, and returns what the recording has. Blocks.
+    /// Writes the last line, and returns the counts of the recording. Blocks.
     pub(super) fn finish(&self) -> io::Result<RecordingEnd> {
         let mut state = self.state.lock();
         let end = state.end;
@@ -64,7 +64,7 @@ impl RecordingFile {
 }
 
 impl RecordingFile {
-    /// Takes a line of a recording that a server makes. Its last line replaces what was counted here.
+    /// Takes a line of a recording from a server. The counts in its last line replace the counts here.
     pub(super) fn receive(&self, line: String) -> bool {
         if line.starts_with("{\"end\"") {
             if let Ok(Line::End(end)) = serde_json::from_str(&line) {
@@ -107,17 +107,17 @@ impl State {
     }
 }
 
-/// What makes passthroughs.
+/// Makes the passthroughs.
 pub(super) fn make_passthrough() -> MakePassthrough {
     MakePassthrough::new(passthrough)
 }
 
-/// What records into that file.
+/// A recorder that writes to this file.
 pub(super) fn recorder(sink: Arc<RecordingFile>) -> Recorder {
     Recorder { sink, passthrough: make_passthrough() }
 }
 
-/// What a recording has, in a sentence.
+/// The counts of a recording, in a sentence.
 pub(super) fn summary(end: RecordingEnd, path: &Path) -> String {
     let RecordingEnd { calls, skipped } = end;
     let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };

@@ -1,18 +1,18 @@
-//! What the commands for components from registries share: the config with its references, the lock, the store, and how a component is
-//! obtained, inspected and shown.
+//! The shared parts of the commands for components from registries: the config with its references, the lock, the store, and how
+//! a component is obtained, inspected and shown.
 //!
 //! | module | command |
 //! |---|---|
-//! | `add`, `remove` | `mcp-host add`, `mcp-host remove`: a plugin, and what it is locked to |
+//! | `add`, `remove` | `mcp-host add`, `mcp-host remove`: a plugin and its lock entry |
 //! | `lock` | `mcp-host lock` |
 //! | `update` | `mcp-host update`, `mcp-host diff` |
 //! | `outdated` | `mcp-host outdated` |
 //! | `store` | `mcp-host store` |
 //! | `push` | `mcp-host push` |
-//! | `difference` | what a version wants beyond what was agreed to |
+//! | `difference` | new requirements of a version, beyond the agreed ones |
 //! | `config_edit` | a `[[plugin]]` in the text of a config |
 //!
-//! A component is inspected as `mcp-host inspect` does it: compiled in the confined child process, and described without any grant.
+//! A component is inspected as in `mcp-host inspect`: compiled in the confined child process, and described without any grant.
 
 pub(super) mod add;
 mod config_edit;
@@ -41,10 +41,10 @@ use super::error::{CliError, CommandError, EXIT_FAILURE, EXIT_NOT_AGREED, EXIT_U
 use super::output::Output;
 use super::table::{Cell, Table};
 
-/// What marks the export of a provider, before its version.
+/// The prefix of a provider's export, before the version.
 const CONTRACT: &str = "mcp-host:provider/";
 
-/// Why a command for components from registries failed.
+/// The errors of commands for components from registries.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegistryCommandError {
     /// A component cannot be obtained.
@@ -67,19 +67,19 @@ pub(super) enum RegistryCommandError {
     Attachment {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         source: AttachmentError,
     },
-    /// `--agree` has something that is no capability.
+    /// A value of `--agree` is not a capability.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
-    /// A plugin of that name is there.
+    /// A plugin with this name exists.
     #[error("the config has a plugin `{0}` already")]
     NameTaken(String),
     /// A plugin is not from a registry.
     #[error("the component of plugin `{0}` is not from a registry")]
     NotFromRegistry(String),
-    /// The config would not be valid with the change.
+    /// The change would make the config invalid.
     #[error("the config was not changed: with the change it would not be valid\n{0}")]
     Edit(String),
     /// The config cannot be read or written.
@@ -87,7 +87,7 @@ pub(super) enum RegistryCommandError {
     Config {
         /// The file.
         file: PathBuf,
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The error of the operating system.
         source: std::io::Error,
@@ -95,29 +95,29 @@ pub(super) enum RegistryCommandError {
     /// `lock --check` found that config and lock differ.
     #[error("the lock is not what the config needs: {0}")]
     NotLocked(String),
-    /// An update was not done, because somebody has to agree.
+    /// A component was not updated, because a person has to agree.
     #[error("{count} {} not locked: somebody has to agree", if *.count == 1 { "component was" } else { "components were" })]
     NotAgreed {
         /// The number of components.
         count: usize,
     },
-    /// What is locked is not what `[[trust]]` requires now.
+    /// A locked component does not satisfy the current `[[trust]]` requirements.
     #[error("{source_reference}: {reason}")]
     Untrusted {
         /// The reference.
         source_reference: String,
-        /// Why, and what to do.
+        /// The reason, and the help.
         reason: String,
     },
-    /// What a component says that it needs cannot be read.
+    /// The declared needs of a component cannot be read.
     #[error("{source_reference} cannot be locked: {problem}; its publisher has to mend that")]
     Needs {
         /// The reference.
         source_reference: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// `--agree` without a plugin.
+    /// `--agree` is given without a plugin.
     #[error("`--agree` is for one plugin: `mcp-host {0} NAME --agree CAPABILITY`")]
     AgreeWithoutName(&'static str),
     /// `store verify` found problems.
@@ -138,13 +138,13 @@ impl CommandError for RegistryCommandError {
     }
 }
 
-/// The config of these commands: its references are read as they are.
+/// The config of these commands, with unresolved references.
 pub(super) struct Project {
     pub(super) config: Config,
     pub(super) file: PathBuf,
 }
 
-/// A component that was obtained, verified and inspected.
+/// An obtained, verified and inspected component.
 pub(super) struct Candidate {
     pub(super) obtained: Obtained,
     pub(super) inspection: Inspection,
@@ -167,7 +167,7 @@ impl Project {
         Ok(Self { config, file })
     }
 
-    /// Opens the lock beside the config, to change it, and reads the config then: no other command changes either meanwhile.
+    /// Opens the lock file for a change, and then reads the config: no other command can change either meanwhile.
     pub(super) fn load_to_change(context: &Context) -> Result<(Self, LockFile), CliError> {
         let lock = LockFile::open(&lock_file(context.config_file())).map_err(RegistryCommandError::from)?;
         Ok((Self::load(context)?, lock))
@@ -178,7 +178,7 @@ impl Project {
         Ok(LockFile::open(&lock_file(&self.file)).map_err(RegistryCommandError::from)?)
     }
 
-    /// Opens the store, and notes that the lock of this config uses it.
+    /// Opens the store, and registers the lock of this config as a user of the store.
     pub(super) fn open_store(&self) -> Result<Store, CliError> {
         let dir = self.config.store.as_ref().ok_or(StoreError::NoDirectory).map_err(RegistryCommandError::from)?;
         let store = Store::open(dir).map_err(RegistryCommandError::from)?;
@@ -186,7 +186,7 @@ impl Project {
         Ok(store)
     }
 
-    /// The references of the config, each once.
+    /// The distinct references of the config.
     pub(super) fn references(&self) -> BTreeSet<Reference> {
         self.config.references().collect()
     }
@@ -201,7 +201,7 @@ impl Project {
         Ok(plugin.reference().ok_or_else(|| RegistryCommandError::NotFromRegistry(name.to_owned()))?)
     }
 
-    /// Obtains what a reference names now, and inspects it. Nothing is locked.
+    /// Obtains the current version of a reference, and inspects it. Locks nothing.
     pub(super) async fn obtain(
         &self,
         reference: &Reference,
@@ -222,7 +222,7 @@ impl Project {
         self.candidate(obtained.map_err(RegistryCommandError::from)?, store, context).await
     }
 
-    /// Inspects what is locked; what of it is not in the store is fetched.
+    /// Inspects a locked component; fetches the parts that are missing in the store.
     pub(super) async fn locked(
         &self,
         locked: &LockedComponent,
@@ -231,7 +231,7 @@ impl Project {
         context: &Context,
     ) -> Result<Candidate, CliError> {
         registries.fetch(locked, store).await.map_err(RegistryCommandError::from)?;
-        // The lock may be older than what is trusted now.
+        // The trust settings may be newer than the lock.
         verify_one(&self.config, locked, store).map_err(|reason| RegistryCommandError::Untrusted {
             source_reference: locked.source.to_string(),
             reason,
@@ -250,7 +250,7 @@ impl Project {
         self.candidate(obtained, store, context).await
     }
 
-    /// Inspects a component that was verified.
+    /// Inspects a verified component.
     pub(super) async fn candidate(
         &self,
         obtained: Obtained,
@@ -258,7 +258,7 @@ impl Project {
         context: &Context,
     ) -> Result<Candidate, CliError> {
         let inspection = inspect(&self.config, &store.file(&obtained.component), Some(&obtained), context).await?;
-        // Taken for none, they would hide what it asks for.
+        // If an invalid section counted as no needs, it would hide the needs.
         let needs = inspection.needs.as_ref().map_err(|error| RegistryCommandError::Needs {
             source_reference: obtained.reference.to_string(),
             problem: error.warning(),
@@ -271,7 +271,7 @@ impl Project {
 }
 
 impl Candidate {
-    /// What is locked, with those capabilities agreed to.
+    /// The lock entry, with these agreed capabilities.
     pub(super) fn locked(&self, agreed: &BTreeSet<Capability>) -> Result<LockedComponent, CliError> {
         let (obtained, inspection) = (&self.obtained, &self.inspection);
         let (provider, provider_version) = match &inspection.info {
@@ -301,7 +301,7 @@ impl Candidate {
         })
     }
 
-    /// Shows what it is and what it wants.
+    /// Shows the component and its needs.
     pub(super) fn print(&self, output: &mut Output<'_>) -> Result<(), CliError> {
         let row = |label: &str, value: &str| [Cell::text(label), Cell::verbatim(value)];
         let obtained = &self.obtained;
@@ -337,7 +337,7 @@ fn described(sbom: &LockedSbom, store: &Store) -> String {
     format!("{summary}, not verified: {}", store.file(&sbom.digest).display())
 }
 
-/// Inspects a component file. `obtained` is the component that the file was fetched as, if it was.
+/// Inspects a component file. `obtained` is the fetched component of the file, if there is one.
 pub(super) async fn inspect(
     config: &Config,
     file: &Path,
@@ -351,7 +351,7 @@ pub(super) async fn inspect(
     Ok(context.builder(bare).inspect(&plugin).await?)
 }
 
-/// The capabilities that a provider says it needs.
+/// The capabilities that a provider declares as needs.
 fn needed(needs: &Needs) -> BTreeSet<Capability> {
     let mut all: BTreeSet<_> = needs.http.iter().map(|need| Capability::Http(need.origin.clone())).collect();
     all.extend(needs.dirs.iter().map(|need| match need.mode {
@@ -375,7 +375,7 @@ fn texts(capabilities: &BTreeSet<Capability>) -> BTreeSet<String> {
     capabilities.iter().map(ToString::to_string).collect()
 }
 
-/// The capabilities of a lock. What a later version has written, and this one does not know, counts as nothing.
+/// The capabilities of a lock. An unknown one, written by a later version of the host, is ignored.
 fn capabilities(texts: &BTreeSet<String>) -> BTreeSet<Capability> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }

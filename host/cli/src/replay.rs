@@ -1,4 +1,4 @@
-//! `replay`: repeats recorded calls without any grant, and compares.
+//! `replay`: repeats recorded calls without any grant, and compares the results.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +30,7 @@ Examples:
   mcp-host replay a.jsonl --component new.wasm      does a new version?
   mcp-host test new.wasm --replay recordings/       all recordings of a directory";
 
-/// The characters of a value that a difference shows.
+/// The maximum number of characters of a value in a difference.
 const MAX_SHOWN: usize = 300;
 
 /// Repeat recorded calls of a provider without grants, and compare what it does
@@ -69,13 +69,13 @@ pub(super) enum ReplayFileError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A directory has none.
+    /// The directory has no recordings.
     #[error("{} has no recordings: no file ends in `.jsonl`", dir.display())]
     NoRecordings {
         /// The directory.
         dir: PathBuf,
     },
-    /// It is no recording of this version.
+    /// The file is not a recording in this version's format.
     #[error("{} is no recording that this version reads: line {line}: {reason}", file.display())]
     Format {
         /// The file.
@@ -85,23 +85,23 @@ pub(super) enum ReplayFileError {
         /// The reason.
         reason: String,
     },
-    /// Its component is not there any more.
+    /// The component of a recording no longer exists.
     #[error("the component of plugin `{plugin}`, {component}, is not the recorded one (`{digest}`)")]
     OtherComponent {
         /// The plugin.
         plugin: String,
-        /// Its file.
+        /// The component's file.
         component: String,
-        /// The digest that was recorded.
+        /// The recorded digest.
         digest: String,
     },
-    /// It has several plugins.
+    /// The recording has calls of several plugins.
     #[error("the recording has calls of {}", plugins.join(", "))]
     SeveralPlugins {
-        /// Their names.
+        /// The names of the plugins.
         plugins: Vec<String>,
     },
-    /// A call cannot be made.
+    /// A recorded call cannot be repeated.
     #[error("call {call} of {}: {reason}", file.display())]
     Call {
         /// The file.
@@ -143,46 +143,47 @@ impl Args {
     }
 }
 
-/// What is replayed, and with which component.
+/// The options of a replay.
 #[derive(Debug)]
 pub(super) struct ReplayOptions {
-    /// The component, instead of the recorded ones.
+    /// The component that replaces the recorded ones.
     pub(super) component: Option<PathBuf>,
-    /// The only plugin.
+    /// The only plugin to replay.
     pub(super) plugin: Option<String>,
-    /// How often each call is replayed.
+    /// The number of replays of each call.
     pub(super) times: u32,
 }
 
-/// What the replay of a recording found.
+/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ReplayReport {
-    /// The calls that were replayed.
+    /// The number of replayed calls.
     pub(super) calls: usize,
-    /// How often each of them was.
+    /// The number of replays of each call.
     pub(super) times: u32,
-    /// The calls that were not recorded to their end, or ended by a limit: their host calls are compared as far as they go.
+    /// The number of calls whose record ends early, or that ended by a limit: their host calls are compared as far as they were
+    /// recorded.
     pub(super) partial: usize,
-    /// The calls that do something else.
+    /// The calls that differ.
     pub(super) differing: Vec<DifferingCall>,
     /// Whether the recording has its last line.
     pub(super) is_complete: bool,
 }
 
-/// A call that does something else than is recorded.
+/// A call that differs from its record.
 #[derive(Debug, Serialize)]
 pub(super) struct DifferingCall {
-    /// Its number in the recording, from 1.
+    /// The call's number in the recording, from 1.
     call: usize,
     plugin: String,
     function: String,
     arguments: Value,
-    /// How many host calls were as recorded.
+    /// The number of host calls before the difference.
     same_host_calls: usize,
-    /// What the record has, and what the component did instead.
+    /// The recorded action, and the component's action.
     recorded: String,
     replayed: String,
-    /// Where two answers differ, as a JSON pointer.
+    /// The JSON pointer to the difference of two answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
 }
@@ -248,7 +249,7 @@ pub(super) async fn replay_file(
     Ok(report)
 }
 
-/// Loads a component for replays. Its calls have more time than a machine needs that is busy.
+/// Loads a component for replays. The time limits are long enough for a busy machine.
 async fn load(
     runtime: &PluginRuntime,
     recorded: &RecordedPlugin,
@@ -273,7 +274,7 @@ async fn load(
     Ok(runtime.load_for_replay(&plugin).await?)
 }
 
-/// The memory is that of the recorded calls. What depends on the machine is as large as it can be.
+/// The memory limit of the recorded calls; limits that depend on the machine's speed are at their maximum.
 fn replay_limits(memory: u64) -> Limits {
     const LONGEST: Duration = Duration::from_secs(600);
     let mut limits = Limits::default();
@@ -331,7 +332,7 @@ fn describe(outcome: &Outcome) -> String {
     })
 }
 
-/// Where two outcomes differ, and both there.
+/// The place where two outcomes differ, and both values there.
 fn differing_part(recorded: &Outcome, now: &Outcome) -> (Option<String>, String, String) {
     match (recorded, now) {
         (Outcome::Answer(recorded), Outcome::Answer(now)) | (Outcome::Failure(recorded), Outcome::Failure(now)) => {
@@ -351,7 +352,7 @@ fn differing_part(recorded: &Outcome, now: &Outcome) -> (Option<String>, String,
     }
 }
 
-/// A text from shortly before the character at which it differs.
+/// An excerpt of a text, from shortly before the differing character.
 fn excerpt(text: &str, differs_at: usize) -> String {
     const BEFORE: usize = 40;
     let skipped = differs_at.saturating_sub(BEFORE);
@@ -399,7 +400,7 @@ fn first_difference<'a>(a: &'a Value, b: &'a Value, at: &mut String) -> (Option<
 }
 
 impl ReplayReport {
-    /// Prints it for people.
+    /// Prints the report for people.
     pub(super) fn print(&self, file: &Path, output: &mut Output<'_>) -> Result<(), CliError> {
         for differing in &self.differing {
             let DifferingCall { call, plugin, function, arguments, same_host_calls, recorded, replayed, at } =

@@ -1,4 +1,4 @@
-//! The imports of a component compared with the grants, as `check` and `inspect` show them.
+//! The imports of a component compared with the grants, for `check` and `inspect`.
 
 use mcp_host_engine::plugin::{self, Capability, GrantStatus, Needs, Requirements};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::table::Cell;
 #[derive(Debug, Serialize)]
 pub(super) struct RequirementReport<'a> {
     capability: &'static str,
-    /// Null if it needs no grant.
+    /// Null if the capability needs no grant.
     grant: Option<&'static str>,
     imports: &'a [String],
     granted: &'a [String],
@@ -33,16 +33,16 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
     requirements.iter().map(RequirementReport::from).collect()
 }
 
-/// One row per capability that takes a grant: its name, its imports, its grants, the status. Of a provider that says what it asks
-/// for, imports that it asks nothing of, and that are not granted, are left out: they are those of its language's runtime. So is a
-/// config that is not there, unless the provider says that it requires one.
+/// One row per capability that takes a grant: its name, imports, grants, and status. If the provider declares its needs, imports
+/// that are neither declared nor granted are left out: the runtime of its language has them. A config that is not granted is left
+/// out unless it is declared.
 pub(super) fn rows<'r>(
     requirements: &'r Requirements,
     asked: Option<&'r Needs>,
 ) -> impl Iterator<Item = [Cell; 4]> + use<'r> {
     let is_shown = move |need: &&plugin::Requirement| match need.status {
         GrantStatus::NotRequired => false,
-        // Every SDK imports the interface.
+        // Every SDK imports this interface.
         GrantStatus::NotGranted if need.capability == Capability::Config => {
             asked.is_some_and(|needs| needs.asks_for(need.capability))
         }
@@ -59,7 +59,7 @@ pub(super) fn rows<'r>(
     })
 }
 
-/// The package of the imports, which all have the same.
+/// The common package of the imports.
 fn package(need: &plugin::Requirement) -> Option<&str> {
     need.imports.first()?.split(['/', '@']).next()
 }

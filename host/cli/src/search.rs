@@ -1,4 +1,4 @@
-//! `search`: what a client finds.
+//! `search`: the search results that a client gets.
 
 use bytesize::ByteSize;
 use mcp_host_config::search::ResultCount;
@@ -128,7 +128,7 @@ fn print_hit(hit: &SearchHit, output: &mut Output<'_>) -> Result<(), CliError> {
     Ok(output.line("")?)
 }
 
-/// The text of a snippet, each line behind its number where it is known.
+/// The text of a snippet, with line numbers where they are known.
 fn indented(snippet: &Snippet) -> String {
     let numbered = snippet.text.lines().enumerate().map(|(index, line)| {
         let number = snippet.lines.0.saturating_add(index);

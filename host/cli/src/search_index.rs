@@ -1,4 +1,4 @@
-//! `index`: the state of the search index, and rebuilding it.
+//! `index`: shows the state of the search index, or rebuilds it.
 
 use bytesize::ByteSize;
 use mcp_host_base::log_target;
@@ -83,7 +83,7 @@ async fn rebuild(host: &Host, context: &Context) -> Result<(), CliError> {
     Ok(output.flush()?)
 }
 
-/// Waits until the index is level with what the plugins serve. Says so on a terminal, and what cannot be indexed.
+/// Waits until the index is up to date with the plugins. Shows progress on a terminal, and the parts that cannot be indexed.
 pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let names: Vec<_> = host.search_status().into_iter().map(|status| status.plugin).collect();
     if names.is_empty() {
@@ -92,7 +92,7 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let spinner = context.messages.spin(format!("indexing {}", names.join(", ")));
     host.wait_until_indexed().await;
     drop(spinner);
-    // The host logs why a plugin cannot be indexed.
+    // The host logs the reason why a plugin cannot be indexed.
     let is_logged = tracing::enabled!(target: log_target::SEARCH, tracing::Level::WARN);
     for status in host.search_status() {
         for gap in status.gaps() {
@@ -114,7 +114,7 @@ fn row(status: &SearchStatus) -> [Cell; HEADER.len()] {
     [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes), state]
 }
 
-/// The passages that have vectors, of those that are to have one: `150 of 400 (37 %)`.
+/// The number of passages with vectors, of all passages to embed: `150 of 400 (37 %)`.
 fn progress(PassageCount { embedded, total }: PassageCount) -> String {
     match embedded.saturating_mul(100).checked_div(total) {
         Some(percent) => format!("{embedded} of {total} ({percent} %)"),

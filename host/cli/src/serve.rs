@@ -1,6 +1,6 @@
-//! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
+//! `serve`: the MCP server, over HTTP if the config or the command line has an address, and over stdio if not.
 //!
-//! It serves what a config says, or [paths](paths) of the command line.
+//! The server serves a config, or [paths](paths) from the command line.
 
 mod paths;
 
@@ -36,13 +36,13 @@ use super::recording::make_passthrough;
 use super::service_manager::{Notifier, PassedSocket, ServiceManager};
 use super::signals::{self, Hangup};
 
-/// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
+/// The maximum wait at the start for loading plugins. After that, requests are served without the plugins that are not ready.
 const START_GRACE: Duration = Duration::from_secs(2);
-/// The longest wait at the end for spans to be sent.
+/// The maximum wait at the end for sending spans.
 const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Where the administration listener of `--open` listens without `[admin]`.
+/// The address of the administration listener of `--open` without `[admin]`: any free port.
 const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// The key of the config that names the address.
+/// The config key with the address.
 pub(super) const ADDRESS_KEY: &str = "server.http";
 
 const EXAMPLES: &str = "\
@@ -94,32 +94,32 @@ pub(super) struct Args {
     passed: Option<HttpAddress>,
 }
 
-/// What is served.
+/// The served config.
 #[derive(Debug)]
 pub(super) struct ServedConfig {
     pub(super) config: Config,
-    /// The paths that it was made for; none if it was read.
+    /// The paths for which the config was made; `None` for a config from a file.
     paths: Option<PathServer>,
 }
 
 impl Args {
-    /// Connects to the service manager. The address of a socket that it passed is as if `--http` named it.
+    /// Connects to the service manager. A socket passed by the manager has the effect of `--http` with its address.
     ///
     /// # Errors
     ///
-    /// The manager passed something else, or cannot be notified.
+    /// The manager passed something other than one TCP socket, or cannot be notified.
     pub(super) fn service_manager(&mut self) -> Result<ServiceManager, CliError> {
         let socket = PassedSocket::take().map_err(CliError::PassedSocket)?;
         self.passed = socket.as_ref().map(|socket| HttpAddress::from(socket.address()));
         Ok(ServiceManager { socket, notifier: Notifier::connect().map_err(CliError::NotifySocket)? })
     }
 
-    /// Whether the command line names what is served, so that no config is read.
+    /// Whether the command line has paths to serve, so that no config is read.
     pub(super) fn has_paths(&self) -> bool {
         self.paths.are_given()
     }
 
-    /// Reads the config, or makes one for the paths of the command line, with the options of the command line.
+    /// Reads the config, or makes one for the paths of the command line, and applies the options of the command line.
     pub(super) fn load_config(&self, file: &Path) -> Result<ServedConfig, CliError> {
         if !self.has_paths() {
             return Ok(ServedConfig { config: self.apply_overrides(Config::load(file)?), paths: None });
@@ -130,14 +130,14 @@ impl Args {
         Ok(ServedConfig { config, paths })
     }
 
-    /// Prepares what this process cannot do once it is confined.
+    /// Prepares the operations that the confinement of this process will prevent.
     pub(super) fn prepare(&mut self) {
         if self.open {
             self.browser = Browser::prepare();
         }
     }
 
-    /// Serves that config, in a process that is confined.
+    /// Serves the config, in a confined process.
     pub(super) async fn run(
         mut self,
         config: Result<ServedConfig, CliError>,
@@ -146,7 +146,7 @@ impl Args {
         context: &Context,
     ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
-        // First: a SIGHUP right after the start must not terminate the server.
+        // The signal handler comes first: a SIGHUP right after the start must not terminate the server.
         let (is_reloaded, is_stdio) = (!self.no_reload && !self.has_paths(), self.stdio);
         let hangup = if is_reloaded { Some(Hangup::new().context("cannot listen to signals")?) } else { None };
         let ServedConfig { config, paths } = config?;
@@ -158,7 +158,7 @@ impl Args {
         let draining = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
             .context("cannot listen to signals")?;
         let shutdown = CancellationToken::new();
-        // Before compilation: an address in use is reported at once.
+        // Bound before compilation: an address in use is reported immediately.
         let listener = match (config.server.http, manager.socket) {
             (Some(_), Some(socket)) => Some(socket.into_listener().map_err(CliError::PassedSocket)?),
             (Some(address), None) => Some(listen(address, self.address_setting()).await?),
@@ -193,7 +193,7 @@ impl Args {
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
         });
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
-        // Plugins that load quickly should be there for the first request.
+        // Plugins that load quickly are ready for the first request.
         let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
         if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
@@ -211,7 +211,7 @@ impl Args {
                 let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
                 AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
             }
-            // The file is still compared with what is served.
+            // Without reloads, the file is still compared with the served config.
             None => AbortOnDropHandle::new(tokio::spawn(async { ((), watcher.run_without_reloads().await) })),
         });
         if let Some(listener) = listener {
@@ -235,7 +235,7 @@ impl Args {
                     "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, {http}"
                 ));
             } else if paths.is_some() && !is_stdio {
-                // Without a message, a script that starts it sees it end and nothing served.
+                // Without this note, a script would see the process end without serving anything.
                 context.messages.note(
                     "standard input is no terminal, so this speaks MCP over it, as for a client that starts it; to serve over HTTP, use \
                      `--http 127.0.0.1:8080`",
@@ -248,12 +248,12 @@ impl Args {
         context.shutdown(&host).await;
         tracing::info!(target: log_target::SERVER, "stopped");
         if let Some(telemetry) = context.telemetry() {
-            // It is joined: a failure is that it panicked.
+            // The result is ignored: a join fails only after a panic.
             let _ = tokio::task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;
         }
         if let Some(admin) = admin {
             admin.abort();
-            // Aborted: the file of its socket is removed.
+            // Waits until the aborted task has removed the file of its socket.
             let _ = admin.await;
         }
         Ok(())
@@ -268,12 +268,12 @@ impl Args {
         config
     }
 
-    /// The option or the key of the config that names the address.
+    /// The option or config key with the address.
     fn address_setting(&self) -> &'static str {
         if self.http.is_some() { "--http" } else { ADDRESS_KEY }
     }
 
-    /// The HTTP address to listen at, if any.
+    /// The HTTP address, if any.
     fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
         if self.stdio { None } else { self.passed.or(self.http).or(configured) }
     }
@@ -287,7 +287,7 @@ async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<
         log_cached_responses(&host);
         tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
         let (trigger, manager) = (trigger.clone(), manager.clone());
-        // A further signal begins anew.
+        // A further signal restarts this task.
         reloading.replace(AbortOnDropHandle::new(tokio::spawn(async move {
             manager.reloading();
             match trigger.reload_and_wait().await {
@@ -299,7 +299,7 @@ async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<
     }
 }
 
-/// Logs how often responses of each plugin were in the response cache, unless none was looked up.
+/// Logs the hits and misses of each plugin's response cache, unless there were no lookups.
 fn log_cached_responses(host: &Host) {
     for PluginStatus { name, cached_responses: CacheCounts { hits, misses, .. }, .. } in host.plugins() {
         if hits > 0 || misses > 0 {
@@ -308,7 +308,8 @@ fn log_cached_responses(host: &Host) {
     }
 }
 
-/// Begins the shutdown `server.drain-delay` after the signal: meanwhile `/readyz` answers 503, and clients are still served.
+/// Starts the shutdown `server.drain-delay` after the signal. Until then `/readyz` answers 503 (readiness), and clients are still
+/// served.
 async fn delay_drain(
     signal: CancellationToken,
     shutdown: CancellationToken,
@@ -325,13 +326,13 @@ async fn delay_drain(
     shutdown.cancel();
 }
 
-/// Serves administrators. Clients are served although that fails, which is logged.
+/// Serves administrators. A failure is logged, and does not affect clients.
 async fn administer(host: Arc<Host>, listener: AdminListener, draining: CancellationToken, controls: AdminControls) {
     let Err(error) = server::serve_admin(host, listener, draining, controls).await;
     tracing::error!(target: log_target::SERVER, %error, "the administration listener failed");
 }
 
-/// Stops loading at the shutdown: requests that wait for it are not to be drained.
+/// Stops loading at the shutdown: requests that wait for a plugin to load are not drained.
 async fn stop_loading_on(shutdown: CancellationToken, host: Arc<Host>) {
     shutdown.cancelled().await;
     host.stop_loading();
@@ -345,7 +346,7 @@ async fn log_when_loaded(host: Arc<Host>) {
         tracing::info!(target: log_target::SERVER, loading, "serving the plugins loaded so far; the others follow as they are loaded");
         host.wait_until_loaded().await;
     }
-    // Without the host's own, such as those of search.
+    // The host's own plugins, such as search, are excluded.
     let config = host.config();
     let mut plugins = host.plugins();
     plugins.retain(|plugin| config.plugins.iter().any(|declared| declared.name.as_str() == plugin.name));
@@ -358,12 +359,12 @@ async fn log_when_loaded(host: Arc<Host>) {
     }
 }
 
-/// How loading the plugins ended.
+/// The results of loading the plugins.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LoadCounts {
     loaded: usize,
     failed: usize,
-    /// Those that were being loaded at the shutdown: that is no failure.
+    /// Plugins that were still loading at the shutdown, which is not a failure.
     stopped: usize,
 }
 
@@ -381,14 +382,13 @@ impl LoadCounts {
     }
 }
 
-/// Listens at an address, which that option or key of the config names.
+/// Binds an address from this option or config key.
 pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Result<TcpListener, CliError> {
     let address = address.socket_addr();
     TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, setting, source })
 }
 
-/// Listens at the address of `[admin]`.
-/// Listens for administrators. Over stdio a client starts a process of its own, and only the first of them has the address.
+/// Binds the address of `[admin]`. Over stdio each client starts its own process, and only the first one can bind the address.
 async fn listen_admin(address: &AdminAddress, is_stdio: bool) -> Result<Option<AdminListener>, CliError> {
     match AdminListener::bind(address).await {
         Err(error) if is_stdio && error.kind() == std::io::ErrorKind::AddrInUse => {

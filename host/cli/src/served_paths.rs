@@ -1,4 +1,4 @@
-//! What `init` and `serve PATH…` serve of files and directories of this machine: the plugins for each path, and the config with them.
+//! Serving files and directories of this machine with `init` and `serve PATH…`: the plugins for each path, and their config.
 //!
 //! | found at a path | plugins |
 //! |---|---|
@@ -8,12 +8,12 @@
 //! | any other directory; one with Markdown files that is a part of a work tree, or has one below | `files` |
 //! | a database of SQLite | `database` |
 //!
-//! A work tree has files that are not to be published: build output, dependencies, secrets. Git ignores them, and so does the
+//! A work tree contains files that must not be published: build output, dependencies, secrets. Git ignores these, and so does the
 //! provider `files`; the provider `notes` would serve them.
 //!
-//! Each plugin has read access to its path, and to nothing else: `git` of a linked worktree or a submodule also to the repository, if that
-//! [leads back](repository) to the path. All but `git` beside `files`, which has the same text, are searched. A
-//! rule denies [what must not leave the machine](denied).
+//! Each plugin has read access to its path only. For a linked worktree or a submodule, `git` also has read access to the
+//! repository, if that [leads back](repository) to the path. All plugins are searched, except `git` beside `files`, which has the
+//! same text. A rule denies [files with secrets](denied).
 
 mod components;
 mod contents;
@@ -37,7 +37,7 @@ pub(super) use self::render::ConfigPlace;
 /// Why a path cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServedPathError {
-    /// It cannot be opened.
+    /// The path cannot be opened.
     #[error("`{}` cannot be served: {source}", path.display())]
     Open {
         /// The path, as it was written.
@@ -45,18 +45,18 @@ pub(super) enum ServedPathError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It is a file of another kind.
+    /// The path is another kind of file.
     #[error("`{}` is neither a directory nor a database of SQLite", path.display())]
     OtherFile {
         /// The path, as it was written.
         path: PathBuf,
     },
-    /// It has everything of the user, or of the machine.
+    /// The path contains all files of the user, or of the machine.
     #[error("`{}` {}", path.display(), if *.is_home { "is the home directory: it has keys, passwords and sessions of programs" } else { "has the home directories of this machine" })]
     Broad {
         /// The path, as it was written.
         path: PathBuf,
-        /// Whether it is the home directory of the user.
+        /// Whether the path is the home directory of the user.
         is_home: bool,
     },
 }
@@ -95,11 +95,11 @@ pub(super) struct ServedPaths {
 }
 
 impl ServedPaths {
-    /// Looks what is at these paths. One that is named twice counts once.
+    /// Examines these paths. A path that is given twice counts once.
     ///
     /// # Errors
     ///
-    /// One of them cannot be served, or has more than `accepts_broad` allows.
+    /// A path cannot be served, or is broad and `accepts_broad` is not set.
     pub(super) fn find(paths: &[PathBuf], accepts_broad: bool) -> Result<Self, ServedPathError> {
         let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
         let (mut known, mut contents) = (BTreeSet::new(), Vec::new());
@@ -127,7 +127,7 @@ impl ServedPaths {
         Ok(Self::of(contents))
     }
 
-    /// The plugins for what was found.
+    /// The plugins for these contents.
     fn of(contents: Vec<(PathBuf, Content)>) -> Self {
         let names = names::unique(contents.iter().map(|(path, content)| content.name(path)));
         let name = match names.as_slice() {
@@ -146,22 +146,22 @@ impl ServedPaths {
         &self.name
     }
 
-    /// The names of the providers that serve them, each once.
+    /// The distinct names of the providers.
     pub(super) fn providers(&self) -> BTreeSet<&'static str> {
         self.plugins.iter().map(ServedPlugin::provider).collect()
     }
 
-    /// The name of each plugin, the URIs that it owns, and its path.
+    /// The name of each plugin, its mount, and its path.
     pub(super) fn rows(&self) -> impl Iterator<Item = (&str, &str, &Path)> {
         self.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.mount.as_str(), plugin.path.as_path()))
     }
 
-    /// The name of each plugin that reads a repository in another directory than its path, and that directory.
+    /// The name and the repository of each plugin whose repository is outside its path.
     pub(super) fn repositories_elsewhere(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.plugins.iter().filter_map(|plugin| Some((plugin.name.as_str(), plugin.repository_elsewhere()?)))
     }
 
-    /// What the user should know before clients see the files.
+    /// The warnings for the user before clients see the files.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let parts = self.plugins.iter().filter(|plugin| plugin.folder() == Some(Folder::PartOfWorkTree));
         parts.map(|plugin| {
@@ -174,7 +174,7 @@ impl ServedPaths {
     }
 }
 
-/// Whether a directory is the home directory, or has it.
+/// Whether a directory is the home directory, or contains it.
 fn is_broad(path: &Path, home: Option<&Path>) -> bool {
     path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
 }

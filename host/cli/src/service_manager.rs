@@ -1,5 +1,5 @@
 //! The service manager, such as systemd: the listening socket that it passes (socket activation, `sd_listen_fds(3)`), and the
-//! messages that it expects of a service of `Type=notify` (`sd_notify(3)`). Without one, nothing happens.
+//! messages that it expects from a service of `Type=notify` (`sd_notify(3)`). Without a manager, nothing happens.
 //!
 //! | message | when |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `STOPPING=1` | the server received a termination signal |
 //! | `WATCHDOG=1` | twice per `WatchdogSec`, by a task on the threads that serve clients: the manager restarts a server whose threads run no tasks |
 //!
-//! The manager keeps its socket open while the server restarts. New connections wait in the backlog of the socket, and none is
-//! refused.
+//! The manager keeps its socket open during a restart of the server. New connections wait in the backlog of the socket, and none
+//! is refused.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -32,9 +32,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// The number of watchdog messages per `WatchdogSec`, as sd_watchdog_enabled(3) recommends.
 const WATCHDOG_MESSAGES: u32 = 2;
 
-/// The maximum number of sockets that are looked at.
+/// The maximum number of passed sockets that are examined.
 const MAX_PASSED: u32 = 64;
-/// The number of attempts to send a message that must arrive, and the pause between them.
+/// The number of attempts to send a message that must arrive, and the pause between attempts.
 const ATTEMPTS: usize = 50;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -53,8 +53,8 @@ pub(super) struct PassedSocket {
 }
 
 impl PassedSocket {
-    /// Takes the socket of this process, if the manager passed one. Call it before there are other threads: it removes environment
-    /// variables.
+    /// Takes the socket of this process, if the manager passed one. Call it while the process has one thread: it removes
+    /// environment variables.
     ///
     /// # Errors
     ///
@@ -78,23 +78,23 @@ impl PassedSocket {
         Ok(Some(Self { address: listener.local_addr()?, listener }))
     }
 
-    /// The address that it listens at.
+    /// The address of the socket.
     pub(super) fn address(&self) -> std::net::SocketAddr {
         self.address
     }
 
-    /// Returns it as the listener of the server.
+    /// Returns the socket as the listener of the server.
     ///
     /// # Errors
     ///
-    /// The system does not allow it to be used without blocking.
+    /// The socket cannot be made non-blocking.
     pub(super) fn into_listener(self) -> io::Result<TcpListener> {
         self.listener.set_nonblocking(true)?;
         TcpListener::from_std(self.listener)
     }
 }
 
-/// The service manager that waits for messages, if there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notifier {
     #[cfg(unix)]
@@ -102,12 +102,12 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Connects to the manager (`NOTIFY_SOCKET`). Call it before the process is confined: then Unix sockets cannot be opened any more,
-    /// and a permission to open this one would be a permission for every provider's host calls, too.
+    /// Connects to the manager (`NOTIFY_SOCKET`). Call it before the process is confined: after that, Unix sockets cannot be
+    /// opened, and a permission for this socket would extend to every provider's host calls.
     ///
     /// # Errors
     ///
-    /// There is a manager, and its socket cannot be used.
+    /// There is a manager, but its socket cannot be used.
     #[cfg(unix)]
     pub(super) fn connect() -> io::Result<Self> {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
@@ -124,13 +124,13 @@ impl Notifier {
         Ok(Self { socket: Some(Arc::new(socket)) })
     }
 
-    /// There is none on other systems.
+    /// Other systems have no such manager.
     #[cfg(not(unix))]
     pub(super) fn connect() -> io::Result<Self> {
         Ok(Self::default())
     }
 
-    /// Reports that the server accepts requests, and then that it is alive, until the task is dropped.
+    /// Reports readiness, and then sends watchdog messages until the task is dropped.
     pub(super) fn ready(&self) -> Option<AbortOnDropHandle<()>> {
         self.deliver(NotifyState::Ready.to_string());
         let timeout = sd_notify::watchdog_enabled()?;
@@ -141,7 +141,7 @@ impl Notifier {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                // A message that does not arrive is followed by another one.
+                // A lost message is followed by another one.
                 let _ = notifier.send(&NotifyState::Watchdog.to_string());
             }
         })))
@@ -160,12 +160,12 @@ impl Notifier {
 
     /// Reports how a reload ended.
     pub(super) fn reloaded(&self, status: &str) {
-        // A message has a line for each variable.
+        // In a message, each line is a variable.
         let status = status.replace('\n', " ");
         self.deliver(format!("{}\n{}", NotifyState::Ready, NotifyState::Status(&status)));
     }
 
-    /// Sends a message that must arrive: again, if the manager has no room for it yet.
+    /// Sends a message that must arrive: retries while the manager's socket is full.
     fn deliver(&self, message: String) {
         let notifier = self.clone();
         tokio::spawn(async move {

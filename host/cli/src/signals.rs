@@ -1,5 +1,4 @@
-//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, a second one exits at once; SIGHUP requests a
-//! reload.
+//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, the second one exits immediately; SIGHUP requests a reload.
 
 use std::io;
 
@@ -9,8 +8,8 @@ use super::messages::Messages;
 
 use mcp_host_base::log_target;
 
-/// Returns a token that the first termination signal cancels; `begun`, what happens then, is logged. A second signal exits the
-/// process at once, with the exit code that shells report for a process killed by it; `at_exit` is called before.
+/// Returns a token that the first termination signal cancels; `begun`, a text about what happens then, is logged. A second signal
+/// calls `at_exit` and exits the process immediately, with the exit code that shells report for a process killed by this signal.
 ///
 /// # Errors
 ///
@@ -71,7 +70,7 @@ impl Signals {
 
     /// Waits for a signal, and returns its exit code.
     async fn next(&mut self) -> i32 {
-        // It fails where there are no signals to wait for: then none comes.
+        // The call fails where signals are unavailable: then none arrives.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -85,7 +84,7 @@ pub(super) struct Hangup(tokio::signal::unix::Signal);
 
 #[cfg(unix)]
 impl Hangup {
-    /// From now on SIGHUP does not terminate the process.
+    /// Handles SIGHUP, which then does not terminate the process.
     ///
     /// # Errors
     ///
@@ -94,7 +93,7 @@ impl Hangup {
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for the next one.
+    /// Waits for the next SIGHUP.
     pub(super) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! `status`: how a running server is, through its administration listener.
+//! `status`: the state of a running server, through its administration listener.
 
 mod plugin;
 
@@ -114,7 +114,7 @@ impl Args {
         }
     }
 
-    /// Prints an answer as JSON, or as `print` does.
+    /// Prints an answer as JSON, or with `print`.
     fn show(
         &self,
         answer: &impl Serialize,
@@ -172,7 +172,7 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Prints that the audit log cannot be written, and what was lost of it; nothing if it has all lines.
+/// Prints that the audit log cannot be written, and its losses; nothing if no line was lost.
 fn print_audit(audit: &AuditStatus, output: &mut Output<'_>) -> Result<(), CliError> {
     let AuditStatus { file, failure, refuses, dropped_lines, refused_requests } = audit;
     let lost = counted_u64(*dropped_lines, "line");
@@ -194,7 +194,7 @@ fn counted_u64(count: u64, noun: &str) -> String {
     counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }
 
-/// Prints the cluster: a line, and one for each replica that an administrator should look at.
+/// Prints the cluster: one line, and one for each replica that needs attention.
 fn print_cluster(cluster: &ClusterView, output: &mut Output<'_>) -> Result<(), CliError> {
     let ClusterView { name, hears, live, rate_divisor, replicas, .. } = cluster;
     let here = replicas.items.iter().find(|replica| replica.this).map_or(0, |replica| replica.leases);
@@ -281,12 +281,12 @@ fn of_limit(memory: &Memory) -> String {
     format!("{} % of {}", percent(memory), size(memory.limit))
 }
 
-/// A size as people write it.
+/// A size for people.
 pub(super) fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// The calls of a second.
+/// The calls per second.
 #[expect(clippy::cast_precision_loss, reason = "it is shown with one digit after the point")]
 fn rate(recent: &RecentCalls) -> String {
     format!("{:.1}", recent.calls as f64 * 1000.0 / recent.window_ms.max(1) as f64)
@@ -302,7 +302,7 @@ fn duration(microseconds: u64) -> String {
     }
 }
 
-/// The part of lookups that found a response; none without lookups.
+/// The hit ratio; `None` without lookups.
 pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
     let lookups = cache.hits.saturating_add(cache.misses);
     let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
@@ -322,7 +322,7 @@ pub(super) fn state(state: &PluginState) -> Cell {
     }
 }
 
-/// How many of the last calls failed.
+/// The number of failed calls among the last ones.
 fn failing(failed: usize, calls: usize) -> String {
     match calls {
         0 => "failing, and not called for ten minutes;".to_owned(),
@@ -330,7 +330,7 @@ fn failing(failed: usize, calls: usize) -> String {
     }
 }
 
-/// Prints why a plugin is not served, or that its calls fail, if it is not.
+/// If a plugin is not served, or its calls fail, prints the reason.
 pub(super) fn print_reason(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
     let reason = match &plugin.state {
         PluginState::Ready {} | PluginState::Loading {} => return Ok(()),

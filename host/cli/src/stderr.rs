@@ -1,15 +1,15 @@
 //! Standard error: a bounded queue, and a dedicated thread that writes it.
 //!
-//! Standard error may be a pipe that is not read, a stopped terminal, or a full disk, and a write to it may block or
-//! fail. So only one thread writes to it. Everything else that this process prints there (the log, messages, panics,
-//! progress) is put into a queue of at most [`MAX_QUEUED`] bytes, at the cost of one copy.
+//! Standard error may be a pipe without a reader, a stopped terminal, or a full disk, and a write to it may block or fail. So
+//! only one thread writes to it. All other output to standard error (the log, messages, panics, progress) goes into a queue of at
+//! most [`MAX_QUEUED`] bytes, at the cost of one copy.
 //!
-//! - A server never blocks on it: when the queue is full, lines are dropped and counted, and a line of the log reports the
-//!   count as soon as a write succeeds again. A command for people blocks instead, as commands do.
-//! - [`flush`](Stderr::flush) waits until everything is written, within the caller's timeout.
-//! - What cannot be written (a closed pipe, a full disk) is counted as dropped.
+//! - A server never blocks on it (load shedding): when the queue is full, lines are dropped and counted, and a line of the log
+//!   reports the count after the next successful write. A command for people blocks.
+//! - [`flush`](Stderr::flush) waits until the queue is written, within the caller's timeout.
+//! - Output that cannot be written (a closed pipe, a full disk) counts as dropped.
 //!
-//! The same thread draws progress, and below it a status line, so a line is never written into the middle of them.
+//! The same thread draws progress, and a status line below it, so no line is written into the middle of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -28,11 +28,11 @@ use super::journal::Journal;
 const MAX_QUEUED: usize = 1 << 20;
 /// The overhead of a queued item.
 const ITEM_OVERHEAD: usize = 64;
-/// Space that is reserved for the line with the number of dropped lines.
+/// Space reserved for the line with the number of dropped lines.
 const RESERVED: usize = 4 << 10;
 /// The interval of a spinner.
 const SPINNER_TICK: Duration = Duration::from_millis(100);
-/// The shortest interval between reports of dropped lines.
+/// The minimum interval between reports of dropped lines.
 const DROP_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// This process's standard error. Clones share the queue.
@@ -42,11 +42,11 @@ pub(super) struct Stderr(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// The journal that lines of the log are sent to.
+    /// The journal for lines of the log.
     journal: OnceLock<Journal>,
-    /// Notified when an item was queued.
+    /// Notified when an item is queued.
     not_empty: Condvar,
-    /// Notified when items were written.
+    /// Notified when items have been written.
     drained: Condvar,
 }
 
@@ -54,16 +54,16 @@ struct Shared {
 struct Queue {
     items: VecDeque<Item>,
     bytes: usize,
-    /// The thread has taken items that are not written yet.
+    /// Whether the thread has taken items that are not written yet.
     is_writing: bool,
-    /// The thread could not be started.
+    /// Whether the thread could not be started.
     is_threadless: bool,
-    /// Items that do not fit are dropped; otherwise the caller blocks.
+    /// Whether items are dropped when the queue is full; if not, the caller blocks.
     is_lossy: bool,
     dropped_lines: u64,
     dropped_bytes: u64,
     last_spinner: u64,
-    /// The status line, and whether it is still to be drawn. Only the latest counts.
+    /// The status line, and whether it must be drawn again. Only the latest one counts.
     status: Option<String>,
     is_status_new: bool,
 }
@@ -73,7 +73,7 @@ enum Item {
     Text(Vec<u8>),
     /// A line of the log, as JSON, for the journal.
     Record(Vec<u8>),
-    /// Begins a line of progress, with its number and its text.
+    /// Starts a line of progress, with its number and its text.
     StartSpinner(u64, String),
     StopSpinner(u64),
 }
@@ -87,7 +87,7 @@ impl Item {
         }
     }
 
-    /// Writes it directly.
+    /// Writes the item directly.
     fn write(&self) {
         if let Self::Text(text) | Self::Record(text) = self {
             // If standard error cannot be written, the error cannot be reported there.
@@ -106,7 +106,7 @@ impl Stderr {
         stderr
     }
 
-    /// From now on no caller blocks: items that do not fit are dropped.
+    /// Makes the queue lossy: items that do not fit are dropped, and no caller blocks.
     pub(super) fn become_lossy(&self) {
         self.0.queue().is_lossy = true;
         self.0.drained.notify_all();
@@ -128,18 +128,18 @@ impl Stderr {
         self.0.push(Item::Text(text));
     }
 
-    /// From now on lines that are [recorded](Self::record) go to that journal.
+    /// Sends [recorded](Self::record) lines to this journal from now on.
     pub(super) fn use_journal(&self, journal: Journal) {
-        // There is one: this is called once.
+        // The method is called once.
         let _ = self.0.journal.set(journal);
     }
 
-    /// Queues a line of the log, a JSON object, for the journal. Without one it is written.
+    /// Queues a line of the log, a JSON object, for the journal. Without a journal the line is written.
     pub(super) fn record(&self, line: Vec<u8>) {
         self.0.push(Item::Record(line));
     }
 
-    /// Shows a spinner, where progress is drawn, until the result is dropped.
+    /// Shows a spinner, if progress is drawn, until the result is dropped.
     pub(super) fn spin(&self, text: String) -> Spinner {
         let number = {
             let mut queue = self.0.queue();
@@ -150,8 +150,7 @@ impl Stderr {
         Spinner { stderr: self.clone(), number }
     }
 
-    /// Shows a line below everything else, on a terminal, in place of the one before; none removes it. It is cut to the width
-    /// of the terminal.
+    /// Sets the status line below all output, on a terminal; `None` removes it. The line is cut to the width of the terminal.
     pub(super) fn set_status(&self, status: Option<String>) {
         let mut queue = self.0.queue();
         if queue.is_threadless || queue.status == status {
@@ -162,14 +161,14 @@ impl Stderr {
         self.0.not_empty.notify_one();
     }
 
-    /// Waits until everything is written, up to a timeout.
+    /// Waits until the queue is written, up to a timeout.
     pub(super) fn flush(&self, timeout: Duration) {
         let is_busy = |queue: &mut Queue| queue.is_writing || !queue.is_empty();
         self.0.drained.wait_while_for(&mut self.0.queue(), is_busy, timeout);
     }
 }
 
-/// A spinner that is shown.
+/// A visible spinner.
 #[derive(Debug)]
 pub(super) struct Spinner {
     stderr: Stderr,
@@ -197,10 +196,11 @@ impl Shared {
     fn push(&self, item: Item) {
         let limit = if is_writer_thread() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
         let cost = item.cost();
-        // There are no more spinners than components that are being compiled, and one that is not ended would turn for ever.
+        // Spinners are never dropped: their number is bounded by the running compilations, and a spinner whose end is lost would
+        // turn forever.
         let is_text = matches!(item, Item::Text(_) | Item::Record(_));
         let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > limit;
-        // A command waits, but no longer than until nothing else is queued. The writer must not wait for itself.
+        // A command waits, at most until the queue is empty. The writer must not wait for itself.
         let must_wait = |queue: &mut Queue| !queue.is_lossy && !queue.items.is_empty() && is_full(queue);
         let mut queue = self.queue();
         if queue.is_threadless {
@@ -255,7 +255,7 @@ impl Shared {
                 status.set(&bars, text);
             }
             spinners.values().for_each(ProgressBar::tick);
-            // Dropped lines are reported after a line could be written again, at most once per interval.
+            // Dropped lines are reported after the next successful write, at most once per interval.
             if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped()
             {
                 warned_at = Some(Instant::now());
@@ -263,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Waits for items to write, or another status line. Returns neither after a tick, if a spinner is shown.
+    /// Waits for items, or another status line. With spinners, returns without either after a tick.
     fn pop_all(&self, has_spinners: bool) -> (VecDeque<Item>, Option<Option<String>>) {
         let mut queue = self.queue();
         queue.is_writing = false;
@@ -301,13 +301,13 @@ impl Shared {
 struct StatusLine(Option<ProgressBar>);
 
 impl StatusLine {
-    /// Draws it anew, or removes it.
+    /// Draws the status line, or removes it.
     fn set(&mut self, bars: &MultiProgress, text: Option<String>) {
         match (text, &self.0) {
             (Some(text), Some(bar)) => bar.set_message(text),
             (Some(text), None) => {
                 let bar = ProgressBar::new_spinner().with_message(text);
-                // The template of the default has a spinner.
+                // The default template has a spinner.
                 bar.set_style(
                     ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
                 );
@@ -320,11 +320,11 @@ impl StatusLine {
                 }
             }
         }
-        // Changes in quick succession are otherwise not all drawn.
+        // indicatif skips changes in quick succession; suspending it draws this one.
         bars.suspend(|| ());
     }
 
-    /// Adds a line of progress above it.
+    /// Adds a line of progress above the status line.
     fn add_above(&self, bars: &MultiProgress, bar: ProgressBar) -> ProgressBar {
         match &self.0 {
             Some(status) => bars.insert_before(status, bar),
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_dropped_and_counted() {
-        // Nobody writes: there is no thread.
+        // No thread was started, so nothing is written.
         let stderr = Stderr(Arc::default());
         stderr.become_lossy();
         for _ in 0..10 {
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_command_waits_for_room() {
         let stderr = Stderr(Arc::default());
-        // Alone it may be larger than the queue.
+        // A single item may be larger than the queue.
         stderr.0.push(text(MAX_QUEUED * 2));
         let theirs = stderr.clone();
         let waiting = thread::spawn(move || theirs.0.push(text(1)));

@@ -1,9 +1,9 @@
 //! Tables: one item per row.
 //!
-//! On a terminal they have headings; programs get plain rows, but of tables that are for people wherever they are printed, as programs have
-//! `--json` ([`Table::always_with_headings`]). A row is one line, provider text is escaped, and a column never gets
-//! narrower from one page of a listing to the next. Only where the terminal is too narrow for a page, its columns are arranged to fit,
-//! and a cell takes as many lines as it needs. At least half of the width is for what is shown verbatim, such as URIs.
+//! On a terminal tables have headings, and programs get plain rows. A table for people ([`Table::always_with_headings`]) has
+//! headings in both cases, as programs can use `--json`. A row is one line, provider text is escaped, and a column never gets
+//! narrower from one page of a listing to the next. Only if the terminal is too narrow for a page, its columns are arranged to
+//! fit, and a cell takes several lines. Verbatim cells, such as URIs, get at least half of the width.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use super::output::{Destination, Output};
 
 /// The maximum length of text for people, in characters.
 const MAX_TEXT: usize = 80;
-/// The maximum length of verbatim text, in characters: names of a hostile component may be as long as the file.
+/// The maximum length of verbatim text, in characters: a name in a hostile component may be as long as the file.
 const MAX_VERBATIM: usize = 16384;
 
 /// The content of a cell.
@@ -26,7 +26,7 @@ pub(super) struct Cell {
     severity: Option<Severity>,
 }
 
-/// The severity of a cell, which decides its color.
+/// The severity of a cell, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
     Ok,
@@ -44,7 +44,7 @@ fn up_to(mut text: String, max: usize) -> String {
 }
 
 impl Cell {
-    /// Text that is not truncated for people, such as a URI: up to [`MAX_VERBATIM`].
+    /// Text that is not truncated for people, such as a URI; at most [`MAX_VERBATIM`] characters.
     pub(super) fn verbatim(text: &str) -> Self {
         Self { text: up_to(escape::line(text).into_owned(), MAX_VERBATIM), is_verbatim: true, severity: None }
     }
@@ -70,7 +70,7 @@ impl Cell {
         Self { severity: Some(Severity::Warning), ..Self::text(text) }
     }
 
-    /// A state that deserves attention, with what to do about it: never truncated.
+    /// A state that deserves attention, with its remedy: never truncated.
     pub(super) fn whole_warning(text: &str) -> Self {
         Self { severity: Some(Severity::Warning), is_verbatim: false, ..Self::verbatim(text) }
     }
@@ -93,21 +93,21 @@ impl Cell {
 
 /// A table with headings that prints rows in batches.
 pub(super) struct Table<const COLUMNS: usize> {
-    /// Taken when they are printed.
+    /// The headings, until they are printed.
     headings: Option<[&'static str; COLUMNS]>,
-    /// Whether they are printed to a terminal only.
+    /// Whether the headings are printed to terminals only.
     are_for_terminals: bool,
     /// The width of each column so far, without the gap.
     widths: [u16; COLUMNS],
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// A table with those headings.
+    /// A table with these headings.
     pub(super) fn new(headings: [&'static str; COLUMNS]) -> Self {
         Self { headings: Some(headings), are_for_terminals: true, widths: [0; COLUMNS] }
     }
 
-    /// A table that has its headings wherever it is printed: without them its numbers mean nothing.
+    /// A table with headings for every destination: its numbers are meaningless without them.
     pub(super) fn always_with_headings(headings: [&'static str; COLUMNS]) -> Self {
         Self { are_for_terminals: false, ..Self::new(headings) }
     }
@@ -146,7 +146,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
         let mut lower_bounds = self.widths.map(|width| width.saturating_add(COLUMN_GAP));
         if let Some(width) = output.width().filter(|width| self.exceeds(*width)) {
-            // The gap behind the last column is cut off.
+            // The gap behind the last column is not printed.
             let width = width.saturating_add(COLUMN_GAP);
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
             lower_bounds = narrow_bounds(lower_bounds, is_verbatim, width);
@@ -158,7 +158,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         table.lines().try_for_each(|line| output.line(line.trim_end()))
     }
 
-    /// Returns whether a terminal of that width is too narrow for the columns, and wide enough for them to be arranged.
+    /// Returns whether a terminal of this width is too narrow for the columns, and still wide enough to arrange them.
     fn exceeds(&self, width: u16) -> bool {
         let columns = u16::try_from(COLUMNS).unwrap_or(u16::MAX);
         let widths = self.widths.iter().map(|width| width.saturating_add(COLUMN_GAP)).fold(0, u16::saturating_add);
@@ -166,8 +166,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// Returns how wide each column is at least where all together are wider than `width`: what is shown verbatim gets the part that others
-/// do not need, and at least half.
+/// Returns the minimum widths of columns whose total exceeds `width`: verbatim columns get the width that the others leave, and
+/// at least half.
 fn narrow_bounds<const COLUMNS: usize>(
     widths: [u16; COLUMNS],
     is_verbatim: [bool; COLUMNS],
@@ -179,7 +179,7 @@ fn narrow_bounds<const COLUMNS: usize>(
     let columns = widths.into_iter().zip(&mut bounds).zip(is_verbatim);
     let mut columns: Vec<_> =
         columns.filter(|(_, is_verbatim)| *is_verbatim).map(|((width, bound), _)| (width, bound)).collect();
-    // A narrow one leaves its part to the wider ones.
+    // A narrow column leaves the rest of its share to wider ones.
     columns.sort_unstable_by_key(|(width, _)| *width);
     let mut count = u16::try_from(columns.len()).unwrap_or(u16::MAX);
     for (width, bound) in columns {
@@ -192,7 +192,7 @@ fn narrow_bounds<const COLUMNS: usize>(
 
 /// The gap between columns.
 const COLUMN_GAP: u16 = 2;
-/// The width for each column, gap included, below which a table is not arranged.
+/// The width per column, with its gap, below which a table is not arranged.
 const MIN_COLUMN_WIDTH: u16 = 8;
 
 #[cfg(test)]

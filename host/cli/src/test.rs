@@ -1,4 +1,4 @@
-//! `test`: does a provider keep the contract? Runs [`conformance`](mcp_host_devkit::conformance) and prints its report.
+//! `test`: the conformance test of a provider. Runs [`conformance`](mcp_host_devkit::conformance) and prints its report.
 
 mod junit;
 mod options;
@@ -143,7 +143,7 @@ async fn replay_all(context: &Context, component: &Path, recordings: &Path) -> R
     if differing == 0 { Ok(()) } else { Err(CliError::Differs { differing, total }) }
 }
 
-/// The edit that a shell command makes. Its output goes to standard error.
+/// An edit by a shell command, whose output goes to standard error.
 fn edit(command: &str) -> Edit<'static> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(io::stderr()).kill_on_drop(true);

@@ -24,11 +24,11 @@ Examples:
   mcp-host token new                       a new token, and its digest
   mcp-host token hash < token.txt          the digest of an existing one";
 
-/// The beginning of a token, by which scanners for leaked secrets find it.
+/// The prefix of a token, which scanners for leaked secrets recognize.
 const PREFIX: &str = "mcp_";
-/// The length of a token, in characters, from which on it is not warned of: 128 bits in hexadecimal digits are 32, in Base64 22.
+/// The minimum length of a token without a warning, in characters: 128 bits are 32 hexadecimal digits, or 22 of Base64.
 const MIN_TOKEN: usize = 20;
-/// The maximum size of a token that is read from standard input.
+/// The maximum size of a token on standard input.
 const MAX_INPUT: u64 = 64 << 10;
 
 /// Create bearer tokens, and compute their digests for the config

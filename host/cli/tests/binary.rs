@@ -1,4 +1,4 @@
-//! The binary itself. The tests of its commands are in the package `mcp-host-tests`, which starts the binary that Cargo builds for this one.
+//! A smoke test of the binary. The tests of its commands are in the package `mcp-host-tests`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;

@@ -19,10 +19,10 @@ use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::secret::{Secret, SecretSource};
 use super::token::TokenDigest;
 
-/// The beginning of the address of a Unix socket.
+/// The prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
-/// The port that is suggested.
+/// The port in suggestions.
 const EXAMPLE_PORT: u16 = 9464;
 
 /// The minimum length of a token, in characters: 128 bits in hexadecimal digits.
@@ -36,9 +36,9 @@ pub struct Admin {
     pub listen: AdminAddress,
     /// The bearer token of administrators.
     pub token: Option<AdminToken>,
-    /// The certificate for TLS. Without it: plain HTTP.
+    /// The certificate for TLS. Without it the listener uses plain HTTP.
     pub tls: Option<Tls>,
-    /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see what they may see.
+    /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their principal.
     pub users: bool,
 }
 
@@ -52,7 +52,7 @@ pub enum AdminAddress {
 }
 
 impl Admin {
-    /// An administration listener at that address, without a token and TLS.
+    /// An administration listener at this address, without a token and TLS.
     pub fn new(listen: AdminAddress) -> Self {
         Self { listen, token: None, tls: None, users: false }
     }
@@ -93,7 +93,7 @@ impl FromNode for AdminAddress {
     }
 }
 
-/// Returns what to write instead of a text that is no address: a socket in place of a path, else an address with the port of the example.
+/// Returns the suggestion for an invalid address: a Unix socket if the text is a path, or an address with the example port.
 fn suggestion(node: &Node<'_>, error: &HttpAddressError) -> String {
     let written = node.string::<AdminAddress>().unwrap_or_default();
     let path = written.strip_prefix("unix").unwrap_or(written).trim_start_matches(':');
@@ -103,7 +103,7 @@ fn suggestion(node: &Node<'_>, error: &HttpAddressError) -> String {
 }
 
 impl Config {
-    /// Reports an administration listener at the address of the listener of clients: only one of them could listen.
+    /// Reports an administration listener with the address of the client listener: only one of them could bind it.
     pub(super) fn report_admin_address(&self, table: &Table<'_>) {
         let listen = self.admin.as_ref().map(|admin| &admin.listen);
         if let (Some(AdminAddress::Tcp(listen)), Some(http)) = (listen, self.server.http)
@@ -123,7 +123,7 @@ impl Config {
     }
 }
 
-/// The bearer token of administrators, which the server compares, and the commands for administrators send.
+/// The bearer token of administrators. The server compares it; the commands for administrators send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminToken {
     digest: TokenDigest,
@@ -131,7 +131,7 @@ pub struct AdminToken {
 }
 
 impl AdminToken {
-    /// A token with that text.
+    /// A token with this text.
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { digest: TokenDigest::of(&text), text: Secret::new(text) }
@@ -142,7 +142,7 @@ impl AdminToken {
         TokenDigest::of(text).matches(&self.digest)
     }
 
-    /// Returns its text.
+    /// Returns the text of the token.
     pub fn expose(&self) -> &str {
         self.text.expose()
     }
@@ -189,7 +189,7 @@ impl FromTable for Admin {
         let AdminKeys { listen, token, tls, users } = keys;
         match &listen {
             AdminAddress::Tcp(address) if !address.is_loopback() => {
-                // What is there and invalid has been reported.
+                // An invalid value has been reported already.
                 let missing: Vec<_> = [
                     ("token", "`token = { file = \"admin.token\" }`"),
                     ("tls", "`tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }`"),
@@ -214,7 +214,7 @@ impl FromTable for Admin {
             }
             _ => {}
         }
-        // What is there and could not be read has been reported. Without it this would be another listener.
+        // An unreadable value has been reported already. Without it the listener would be less protected than configured.
         let is_whole = table.has("token") == token.is_some() && table.has("tls") == tls.is_some();
         is_whole.then_some(Self { listen, token, tls, users })
     }

@@ -2,7 +2,7 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `file` | the file that lines are appended to; this or `stderr` is required |
+//! | `file` | the file to which lines are appended; this or `stderr` is required |
 //! | `stderr` | `true`: lines are written to standard error |
 //! | `max-size` | the size at which the file is rotated |
 //! | `keep` | the number of rotated files |
@@ -29,13 +29,13 @@ pub type RotatedFiles = Count<1, 10, 1000>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Where lines are written.
+    /// The destination of the lines.
     pub destination: AuditDestination,
     /// What happens to requests while no line can be written.
     pub on_full: OnFull,
 }
 
-/// Where the audit log is written.
+/// The destination of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditDestination {
     /// A file.
@@ -49,7 +49,7 @@ pub enum AuditDestination {
 pub struct AuditFile {
     /// The path. Rotated files have the same path with `.1`, `.2` and so on; `.1` is the newest.
     pub path: PathBuf,
-    /// The size at which it is rotated.
+    /// The size for rotation.
     pub max_size: AuditFileSize,
     /// The number of rotated files.
     pub keep: RotatedFiles,
@@ -58,9 +58,9 @@ pub struct AuditFile {
 named_enum! {
     /// What happens to requests while no line of the audit log can be written.
     pub enum OnFull as "`drop` or `refuse`", such as "\"refuse\"", default Drop {
-        /// Requests are answered. The lines that are lost are counted, and a line reports the count.
+        /// Requests are answered. Lost lines are counted, and a later line reports the count.
         Drop = "drop",
-        /// Requests are refused before they are dispatched.
+        /// Requests are refused before they are dispatched (fail closed).
         Refuse = "refuse",
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster that this host is a replica of: `[cluster]`.
+//! The cluster of which this host is a replica: `[cluster]`.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | `nats` | the NATS servers, `tls://` or, on this machine, `nats://`; required |
 //! | `credentials` | a token, or `USER:PASSWORD`, from a variable or a file |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the servers |
-//! | `lease` | the time within which a replica is replaced that polls for all |
-//! | `max-replicas` | the number of replicas by which rates of clients are divided at most |
-//! | `sessions` | whether any replica continues a session, or the one that opened it |
+//! | `lease` | the time within which another replica takes over the polling for all |
+//! | `max-replicas` | the maximum number of replicas by which the rates of clients are divided |
+//! | `sessions` | whether any replica can continue a session, or only the one that opened it |
 //!
-//! Which plugins share their polls, `polling` of a `[[plugin]]` says.
+//! `polling` of a `[[plugin]]` selects the plugins that share their polls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,14 +33,14 @@ const MAX_URL_LEN: usize = 512;
 /// The port of NATS.
 const PORT: u16 = 4222;
 
-/// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
+/// The time within which another replica takes over the polling for all. 10 s unless set; 2 s to 5 min.
 pub type Lease = BoundedDuration<{ 2 * SECOND }, { 10 * SECOND }, { 5 * MINUTE }>;
 
-/// The number of replicas by which rates of clients are divided at most. 32 unless set; 1 to 1024.
+/// The maximum number of replicas by which the rates of clients are divided. 32 unless set; 1 to 1024.
 pub type MaxReplicas = Count<1, 32, 1024>;
 
 table! {
-    /// The cluster that this host is a replica of: `[cluster]`.
+    /// The cluster of which this host is a replica: `[cluster]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Cluster as "a table with `name` and `nats`",
@@ -67,7 +67,7 @@ table! {
 }
 
 impl Cluster {
-    /// A cluster of that name, at those servers, with defaults.
+    /// A cluster with this name and these servers, with defaults.
     pub fn new(name: ClusterName, nats: impl IntoIterator<Item = NatsUrl>) -> Self {
         Self::with_defaults(name, nats.into_iter().collect())
     }
@@ -84,21 +84,21 @@ checked_text! {
     otherwise "write at most 32 of a-z, 0-9, `-` and `_`, such as `name = \"prod\"`"
 }
 
-/// The URL of a NATS server that is encrypted, `tls://…`, or stays on this machine: `nats://` with `localhost` or a loopback address.
+/// The URL of a NATS server: encrypted, `tls://…`, or on this machine, `nats://` with `localhost` or a loopback address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsUrl(String);
 
-/// The reason why a text is not such a URL.
+/// The reason why a text is not a [`NatsUrl`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsUrlError {
-    /// It is not `tls://` or `nats://` with a host and, optionally, a port.
+    /// The text is not `tls://` or `nats://` with a host and, optionally, a port.
     #[error("{} is not the URL of a NATS server", quote(.0))]
     Syntax(String),
-    /// It has a user name, a password or a token. The text is not shown.
+    /// The URL has a user name, a password or a token. The error does not show the text.
     #[error("the URL has credentials")]
     UserInfo,
-    /// It is not encrypted, and its host is another machine.
+    /// The URL is not encrypted, and its host is another machine.
     #[error("the URL {} is not encrypted", quote(.0))]
     NotEncrypted(String),
 }
@@ -124,7 +124,7 @@ impl FromStr for NatsUrl {
             "nats" => false,
             _ => return Err(syntax()),
         };
-        // A host and a port are written as in any URL; only the default port differs.
+        // Host and port have the usual syntax of URLs; only the default port differs.
         let origin: Origin = format!("https://{authority}").parse().map_err(|_| syntax())?;
         let is_ported = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let port = if is_ported { origin.port() } else { PORT };
@@ -192,7 +192,7 @@ list_type! {
     }
 }
 
-/// What NATS servers demand.
+/// The credentials for NATS servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NatsCredentials {
     /// A token.
@@ -218,27 +218,27 @@ written_as! {
 }
 
 named_enum! {
-    /// Who polls the provider of a plugin for changes, if the host is a replica of a cluster.
+    /// Which replica of a cluster polls the provider of a plugin for changes.
     pub enum Polling as "who polls", such as "\"shared\"" {
-        /// Each replica for itself.
+        /// Each replica polls for itself.
         Each = "each",
-        /// One replica for all.
+        /// One replica polls for all.
         Shared = "shared",
     }
 }
 
 named_enum! {
-    /// Where a session of the revisions up to 2025-11-25 is, if the host is a replica of a cluster.
+    /// Which replica of a cluster serves a session of the revisions up to 2025-11-25.
     pub enum SessionPlace as "where sessions are", such as "\"shared\"", default Sticky {
-        /// At the replica that opened it.
+        /// The replica that opened it.
         Sticky = "sticky",
-        /// At any replica: what it consists of is kept in NATS.
+        /// Any replica: the session's state is kept in NATS.
         Shared = "shared",
     }
 }
 
 impl Config {
-    /// Reports a replica without the key that all replicas need to continue each other's listings.
+    /// Reports a replica without the key that replicas share to continue each other's listings.
     pub(super) fn report_cluster(&self, table: &Table<'_>) {
         if self.cluster.is_some() && self.server.cursor_key.is_empty() && !table.has_nested("server", "cursor-key") {
             let message = "`cluster` requires `server.cursor-key`: clients continue a listing at any replica";

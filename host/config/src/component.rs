@@ -1,9 +1,9 @@
-//! The component of a plugin: the path of a file, the name of a provider that is installed, or a reference to a registry.
+//! The component of a plugin: the path of a file, the name of an installed provider, or a reference to a registry.
 //!
-//! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin path
-//! that has it, and `./git` is a file beside the config. `oci://…` is a
-//! component from a registry (`registry`). So a config can be the same on machines whose packages have other
-//! directories. The plugin path is `plugin-path` of `[server]`, or that of the [`Environment`].
+//! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin path that
+//! has it, and `./git` is a file beside the config. `oci://…` is a component from a registry (`registry`). With names, one config
+//! is valid on machines whose packages use different directories. The plugin path is `plugin-path` of `[server]`, or the plugin
+//! path of the [`Environment`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use super::paths::{CreatableDirectory, ExistingFile};
 use super::reader::{FromNode, Node, Schema};
 use super::registry::source;
 
-/// No directory of the plugin path has a provider of a name.
+/// No directory of the plugin path has a provider with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no provider `{name}`: {}", searched_text(.file, .searched))]
 pub struct ProviderNotFound {
     /// The name.
     pub name: String,
-    /// The name of its file.
+    /// The file name of the provider.
     pub file: String,
     /// The directories of the plugin path.
     pub searched: Vec<PathBuf>,
@@ -36,11 +36,11 @@ fn searched_text(file: &str, searched: &[PathBuf]) -> String {
     }
 }
 
-/// Returns the component's file: of a name, the one that the plugin path has; any other text is the path itself.
+/// Returns the component's file: a name is looked up in the plugin path; any other text is the path itself.
 ///
 /// # Errors
 ///
-/// It is a name, and no directory has a file for it.
+/// No directory of the plugin path has a file for the name.
 pub fn find_component(written: &Path, plugin_path: &[PathBuf]) -> Result<PathBuf, ProviderNotFound> {
     let Some(name) = written.to_str().filter(|written| is_provider_name(written)) else {
         return Ok(written.to_owned());
@@ -64,7 +64,7 @@ fn is_provider_name(written: &str) -> bool {
 }
 
 list_type! {
-    /// The directories in which providers are found by name, in the order of the search.
+    /// The directories that are searched for providers by name, in order.
     pub(super) struct PluginPath(Vec<PathBuf>) of CreatableDirectory as "a list of directories", |node| {
         let directories = node.items::<CreatableDirectory>()?;
         let directories: Vec<_> =
@@ -74,7 +74,7 @@ list_type! {
     }
 }
 
-/// The file of a component. One that is not there has been reported, and the rest is still compared with other plugins.
+/// The file of a component. A missing file has been reported, and the rest of the plugin is still compared with other plugins.
 pub(super) struct Component(pub(super) PathBuf);
 
 impl FromNode for Component {
@@ -114,7 +114,7 @@ impl FromNode for Component {
     }
 }
 
-/// Returns what to write for a file beside the config, if there is one, and else how a provider is found.
+/// Returns the suggestion: the file beside the config if there is one, or how providers are found.
 fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
     let beside = [format!("./{}", error.name), error.file.clone()];
     let beside = beside.iter().find(|file| node.context.base_dir.join(file).is_file());
@@ -133,8 +133,8 @@ fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
 }
 
 impl Environment {
-    /// The directories where a program and its packages have providers: `plugins` beside the program,
-    /// `../lib/mcp-host/plugins` from there, and `/usr/lib/mcp-host/plugins`.
+    /// The default plugin path of a program and its packages: `plugins` beside the program, `../lib/mcp-host/plugins` from there,
+    /// and `/usr/lib/mcp-host/plugins`.
     pub(super) fn plugin_path_of(program: &Path) -> Vec<PathBuf> {
         let beside = program.parent().into_iter().flat_map(|directory| {
             let installed = directory.parent().map(|prefix| prefix.join("lib/mcp-host/plugins"));

@@ -1,5 +1,5 @@
-//! The keys that replicas share to seal their cursors: each 32 bytes in base64 or hexadecimal digits, stored outside of the
-//! config. There are several while one is replaced.
+//! The keys with which replicas seal their cursors: each 32 bytes in base64 or hexadecimal digits, stored outside of the config.
+//! There are several during a key rotation.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -33,7 +33,7 @@ written_as! {
     }
 }
 
-/// A key, or a list of keys, of which the first is the current one.
+/// A key, or a list of keys; the first is the current one.
 #[derive(Default)]
 pub(super) struct CursorKeys(pub(super) Vec<Secret<[u8; 32]>>);
 

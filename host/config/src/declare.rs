@@ -1,15 +1,15 @@
-//! Declarations of what the file may hold. Each key is declared once, as a field; reading, default, JSON Schema and the
-//! suggestions for misspelled keys follow from that.
+//! Declarations of the config's keys. Each key is declared once, as a field; reading, default, JSON Schema and the suggestions
+//! for misspelled keys are derived from it.
 //!
 //! | macro | declares |
 //! |---|---|
 //! | [`table!`] | a table: a struct whose fields are keys |
 //! | [`named_enum!`] | an enum whose values are names: `mode = "rw"` |
-//! | [`checked_text!`] | a text that a check accepts, with its error |
-//! | [`from_text!`] | how a type that has `FromStr` is read from a string |
-//! | [`written_as!`] | how a type is read that is written like another one |
+//! | [`checked_text!`] | a text with a validity check, and its error |
+//! | [`from_text!`] | how a type with `FromStr` is read from a string |
+//! | [`written_as!`] | how a type is read that has the syntax of another type |
 //! | [`one_line!`], [`non_empty!`] | a text that is stored as a `String` |
-//! | [`list_type!`] | a list that is stored as something else, or whose entries depend on each other |
+//! | [`list_type!`] | a list that is stored in another form, or whose entries depend on each other |
 //!
 //! A table, with every kind of key:
 //!
@@ -38,16 +38,17 @@
 //! }
 //! ```
 //!
-//! A field with `#[internal]` is no key: it has its default, and other code of the crate sets it.
+//! A field with `#[internal]` is not a key: it has its default, and other code of the crate sets it.
 //!
 //! The key of `shelf_count` is `shelf-count`, and it has the documentation of the field. Attributes stand below the
-//! documentation, in the order above. A required key whose type is an `Option` is none if its value is invalid, which has been
-//! reported. `Shop::with_defaults(name)` is private: a shop with the default of each key that is not required.
+//! documentation, in the order above. If the value of a required key with an `Option` type is invalid, which has been reported,
+//! the field is `None`. `Shop::with_defaults(name)` is private: a shop with the given required keys and the defaults of the
+//! others.
 //!
-//! Without `as …, such as …` only the keys are declared. Implement
-//! [`FromTable`](super::reader::FromTable) for the table, where keys can conflict or the value has another form than the table.
+//! Without `as …, such as …` only the keys are declared. Implement [`FromTable`](super::reader::FromTable) for the table if keys
+//! can conflict, or if the value has another form than the table.
 //!
-//! Keys do not depend on cargo features: a program says which it has when it uses a config
+//! Keys do not depend on cargo features: a program passes its features when it uses a config
 //! ([`Config::check_features`](super::Config::check_features)).
 
 /// Declares a table as a struct whose fields are keys: see [the module](self).
@@ -109,7 +110,7 @@ macro_rules! table {
         }
 
         impl $name {
-            /// The table with its required keys, and the defaults of the others.
+            /// The table with the given required keys, and the defaults of the others.
             #[allow(dead_code, reason = "only types that are also made in code need it")]
             fn with_defaults($($($field: $type, $($required)?)?)*) -> Self {
                 Self {
@@ -124,7 +125,7 @@ macro_rules! table {
     };
 }
 
-/// Reads one key of a [`table!`]. That of a required one is none if it is missing or invalid.
+/// Reads one key of a [`table!`]. A required key is `None` if it is missing or invalid.
 macro_rules! read_key {
     (($table:ident, $name:expr, $type:ty) internal) => {
         <$type as Default>::default()
@@ -190,8 +191,8 @@ macro_rules! field_default {
 /// }
 /// ```
 ///
-/// With `, default Saturday` behind that it is the default of its keys, which the schema shows; with `, unless is_weekday` a function
-/// `fn(&Node<'_>) -> bool` rejects values that need an error of their own.
+/// `, default Saturday` after the example declares the default, which the schema shows. With `, unless is_weekday`, a function
+/// `fn(&Node<'_>) -> bool` rejects values that need a specific error.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
@@ -210,7 +211,7 @@ macro_rules! named_enum {
             /// All values.
             $vis const ALL: [Self; [$($text),*].len()] = [$(Self::$value),*];
 
-            /// Returns its name in the config.
+            /// Returns the value's name in the config.
             $vis fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)*
@@ -257,7 +258,7 @@ macro_rules! named_enum {
     };
 }
 
-/// Declares how a type that has `FromStr` is read from a string: its name in messages, an example as TOML, and its schema.
+/// Declares how a type with `FromStr` is read from a string: its name in messages, an example as TOML, and its schema.
 ///
 /// ```text
 /// from_text!(PluginName, "a plugin name", "\"linux\"", Schema::pattern("^[a-z0-9-]{1,64}$"));
@@ -282,7 +283,7 @@ macro_rules! from_text {
     };
 }
 
-/// Declares that a type is written like another one, and how it is read:
+/// Declares how a type is read that has the syntax of another type:
 ///
 /// ```text
 /// written_as! {
@@ -317,7 +318,7 @@ macro_rules! written_as {
     };
 }
 
-/// Declares a text that a check accepts, with the error of one that it does not:
+/// Declares a text with a validity check, and the error for an invalid text:
 ///
 /// ```text
 /// checked_text! {
@@ -329,7 +330,8 @@ macro_rules! written_as {
 /// }
 /// ```
 ///
-/// `otherwise` is what to write instead: a text, or with `|written, key|` an expression of the text and of its key.
+/// `otherwise` is the suggestion for an invalid text: a literal, or with `|written, key|` an expression of the text and of its
+/// key.
 macro_rules! checked_text {
     (
         $(#[$attribute:meta])*
@@ -357,7 +359,7 @@ macro_rules! checked_text {
         pub struct $error(String);
 
         impl $name {
-            /// Returns it as text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -389,7 +391,8 @@ macro_rules! checked_text {
     };
 }
 
-/// Declares texts of one line that are not blank, each with what it is called and an example: `Title, "a title", "\"Team notes\"";`
+/// Declares texts of one line that are not blank, each with its name in messages and an example:
+/// `Title, "a title", "\"Team notes\"";`
 macro_rules! one_line {
     ($($(#[$attribute:meta])* $vis:vis struct $name:ident, $what:literal, $example:literal;)*) => {$(
         $(#[$attribute])*
@@ -413,7 +416,7 @@ macro_rules! one_line {
     )*};
 }
 
-/// Declares a text that is not empty: its name in messages, an example, and the message and the correction of an empty one.
+/// Declares a text that is not empty: its name in messages, an example, and the message and the correction for an empty text.
 macro_rules! non_empty {
     (
         $(#[$attribute:meta])*
@@ -446,7 +449,7 @@ macro_rules! non_empty {
 }
 
 /// Declares a list that is stored in another form, or whose entries depend on each other: its name in messages, the type of its
-/// entries as they are written, and how it is read.
+/// entries in the config, and how it is read.
 ///
 /// ```text
 /// list_type! {

@@ -3,7 +3,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `build` | the shell command that builds the component |
-//! | `watch` | the sources: a change of one starts a build |
+//! | `watch` | the sources: a change to one of them starts a build |
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::declare::{from_text, table};
 use super::diagnostic::{Suggest, quote};
 use super::reader::Schema;
 
-/// The maximum length of a command, in bytes: what Linux takes as one argument of a program.
+/// The maximum length of a command, in bytes: Linux's limit of one argument.
 const MAX_COMMAND_LEN: usize = 128 * 1024 - 1;
 
 table! {
@@ -32,7 +32,7 @@ table! {
     }
 }
 
-/// A command for the shell. It is not blank, has no NUL, and fits into one argument of a program (128 KiB).
+/// A shell command. It is not blank, has no NUL, and fits into one argument of a program (128 KiB).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildCommand(String);
 
@@ -47,13 +47,13 @@ impl BuildCommand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildCommandError {
-    /// It is blank.
+    /// The text is blank.
     #[error("the command is empty")]
     Empty,
-    /// It contains a NUL.
+    /// The text contains a NUL.
     #[error("a command cannot contain a NUL")]
     Nul,
-    /// It is too long for an argument of a program.
+    /// The text is too long for an argument of a program.
     #[error("the command has {0} bytes; at most 131071 are possible")]
     TooLong(usize),
 }
@@ -96,7 +96,7 @@ impl fmt::Display for BuildCommand {
 
 from_text!(BuildCommand, "a shell command", "\"cargo build --target wasm32-wasip2\"", Schema::pattern(r"\S"));
 
-/// Sources: a path, or a glob with `*`, `**`, `?`, `[…]` or `{…}`. Of a directory everything in it counts.
+/// Sources: a path, or a glob with `*`, `**`, `?`, `[…]` or `{…}`. A directory stands for everything below it.
 #[derive(Clone, Debug)]
 pub struct WatchPattern {
     text: String,
@@ -109,12 +109,12 @@ impl WatchPattern {
         &self.text
     }
 
-    /// Returns whether it is a glob.
+    /// Returns whether the pattern is a glob.
     pub fn is_glob(&self) -> bool {
         self.glob.is_some()
     }
 
-    /// Returns whether it is a glob that matches this path, which is relative to the directory of the project.
+    /// Returns whether the pattern is a glob that matches this path. The path is relative to the directory of the project.
     pub fn matches(&self, path: &Path) -> bool {
         self.glob.as_ref().is_some_and(|glob| glob.is_match(path))
     }
@@ -128,19 +128,19 @@ impl PartialEq for WatchPattern {
 
 impl Eq for WatchPattern {}
 
-/// The reason why a text is not a pattern of sources.
+/// The reason why a text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchPatternError {
-    /// It is empty, or contains a control character.
+    /// The text is empty, or contains a control character.
     #[error("{} is not a path", quote(.0))]
     NoPath(String),
-    /// It is not a valid glob.
+    /// The text is not a valid glob.
     #[error("{} is not a glob: {reason}", quote(text))]
     Glob {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The problem of the glob.
         reason: String,
     },
 }

@@ -1,12 +1,12 @@
-//! One problem of a config: what is wrong, where, and what to write instead.
+//! One problem of a config: the message, the position, and the correction.
 //!
-//! Bounded: the first [`MAX_DIAGNOSTICS`] problems of a file are retained, the others counted.
+//! Bounded: the first [`MAX_DIAGNOSTICS`] problems of a file are kept; the others are only counted.
 
 use std::ops::Range;
 
 pub(super) use mcp_host_base::text::{quote, truncated};
 
-/// The number of problems that one error retains.
+/// The maximum number of problems in one error.
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// A position in the file; line and column are counted from 1, in characters.
@@ -30,21 +30,21 @@ pub struct Diagnostic {
     pub(super) position: Option<Position>,
 }
 
-/// The cause of a problem. A later one leaves less of the config usable.
+/// The cause of a problem. Later variants leave less of the config usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// The machine lacks a file, a directory or a variable of a plugin or of the registry that it comes from, or has no usable value there.
+    /// A file, a directory or a variable of a plugin or of a registry is missing on this machine, or its value is unusable.
     MachineForPlugin,
-    /// The machine lacks such a thing that the server itself needs, but that decides no access: a certificate, the key of a collector.
+    /// The same for an item of the server itself that does not affect access decisions: a certificate, the key of a collector.
     MachineForServer,
-    /// The machine lacks such a thing of a principal or an issuer: a token, keys.
+    /// The same for an item of a principal or an issuer: a token, keys.
     MachineForPrincipals,
     /// The text of the config.
     Config,
 }
 
 impl Cause {
-    /// The cause of a problem of the machine that a key at that path of the config has.
+    /// The cause of a missing or unusable item of the machine, for the key at this path of the config.
     pub(super) fn of_machine_at(path: &str) -> Self {
         match path.split('.').next().unwrap_or_default() {
             "plugin" | "registry" | "trust" | "upstream" => Self::MachineForPlugin,
@@ -54,7 +54,7 @@ impl Cause {
     }
 }
 
-/// A span of the file that a problem points at.
+/// A span of the file to which a problem refers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) span: Range<usize>,
@@ -62,25 +62,25 @@ pub(super) struct Label {
 }
 
 impl Diagnostic {
-    /// A problem of the file as a whole. `message` says what is wrong, `help` what to write instead.
+    /// A problem of the file as a whole. `message` is the problem, `help` the correction.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
         Self { message, help, primary: None, secondary: None, shows_source: true, cause: Cause::Config, position: None }
     }
 
-    /// Points at a span of the file, in bytes.
+    /// Sets the span of the problem, in bytes.
     pub(super) fn at(mut self, span: Range<usize>) -> Self {
         self.primary = Some(Label { span, text: None });
         self
     }
 
-    /// Labels that span.
+    /// Labels this span.
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {
         self.primary = self.primary.map(|mark| Label { text: Some(label.into()), ..mark });
         self
     }
 
-    /// Points at a second span, which the first conflicts with.
+    /// Adds a second span that conflicts with the first.
     pub(super) fn secondary(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.secondary = Some(Label { span, text: Some(label.into()) });
         self
@@ -91,7 +91,7 @@ impl Diagnostic {
         Self { shows_source: false, ..self }
     }
 
-    /// Sets the cause, which is the config unless set.
+    /// Sets the cause. The default is the config.
     pub(super) fn caused_by(self, cause: Cause) -> Self {
         Self { cause, ..self }
     }
@@ -106,7 +106,7 @@ impl Diagnostic {
         &self.help
     }
 
-    /// Returns its position; `None` if it concerns the file as a whole.
+    /// Returns the position; `None` if the problem concerns the file as a whole.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
@@ -116,13 +116,13 @@ impl Diagnostic {
     }
 }
 
-/// Collected problems: the first [`MAX_DIAGNOSTICS`], and the number of others.
+/// Collected problems: the first [`MAX_DIAGNOSTICS`], and the number of further ones.
 #[derive(Debug, Default)]
 pub(super) struct Diagnostics {
     pub(super) shown: Vec<Diagnostic>,
-    /// How many others there were.
+    /// The number of further problems.
     pub(super) omitted: usize,
-    /// The last of the causes of all problems, retained or not.
+    /// The last cause among all problems, kept or not.
     cause: Option<Cause>,
 }
 
@@ -140,7 +140,7 @@ impl Diagnostics {
         self.shown.is_empty()
     }
 
-    /// Returns the last of the causes of all problems; none without a problem.
+    /// Returns the last cause among all problems; `None` without a problem.
     pub(super) fn cause(&self) -> Option<Cause> {
         self.cause
     }
@@ -154,6 +154,6 @@ impl From<Diagnostic> for Diagnostics {
 
 /// An error of a value, with a correction.
 pub(super) trait Suggest: std::error::Error {
-    /// Returns what to write instead. `key` is the key of the value.
+    /// Returns the correction. `key` is the key of the value.
     fn suggestion(&self, key: &str) -> String;
 }

@@ -56,7 +56,7 @@ pub enum BoundedDurationError {
     NoUnit {
         /// The text.
         found: String,
-        /// A time that was probably meant, or an example.
+        /// The time that the author probably meant, or an example.
         suggestion: String,
     },
     /// A number is followed by an unknown unit.
@@ -64,7 +64,7 @@ pub enum BoundedDurationError {
     UnknownUnit {
         /// The text.
         found: String,
-        /// A time that was probably meant, or an example.
+        /// The time that the author probably meant, or an example.
         suggestion: String,
     },
     /// The time is too short or too long.
@@ -103,8 +103,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DE
         OutOfRange { found, min: milliseconds(MIN), max: milliseconds(MAX) }
     }
 
-    /// The error of a number without a unit. It suggests the first usual unit with which the number is within the range: 10 are seconds,
-    /// 30000 are milliseconds.
+    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 10 are
+    /// seconds, 30000 are milliseconds.
     fn no_unit(found: &str) -> BoundedDurationError {
         let units = ["s", "ms", "m", "h", "d"];
         let suggestion = units.iter().map(|unit| format!("{found}{unit}")).find(|time| Self::is_valid(time));
@@ -150,7 +150,7 @@ fn parse_nanoseconds(text: &str) -> Result<u64, QuantityError> {
     Ok(sum)
 }
 
-/// The nanoseconds of the unit with that name.
+/// The nanoseconds of the unit with this name.
 fn unit(name: &str) -> Option<u64> {
     const MILLISECOND: u64 = 1_000_000;
     match name {
@@ -163,7 +163,7 @@ fn unit(name: &str) -> Option<u64> {
     }
 }
 
-/// The unit that was probably meant by a name that is none.
+/// The unit that the author of an unknown name probably meant.
 fn correct_unit(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     match if name.len() > 2 { name.trim_end_matches('s') } else { &name } {

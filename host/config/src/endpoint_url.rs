@@ -1,4 +1,5 @@
-//! URLs of endpoints that the host sends secrets to, or takes keys from, and of this server: `https`, or `http` to loopback.
+//! URLs of endpoints to which the host sends secrets or from which it takes keys, and the URL of this server: `https`, or `http`
+//! to loopback.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +14,9 @@ use super::reader::{FromNode, Node, Schema};
 /// The maximum length of a URL, in bytes.
 const MAX_LEN: usize = 2048;
 
-/// An absolute URL that is encrypted, `https://…`, or stays on this machine: `http://` with `localhost` or a loopback address.
+/// An absolute URL: encrypted, `https://…`, or on this machine, `http://` with `localhost` or a loopback address.
 ///
-/// Scheme, host and port are normalized (RFC 3986, section 6.2.3); the rest is as written. It has no fragment, user name or
+/// Scheme, host and port are normalized (RFC 3986, section 6.2.3); the rest is as written. The URL has no fragment, user name or
 /// password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointUrl {
@@ -35,23 +36,23 @@ impl EndpointUrl {
         &self.written
     }
 
-    /// Returns its origin.
+    /// Returns the origin of the URL.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Returns its path, without the query: empty, or one that begins with a slash.
+    /// Returns the path without the query: empty, or beginning with a slash.
     pub fn path(&self) -> &str {
         let behind = self.text.get(self.origin.to_string().len()..).unwrap_or_default();
         behind.split('?').next().unwrap_or_default()
     }
 
-    /// Returns it without its query, which may hold a key: for people.
+    /// Returns the URL without its query, which may hold a key, for messages.
     pub fn without_query(&self) -> String {
         without_query(&self.text)
     }
 
-    /// Returns whether it has a query.
+    /// Returns whether the URL has a query.
     pub fn has_query(&self) -> bool {
         self.text.contains('?')
     }
@@ -65,20 +66,20 @@ fn without_query(text: &str) -> String {
     }
 }
 
-/// The reason why a text is not such a URL. No query is shown.
+/// The reason why a text is not an [`EndpointUrl`]. No query is shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointUrlError {
-    /// It is not an absolute URL of `http` or `https`, or it is too long.
+    /// The text is not an absolute URL with `http` or `https`, or is too long.
     #[error("{} is not an absolute URL", quote(&without_query(.0)))]
     Syntax(String),
-    /// It has a user name or a password. The text is not shown.
+    /// The URL has a user name or a password. The error does not show the text.
     #[error("the URL has a user name or a password")]
     UserInfo,
-    /// It has a fragment.
+    /// The URL has a fragment.
     #[error("the URL {} has a fragment", quote(&without_query(.0)))]
     Fragment(String),
-    /// It is not encrypted, and its host is another machine.
+    /// The URL is not encrypted, and its host is another machine.
     #[error("the URL {} is not encrypted", quote(&without_query(.0)))]
     NotEncrypted(String),
 }

@@ -1,14 +1,14 @@
-//! The environment of a config: variables, the home directory that `~` stands for, and where providers are installed.
+//! The environment of a config: variables, the home directory for `~`, and the directories of installed providers.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The environment variables, the home directory and the plugin path that a config is read with.
+/// The environment variables, the home directory and the plugin path for reading a config.
 ///
-/// Usually [the process's own](Self::from_process). An application that hosts configs of others passes a separate
-/// environment, so that they cannot read its variables:
+/// The usual environment is [the process's own](Self::from_process). An application that hosts configs of others passes a
+/// separate environment, so that these configs cannot read its variables:
 ///
 /// ```
 /// use mcp_host_config::Environment;
@@ -48,22 +48,22 @@ impl Environment {
         self
     }
 
-    /// Sets the directory that `~` stands for.
+    /// Sets the directory for `~`.
     #[must_use]
     pub fn home(mut self, directory: impl Into<PathBuf>) -> Self {
         self.home = Some(directory.into());
         self
     }
 
-    /// Sets the directories in which providers are found by name, unless the config sets `server.plugin-path`.
+    /// Sets the directories that are searched for providers by name, unless the config sets `server.plugin-path`.
     #[must_use]
     pub fn plugin_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         self.plugin_path = directories.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Reads references to registries as they are, as the path of the component, for commands that resolve them. Otherwise a component
-    /// is the file in the store that the lock names. A config without plugins is valid then.
+    /// Keeps references to registries as the paths of components, for commands that resolve the references. A config without
+    /// plugins is then valid. By default a component is the file in the store that the lock refers to.
     #[must_use]
     pub fn keep_references(mut self) -> Self {
         self.keeps_references = true;
@@ -74,7 +74,7 @@ impl Environment {
         self.keeps_references
     }
 
-    /// The directories in which providers are found by name, unless the config sets `server.plugin-path`.
+    /// The directories that are searched for providers by name, unless the config sets `server.plugin-path`.
     pub fn plugin_path(&self) -> &[PathBuf] {
         &self.plugin_path
     }

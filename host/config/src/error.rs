@@ -1,10 +1,11 @@
 //! The error of a config with problems.
 //!
-//! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each says what is wrong,
-//! where, and what to write instead; [`ConfigError::render`] draws them with the offending text underlined. Control
-//! characters of the file are removed before they reach a terminal.
+//! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each has the problem, its position,
+//! and a correction; [`ConfigError::render`] underlines the offending text. Control characters of the file are removed before
+//! they reach a terminal.
 //!
-//! The offending line is quoted from the file, unless it seems to hold a secret; values that were read from a variable or from another file are never quoted.
+//! The offending line is quoted from the file, unless it may hold a secret. Values from a variable or from another file are never
+//! quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +22,7 @@ use super::diagnostic::{Cause, Diagnostic, Diagnostics, Position};
 use super::secret_text::holds_secret;
 use mcp_host_base::text::wrap;
 
-/// The columns of the label before a correction, `  = help: `, after the columns of a line number.
+/// The columns of the label before a correction, `  = help: `, in addition to the columns of a line number.
 const HELP_LABEL_WIDTH: usize = 10;
 
 /// The style of a rendered error.
@@ -44,13 +45,13 @@ pub struct ConfigError {
     diagnostics: Vec<Diagnostic>,
     omitted: usize,
     files: BTreeSet<PathBuf>,
-    /// The config without what cannot be used; none if the text cannot be parsed.
+    /// The usable part of the config; `None` if the text cannot be parsed.
     rest: Option<Box<Config>>,
-    /// Whether the machine lacks something, and the config itself has no problems.
+    /// Whether all problems are missing or unusable items of the machine, and none is in the config itself.
     is_usable: bool,
-    /// Whether only plugins lack something.
+    /// Whether only items of plugins are missing or unusable.
     is_servable: bool,
-    /// Whether rules, principals and issuers lack nothing.
+    /// Whether no item of rules, principals and issuers is missing or unusable.
     decides_access: bool,
 }
 
@@ -85,7 +86,7 @@ impl ConfigError {
         Self { files, ..self }
     }
 
-    /// Adds the config without what has problems, as far as their causes leave it usable.
+    /// Adds the usable part of the config. The causes of the problems determine who may use it.
     pub(super) fn with_rest(self, rest: Config, cause: Option<Cause>) -> Self {
         let is_usable = cause != Some(Cause::Config);
         let is_servable = cause <= Some(Cause::MachineForPlugin);
@@ -93,8 +94,8 @@ impl ConfigError {
         Self { rest: Some(Box::new(rest)), is_usable, is_servable, decides_access, ..self }
     }
 
-    /// Returns the administration listener of the config, unless that is a part of what cannot be used: for a client of a server that
-    /// runs with an earlier version of the file.
+    /// Returns the administration listener of the config, if it is valid: for a client of a server that runs with an earlier
+    /// version of the file.
     pub fn admin(&self) -> Option<&Admin> {
         self.rest.as_ref()?.admin.as_ref()
     }
@@ -104,28 +105,27 @@ impl ConfigError {
         &self.file
     }
 
-    /// Returns the files that the config names, as far as it could be read, and the missing directories of its grants.
-    /// It is worth reading again when one of them has changed.
+    /// Returns the files in the config, as far as it could be read, and the missing directories of its grants. If one of them
+    /// changes, the config should be read again.
     pub fn files(&self) -> &BTreeSet<PathBuf> {
         &self.files
     }
 
-    /// Returns the config if all problems are files, directories or variables of plugins that do not exist or cannot be used. Its
-    /// rules and settings are valid, and a `ConfigWatcher` applies them. Its plugins are not: they lack
-    /// what was not found.
+    /// Returns the config if all problems are missing or unusable files, directories or variables of plugins. Its rules and
+    /// settings are valid, and a `ConfigWatcher` applies them. Its plugins are incomplete, and must not be loaded.
     pub fn partial_config(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_servable)
     }
 
-    /// Returns the config if all problems are files, directories or variables that do not exist or cannot be used, and none of them is
-    /// of a principal or an issuer. A `ConfigWatcher` applies its rules, groups, principals and issuers.
+    /// Returns the config if all problems are missing or unusable files, directories or variables, none of them of a principal or
+    /// an issuer. A `ConfigWatcher` applies its rules, groups, principals and issuers.
     pub fn config_of_access(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.decides_access)
     }
 
-    /// Returns the config if all problems are files, directories or variables that do not exist or hold no usable value, of plugins
-    /// or of the server itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start
-    /// neither a server nor a plugin.
+    /// Returns the config if all problems are missing or unusable files, directories or variables, of plugins or of the server
+    /// itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start neither a server
+    /// nor a plugin.
     pub fn config_without_secrets(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_usable)
     }
@@ -135,8 +135,8 @@ impl ConfigError {
         &self.diagnostics
     }
 
-    /// Returns the same problems, of which those beside what may be private have no line of the file: values of `grants.env`, the commands of
-    /// upstreams, and URLs with a query. For whoever may not read the file: a log, and administrators over a network.
+    /// Returns the same problems, without source lines that overlap private values: values of `grants.env`, the commands of
+    /// upstreams, and URLs with a query. For readers without access to the file: a log, and administrators over a network.
     #[must_use]
     pub fn without_private_lines(mut self) -> Self {
         let private = private_spans(&self.text);
@@ -145,20 +145,19 @@ impl ConfigError {
             let mut shown = shown.map(|mark| whole_lines(&self.text, &mark.span));
             problem.shows_source &= match &private {
                 Some(private) => !shown.any(|lines| private.iter().any(|span| overlap(span, &lines))),
-                // Nothing tells what is where.
+                // The text is not TOML, so private values cannot be located.
                 None => false,
             };
         }
         self
     }
 
-    /// Renders all problems, each with its line and correction. Several lines, the last without a line break.
+    /// Renders all problems, each with its line and correction. The last line has no line break.
     pub fn render(&self, look: RenderStyle) -> String {
         self.render_within(look, None)
     }
 
-    /// Renders all problems as [`render`](Self::render) does, with corrections that are wrapped where they are wider than so many
-    /// columns.
+    /// Renders all problems like [`render`](Self::render), with corrections wrapped at the given number of columns.
     pub fn render_within(&self, look: RenderStyle, columns: Option<usize>) -> String {
         let renderer = match look {
             RenderStyle::Plain => Renderer::plain(),
@@ -183,7 +182,7 @@ impl ConfigError {
                 (None, _) | (_, None) => title.element(Origin::path(file)),
                 (Some(mark), Some(Position { line, column })) if !problem.shows_source => {
                     match masked_line(&self.text, mark.span.start) {
-                        // As long as the mark that stands for the value.
+                        // The underline is as long as the mark in place of the value.
                         Some((shown, value)) => title.element(
                             Snippet::source(shown)
                                 .path(file)
@@ -249,8 +248,8 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The line of a value at that offset with a mark in the place of the value, which may be a secret, and where the mark is. None if the
-/// line has more than a key in front of the value, which may be a secret, too.
+/// The line of the value at this offset with a mark in place of the value, which may be a secret, and the span of the mark.
+/// `None` if the line has more than a key before the value: that may be a secret, too.
 fn masked_line(text: &str, value: usize) -> Option<(String, Range<usize>)> {
     const MARK: &str = "…";
     let before = text.get(..value)?;
@@ -264,7 +263,8 @@ fn masked_line(text: &str, value: usize) -> Option<(String, Range<usize>)> {
     Some((format!("{key}{MARK}"), key.len()..key.len().saturating_add(MARK.len())))
 }
 
-/// Where the file has what may be private: values of `env` in a table `grants`, `command`, and URLs with a query. None if it is not TOML.
+/// The spans of private values: values of `env` in a table `grants`, `command`, and URLs with a query. `None` if the text is not
+/// TOML.
 fn private_spans(text: &str) -> Option<Vec<Range<usize>>> {
     let root = DeTable::parse(text).ok()?;
     let mut spans = Vec::new();
@@ -276,7 +276,7 @@ fn add_private_spans(table: &DeTable<'_>, is_grants: bool, spans: &mut Vec<Range
     for (key, value) in table {
         let key = key.get_ref();
         match (value.get_ref(), &**key) {
-            // A table of dotted keys or of a header has the span of its header alone, so its values count.
+            // A table of dotted keys or with a header has only the span of the header, so the spans of its values are added.
             (DeValue::Table(variables), "env") if is_grants => {
                 spans.push(value.span());
                 spans.extend(variables.iter().map(|(_, value)| value.span()));

@@ -1,4 +1,4 @@
-//! The conditions of listening beyond loopback: authentication and TLS, or `insecure = true` in `[http]`.
+//! The conditions for listening beyond loopback: authentication and TLS, or `insecure = true` in `[http]`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{Config, EndpointUrl};
 /// The sections that declare how clients authenticate.
 const AUTHENTICATION_SECTIONS: [&str; 2] = ["principal", "issuer"];
 
-/// The reason why a server must not listen at an address: other machines can reach it, and the config lacks something.
+/// The reason why a server must not listen at an address: other machines can reach it, and the config lacks a protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{address}` can be reached from other machines, and the config has {missing}")]
 pub struct ExposureError {
@@ -20,7 +20,7 @@ pub struct ExposureError {
     missing: Missing,
 }
 
-/// What a server beyond loopback lacks.
+/// The protections that a server beyond loopback lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Authentication,
@@ -50,7 +50,7 @@ impl fmt::Display for Missing {
 }
 
 impl ExposureError {
-    /// Returns what to change in the config.
+    /// Returns the change to the config that allows the address.
     pub fn help(&self) -> String {
         let port = self.address.socket_addr().port();
         format!(
@@ -60,7 +60,7 @@ impl ExposureError {
         )
     }
 
-    /// Returns what to add to the config.
+    /// Returns the additions to the config that protect the server.
     pub(super) fn advice(&self) -> String {
         let principal = "a `[[principal]]` with a token, as `mcp-host token new` makes, an `[[issuer]]` of access tokens, or \
                          `client-ca` to `[http]`";
@@ -84,33 +84,33 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// It may not.
+    /// The server may not listen there.
     pub fn check_exposure(&self) -> Result<(), ExposureError> {
         self.server.http.map_or(Ok(()), |address| self.check_exposure_at(address))
     }
 
-    /// Checks that a server with this config may listen at that address.
+    /// Checks that a server with this config may listen at this address.
     ///
     /// # Errors
     ///
-    /// It may not, like [`check_exposure`](Self::check_exposure).
+    /// The server may not listen there: see [`check_exposure`](Self::check_exposure).
     pub fn check_exposure_at(&self, address: HttpAddress) -> Result<(), ExposureError> {
         if self.http.insecure { Ok(()) } else { self.missing_protection(address).map_or(Ok(()), Err) }
     }
 
-    /// Returns what the config lacks for that address, whether or not it accepts the risk.
+    /// Returns the missing protections for this address, even if the config accepts the risk.
     pub(super) fn missing_protection(&self, address: HttpAddress) -> Option<ExposureError> {
         let missing = Missing::new(self.has_authentication(), self.http.tls.is_some())?;
         (!address.is_loopback()).then_some(ExposureError { address, missing })
     }
 
-    /// Reports an address in the file that the server must not listen at.
+    /// Reports an address in the file at which the server must not listen.
     pub(super) fn report_exposure(&self, table: &Table<'_>) {
         let Some(address) = self.server.http.filter(|address| !address.is_loopback()) else { return };
         if self.http.insecure || table.has_nested("http", "insecure") && table.has_problems() {
             return;
         }
-        // What is there and invalid has been reported.
+        // An invalid section has been reported already.
         let is_broken = |is_there: bool| is_there && table.has_problems();
         let has_authentication = self.has_authentication()
             || is_broken(AUTHENTICATION_SECTIONS.iter().any(|section| table.has(section)))
@@ -123,8 +123,8 @@ impl Config {
         }
     }
 
-    /// Whether clients may call the server by that host: `localhost` and the loopback addresses, the address that it listens
-    /// at, [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
+    /// Whether clients may use this host in the URL of the server: `localhost` and the loopback addresses, the listen address,
+    /// [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
     pub fn is_own_host(&self, host: &UrlHost) -> bool {
         let is_own_address = |address: HttpAddress| match host {
             UrlHost::Name(_) => false,
@@ -139,7 +139,7 @@ impl Config {
             || self.http.public_url.as_ref().is_some_and(is_public)
     }
 
-    /// Whether clients on other machines can call the server by any name.
+    /// Whether clients on other machines have a valid host for the server.
     pub(super) fn has_public_host(&self, address: HttpAddress) -> bool {
         !address.is_wildcard() || !self.http.hosts.is_empty() || self.http.public_url.is_some()
     }

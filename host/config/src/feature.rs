@@ -1,7 +1,7 @@
 //! Cargo features that keys of a config require.
 //!
-//! A config is read and validated in the same way whatever the program is built with. The program says what it has when it uses
-//! the config: [`Config::check_features`].
+//! A config is read and validated in the same way for all builds. The program passes its features when it uses the config:
+//! [`Config::check_features`].
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl MissingFeature {
 }
 
 impl Config {
-    /// Checks that a program with those features can do what the config says.
+    /// Checks that a program with these features supports all keys of the config.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ mod tests {
     const ALL: [Feature; 6] =
         [Feature::Cluster, Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql, Feature::Upstream];
 
-    /// The error of a program without one feature, for a config with something changed.
+    /// The error of a program without one feature, for a changed config.
     fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {
         let plugin = Plugin::new("notes".parse().unwrap(), "notes.wasm", "notes:///".parse().unwrap());
         let mut config = Config::new();

@@ -1,7 +1,7 @@
 //! URI globs of access rules.
 //!
-//! A glob is normalized when it is parsed, so that a request only has to match it, and so that a glob that could never
-//! match is an error: a `deny` that matches nothing is worse than a config that is rejected.
+//! A glob is normalized when it is parsed. So a request only has to match it, and a glob that could never match is an error: a
+//! `deny` rule without effect is worse than a rejected config.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,12 +24,12 @@ mod automaton;
 /// | `NAME+**` | everything below the mount `NAME+`: the one place where `**` follows other characters |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
-/// It is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) and without its query, and is normalized in the
-/// same way: characters that a URI cannot contain are percent-encoded, so they can be written as they are; percent-encoding
-/// has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that cannot match a normalized URI is rejected: one
-/// that begins without a scheme, one with dot segments or a fragment. Also rejected, as misleading: a `**` that is part
-/// of a segment, backslashes, the encoding of a character with a meaning here (`%2A`, and `%2C` within braces), and `[…]`,
-/// which could match a slash or half of an encoded character.
+/// A glob is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) without its query, and is normalized
+/// in the same way: characters that a URI cannot contain are percent-encoded, so they can be written literally; percent-encoding
+/// has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that cannot match a normalized URI is
+/// rejected: one without a scheme at its beginning, or with dot segments or a fragment. Also rejected, because they mislead: a
+/// `**` within a segment, backslashes, the encoding of a character with a meaning in globs (`%2A`, and `%2C` within braces), and
+/// `[…]`, which could match a slash or half of an encoded character.
 #[derive(Clone)]
 pub struct UriGlob {
     source: String,
@@ -43,7 +43,7 @@ pub struct UriGlob {
 /// The matcher of `P` of a glob `P/**`.
 #[derive(Clone, Debug)]
 enum PrefixMatcher {
-    /// A text without wildcards. Most globs of rules are of this kind, and a comparison is cheap.
+    /// A text without wildcards: cheap to compare, and the most frequent kind in rules.
     Literal(String),
     Pattern(GlobMatcher),
 }
@@ -68,21 +68,21 @@ impl PrefixMatcher {
 /// A slash that is part of a segment, in normal form.
 const ENCODED_SLASH: &str = "%2F";
 
-/// The maximum number of alternatives of a glob that are compared with the canonical forms of an upstream.
+/// The maximum number of a glob's alternatives that are compared with the canonical forms of an upstream.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// How a glob can be looked up among many.
+/// The index key of a glob, for lookup among many globs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobLookup<'a> {
-    /// It matches every URI.
+    /// The glob matches every URI.
     Everything,
-    /// It matches this text without wildcards, and everything below it.
+    /// The glob matches this text without wildcards, and everything below it.
     Below(&'a str),
-    /// Its patterns have to be matched.
+    /// The glob's patterns must be matched.
     Pattern,
 }
 
-/// A regular expression that all globs match: the first segment is `**` or contains a colon.
+/// A regular expression that matches every valid glob: the first segment is `**` or contains a colon.
 const PATTERN: &str = r"^(([*][*]|[^/]*:[^/]*)(/[^\[\]\\#]*)?|[a-zA-Z][a-zA-Z0-9.-]*[+][*][*])$";
 
 impl UriGlob {
@@ -94,22 +94,22 @@ impl UriGlob {
         &self.source
     }
 
-    /// Returns whether it matches a URI, which must be normalized and without a query.
+    /// Returns whether the glob matches a URI, which must be normalized and without a query.
     pub fn matches(&self, uri: &str) -> bool {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
-    /// Returns the glob with its characters in canonical composition (NFC); none if they are already.
+    /// Returns the glob with its characters in canonical composition (NFC); `None` if they are already composed.
     pub fn composed(&self) -> Option<Self> {
         composed(&self.normalized)?.parse().ok()
     }
 
-    /// Returns its normalized text.
+    /// Returns the normalized text.
     pub(super) fn normalized(&self) -> &str {
         &self.normalized
     }
 
-    /// Returns how it can be looked up among many.
+    /// Returns the index key of the glob.
     pub fn lookup(&self) -> GlobLookup<'_> {
         match &self.prefix {
             _ if self.normalized == "**" => GlobLookup::Everything,
@@ -118,7 +118,8 @@ impl UriGlob {
         }
     }
 
-    /// Returns the patterns of which one matches where it matches, to be compiled into a set with the patterns of other globs.
+    /// Returns the patterns of the glob: a URI matches the glob if it matches one of them. They can be compiled into a set with
+    /// the patterns of other globs.
     pub fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
         let whole = everything_below_prefix(&self.normalized);
@@ -126,30 +127,31 @@ impl UriGlob {
         [Some(whole), above.map(str::to_owned)].into_iter().flatten().filter_map(|pattern| pattern_of(&pattern).ok())
     }
 
-    /// Returns whether it matches all URIs of a pattern. False negatives are possible.
+    /// Returns whether the glob matches all URIs of a pattern. False negatives are possible.
     pub fn covers(&self, pattern: &UriPattern) -> bool {
         automaton::covers(&self.normalized, pattern)
     }
 
-    /// Returns whether it could match a URI of a pattern. False positives are possible.
+    /// Returns whether the glob could match a URI of a pattern. False positives are possible.
     pub fn reaches(&self, pattern: &UriPattern) -> bool {
         automaton::reaches(&self.normalized, pattern)
     }
 
-    /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
+    /// Returns the text before a final `/**`, or the whole text, if it has no other wildcards. The glob matches this text and,
+    /// with `/**`, everything below it.
     pub fn literal_prefix(&self) -> Option<&str> {
         let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
         (!prefix.contains(['*', '?', '{'])).then_some(prefix)
     }
 
-    /// Returns what matches the canonical forms ([`canonical`]) of the URIs that it matches below the mount of an upstream, if it
-    /// matches none of these forms itself. `prefix` is what the mount stands for. It is judged by its text before its first wildcard.
+    /// Returns a glob for the canonical forms ([`canonical`]) of URIs below the mount of an upstream, if this glob matches only
+    /// other forms of them. `prefix` is the upstream's prefix at the mount. The decision uses the text before the first wildcard.
     pub(super) fn canonical_below(&self, mount: &Mount, prefix: &str) -> Option<String> {
         let mount = mount.as_str();
         self.alternatives().into_iter().find_map(|glob| {
             let below = glob.strip_prefix(mount)?;
             let (text, rest) = below.split_at(below.find(['*', '?']).unwrap_or(below.len()));
-            // What may follow decides whether a slash is doubled, and where a host or its port ends.
+            // The following text determines whether a slash is doubled, and where a host or its port ends.
             let followers: &[&str] = match rest {
                 "" => &[""],
                 _ if text.ends_with('/') => &["_"],
@@ -166,7 +168,7 @@ impl UriGlob {
         })
     }
 
-    /// Its normalized text once for each of its alternatives in braces, of which the first [`MAX_ALTERNATIVES`] are.
+    /// The normalized text, expanded for the alternatives in braces: at most [`MAX_ALTERNATIVES`] texts.
     fn alternatives(&self) -> Vec<String> {
         let mut globs = vec![String::new()];
         let mut rest = self.normalized.as_str();
@@ -183,7 +185,7 @@ impl UriGlob {
         globs
     }
 
-    /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
+    /// Returns whether the glob could match a URI below this mount if `%2F` in the mount were a slash.
     pub(super) fn reaches_decoded(&self, mount: &Mount) -> bool {
         let decoded = |text: &str| text.replace(ENCODED_SLASH, "/");
         let pattern = || UriPattern::text(&decoded(mount.as_str())).gap(Gap::Any);
@@ -195,7 +197,7 @@ impl UriGlob {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlobError {
-    /// It has no scheme, and no `**` in place of one.
+    /// The glob has no scheme, and no `**` in place of one.
     #[error("a URI begins with a scheme, so this glob matches none")]
     NoScheme(String),
     /// A `**` is part of a segment.
@@ -204,33 +206,33 @@ pub enum GlobError {
     /// A segment is `.` or `..`.
     #[error("a normalized URI has no `.` or `..` segment, so this glob matches none")]
     DotSegment,
-    /// It has user information (`@`).
+    /// The glob has user information (`@`).
     #[error("a resource has no user information, so this glob matches none")]
     UserInfo,
-    /// It has a fragment (`#`).
+    /// The glob has a fragment (`#`).
     #[error("a resource has no fragment, so this glob matches none")]
     Fragment,
-    /// It contains `[` or `]`.
+    /// The glob contains `[` or `]`.
     #[error("`[…]` cannot be used in globs for URIs")]
     Class,
-    /// It contains a backslash.
+    /// The glob contains a backslash.
     #[error("a backslash cannot be used in globs for URIs")]
     Backslash,
     /// A `%` is not followed by two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
-    /// The encoding of a character that has a meaning in globs, which normalization would decode.
+    /// The glob has the encoding of a character with a meaning in globs, which normalization would decode.
     #[error("`{0}` cannot be written in a glob, where it has a meaning")]
     Escaped(char),
     /// Braces are unbalanced or nested.
     #[error("the braces of this glob are nested, or do not match")]
     Braces,
-    /// It is too long.
+    /// The glob is too long.
     #[error("this glob is longer than {} bytes", UriGlob::MAX_LEN)]
     TooLong,
 }
 
-/// What to write instead of a glob without scheme.
+/// The suggestion for a glob without a scheme.
 fn no_scheme_help(glob: &str, mount: &str) -> String {
     let below = glob.trim_start_matches('/');
     format!("write `**/{below}` for any mount, or begin with a mount: `{mount}{below}`")
@@ -281,7 +283,7 @@ impl FromStr for UriGlob {
     }
 }
 
-/// Returns the pattern of `NAME+**`, which matches everything below that mount: URIs without a slash, too.
+/// Returns the pattern of `NAME+**`, which matches everything below the mount, including URIs without a slash.
 fn everything_below_prefix(glob: &str) -> Option<String> {
     let prefix = glob.strip_suffix("**")?;
     let mount: Mount = prefix.parse().ok().filter(Mount::is_prefix)?;
@@ -334,7 +336,7 @@ fn percent_encode(glob: &str) -> Result<String, GlobError> {
     Ok(normal)
 }
 
-/// Returns whether what follows this beginning of a glob belongs to the authority, where no delimiter is decoded.
+/// Returns whether the end of this beginning of a glob is in the authority, where no delimiter is decoded.
 fn is_in_authority(before: &str) -> bool {
     let behind_scheme = before.split_once("://").filter(|(scheme, _)| !scheme.contains('/'));
     behind_scheme.is_some_and(|(_, authority)| !authority.contains('/'))
@@ -435,7 +437,7 @@ impl FromNode for UriGlob {
             Ok(glob) => return Some(glob),
             Err(error) => error,
         };
-        // A glob of the example's mount would match nothing here.
+        // A suggestion with the example's mount would match nothing in this config.
         match (&error, node.context.declared.borrow().mounts.first()) {
             (GlobError::NoScheme(glob), Some(mount)) => {
                 node.report_error(error.to_string(), no_scheme_help(glob, mount.as_str()));

@@ -9,8 +9,8 @@ use super::reader::Schema;
 
 /// The path at which a provider sees a granted directory: `/repo`.
 ///
-/// It is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing slash
-/// is removed. `/` is valid.
+/// The path is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing slash is
+/// removed. `/` is valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestPath(String);
 
@@ -25,13 +25,13 @@ impl GuestPath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestPathError {
-    /// It does not begin with a slash.
+    /// The path does not begin with a slash.
     #[error("the guest path {} is not absolute", quote(.0))]
     Relative(String),
     /// A segment is empty, `.` or `..`.
     #[error("the guest path {} has an empty or dotted segment", quote(.0))]
     Segment(String),
-    /// It contains a backslash or a control character.
+    /// The path contains a backslash or a control character.
     #[error("the guest path {} holds a backslash or a control character", quote(.0))]
     Character(String),
 }

@@ -1,8 +1,8 @@
 //! Headings with the wrong number of brackets: `[plugin]` for `[[plugin]]`, and `[[server]]` for `[server]`.
 //!
-//! Beside a right heading of the same name such a one is a syntax error, which the parser reports at the *other* heading, as a key that
-//! is defined twice, and again at each key below it. [`MixedBrackets`] reports the wrong heading once and covers the errors that
-//! follow from it. Whether a name is a list of tables is known from the schema of the config, so this is true for every table of it.
+//! If both forms occur with one name, the parser reports the *other*, correct heading as a key that is defined twice, and again
+//! each key below it. [`MixedBrackets`] reports the wrong heading once and suppresses the resulting errors. The config's schema
+//! shows which names are lists of tables, so this works for every table.
 
 use std::ops::Range;
 
@@ -15,14 +15,14 @@ use super::diagnostic::{Diagnostic, truncated};
 struct Heading {
     /// The names between the brackets.
     path: Vec<String>,
-    /// Whether it has two brackets on each side.
+    /// Whether the heading has two brackets on each side.
     is_list: bool,
-    /// The span from the first bracket to the last one, in bytes.
+    /// The span from the first to the last bracket, in bytes.
     span: Range<usize>,
 }
 
 impl Heading {
-    /// Parses a line that begins at that offset of the text.
+    /// Parses a line that begins at this offset of the text.
     fn parse(line: &str, offset: usize) -> Option<Self> {
         let trimmed = line.trim_start();
         let start = offset.checked_add(line.len().checked_sub(trimmed.len())?)?;
@@ -40,12 +40,13 @@ impl Heading {
 pub(super) struct MixedBrackets {
     headings: Vec<Heading>,
     schema: Value,
-    /// The paths that were reported.
+    /// The paths that have been reported.
     reported: Vec<Vec<String>>,
 }
 
 impl MixedBrackets {
-    /// Finds the headings. Lines of a string that look like one count: they only matter at the position of an error.
+    /// Finds the headings. Lines of a string that look like a heading are included: headings only matter at the position of an
+    /// error.
     pub(super) fn new(text: &str) -> Self {
         let mut offset = 0_usize;
         let mut headings = Vec::new();
@@ -56,14 +57,13 @@ impl MixedBrackets {
         Self { headings, schema: Config::json_schema(), reported: Vec::new() }
     }
 
-    /// Returns whether a key that is defined twice, at that offset, follows from a heading that was reported: it is one of the same
-    /// table, or stands below one.
+    /// Returns whether the duplicate key at this offset results from a reported heading: it is in the same table, or below it.
     pub(super) fn is_reported(&self, offset: usize) -> bool {
         let section = self.headings.iter().rev().find(|heading| heading.span.start <= offset);
         section.is_some_and(|heading| self.reported.iter().any(|path| heading.path.starts_with(path)))
     }
 
-    /// Explains a key that is defined twice, at that offset, if it stands in a heading, and it or an earlier one of the same name has
+    /// Explains the duplicate key at this offset, if it is in a heading, and this heading or an earlier one of the same name has
     /// the wrong number of brackets.
     pub(super) fn explain(&mut self, offset: usize) -> Option<Diagnostic> {
         let heading = self.headings.iter().find(|heading| heading.span.contains(&offset))?;
@@ -82,7 +82,7 @@ impl MixedBrackets {
                 let help = format!("write `[{name}]`, with one bracket on each side, and only once");
                 Diagnostic::new(format!("`{name}` must be a table, not a list"), help).at(wrong.span.clone())
             }
-            // `[plugin.limits]` before the first `[[plugin]]` begins a table of the name.
+            // `[plugin.limits]` before the first `[[plugin]]` begins a table named `plugin`.
             None => {
                 let below = earlier().find(|other| other.path.len() > path.len() && other.path.starts_with(path));
                 let below = below.filter(|_| is_list && heading.is_list)?;
@@ -95,7 +95,7 @@ impl MixedBrackets {
         Some(problem)
     }
 
-    /// Returns whether a table of the config is one of a list; none if the config has no such table.
+    /// Returns whether a table of the config is an entry of a list; `None` if the config has no such table.
     fn is_list(&self, path: &[String]) -> Option<bool> {
         let mut schema = &self.schema;
         for name in path {

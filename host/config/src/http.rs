@@ -3,7 +3,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `tls` | HTTPS instead of HTTP, with this certificate |
-//! | `public-url` | the URL of this server for clients, which access tokens are issued for |
+//! | `public-url` | the URL of this server for clients; the audience of access tokens |
 //! | `client-ca` | authorities of client certificates (mTLS) |
 //! | `insecure` | listen beyond loopback without authentication or without TLS |
 //! | `hosts` | additional host names of the server, such as the name of a reverse proxy, for validation of `Host` |
@@ -11,7 +11,7 @@
 //! | `keep-alive` | the interval of keep-alive comments on idle event streams |
 //! | `limits` | resource limits of clients |
 //!
-//! After a reload all keys apply from the next connection or request on, except `keep-alive` and whether TLS is used.
+//! After a reload all keys apply to new connections and requests, except `keep-alive` and whether TLS is used.
 
 mod address;
 mod client_ca;

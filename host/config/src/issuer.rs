@@ -1,7 +1,7 @@
 //! Issuers of OAuth 2.1 access tokens: `[[issuer]]`.
 //!
-//! This server is a resource server (RFC 6749, section 1.1): it verifies access tokens, and issues none. A token is verified
-//! with the keys of its issuer (`jwks`, RFC 7517), or by asking the issuer (`introspection`, RFC 7662).
+//! This server is a resource server (RFC 6749, section 1.1): it verifies access tokens, and issues none. A token is verified with
+//! the keys of its issuer (`jwks`, RFC 7517), or through token introspection at the issuer (`introspection`, RFC 7662).
 //!
 //! | claim | becomes |
 //! |---|---|
@@ -27,7 +27,7 @@ use super::suggest::{did_you_mean, join_quoted};
 
 pub use self::key_set::{Jwks, KeySet, KeySetError, VerificationKey};
 
-/// The difference between the clocks of this machine and of an issuer that is tolerated. 10 s unless set; 0 s to 5 min.
+/// The tolerated difference between the clocks of this machine and of an issuer. 10 s unless set; 0 s to 5 min.
 pub type ClockSkew = BoundedDuration<0, { 10 * SECOND }, { 5 * MINUTE }>;
 
 table! {
@@ -78,7 +78,8 @@ table! {
 named_enum! {
     /// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
     ///
-    /// There are no symmetric ones: an attacker could use the public key of one algorithm as the secret of another (algorithm confusion).
+    /// Symmetric algorithms are excluded: an attacker could use the public key of one algorithm as the secret of another
+    /// (algorithm confusion).
     #[derive(PartialOrd, Ord, Hash)]
     pub enum SignatureAlgorithm as "a signature algorithm", such as "\"RS256\"", unless is_symmetric {
         /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -123,7 +124,7 @@ non_empty! {
 }
 
 impl ClaimName {
-    /// The claim with that name; with a leading slash, the one that a JSON Pointer leads to.
+    /// The claim with this name; a leading slash makes it a JSON Pointer.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -144,12 +145,12 @@ impl fmt::Display for ClaimName {
 }
 
 impl Issuer {
-    /// An issuer whose tokens are verified with those keys.
+    /// An issuer whose tokens are verified with these keys.
     pub fn new(name: PrincipalName, issuer: EndpointUrl, jwks: Jwks) -> Self {
         Self { jwks: Some(jwks), ..Self::with_defaults(name, issuer) }
     }
 
-    /// Returns the scopes that a token needs for those operations: the scopes of every request and of each operation. Sorted.
+    /// Returns the scopes that these operations require: the scopes for every request and for each operation. Sorted.
     pub fn required_scopes(&self, operations: &[Operation]) -> Vec<&Scope> {
         let of_operations = operations.iter().filter_map(|operation| self.operation_scopes.get(operation));
         let mut required: Vec<&Scope> = self.scopes.iter().chain(of_operations.flatten()).collect();
@@ -158,7 +159,7 @@ impl Issuer {
         required
     }
 
-    /// Returns the URLs that are requested to verify its tokens.
+    /// Returns the URLs for requests that verify its tokens.
     pub fn urls(&self) -> impl Iterator<Item = &EndpointUrl> {
         let jwks = self.jwks.as_ref().and_then(Jwks::url);
         jwks.into_iter().chain(self.introspection.as_ref().map(|introspection| &introspection.url))
@@ -273,7 +274,7 @@ impl FromNode for ScopeIncludes {
 }
 
 table! {
-    /// An introspection endpoint (RFC 7662), which returns whether a token is active.
+    /// An introspection endpoint (RFC 7662). It returns whether a token is active.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Introspection as "a table with `url`, `client-id` and `client-secret`",
@@ -293,20 +294,20 @@ table! {
 }
 
 impl Introspection {
-    /// The endpoint at that URL, with the credentials of this server.
+    /// The endpoint at this URL, with the credentials of this server.
     pub fn new(url: EndpointUrl, client_id: impl Into<String>, client_secret: Secret<String>) -> Self {
         Self { url, client_id: client_id.into(), client_secret }
     }
 }
 
 non_empty! {
-    /// The id of an OAuth client (RFC 6749, section 2.2): that under which the host is registered at an authorization server.
+    /// The id of an OAuth client (RFC 6749, section 2.2): the host's registration at an authorization server.
     pub(crate) struct ClientId(pub(crate) String), "a string", "\"mcp-host\"",
     "the id of the client is empty", "write the id under which this host is registered at the authorization server"
 }
 
 list_type! {
-    /// The issuers of a config: unique names and identifiers, and at most one that introspects tokens without an issuer.
+    /// The issuers of a config, with unique names and identifiers. At most one introspects tokens without an issuer.
     pub(super) struct Issuers(Vec<Issuer>) of Issuer as "a list of issuers", |node| {
         node.context.declared.borrow_mut().issuers.extend(declared_names(node));
         let items: Vec<(Node<'_>, Issuer)> = unique_names(node, "two issuers have the name")?;

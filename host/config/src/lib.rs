@@ -1,11 +1,10 @@
 //! The config: mounts, plugins, grants, limits and access rules.
 //!
-//! It is one TOML file, `mcp-host.toml`, which is validated *as a whole* before anything starts: [`Config::load`]
-//! returns a valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text
-//! underlined, and a correction. Unknown keys are rejected, and so are missing components and directories, and
-//! variables that are not set.
+//! The config is one TOML file, `mcp-host.toml`. It is validated *as a whole* before anything starts: [`Config::load`] returns a
+//! valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text underlined, and a
+//! correction. Unknown keys are rejected, and so are missing components and directories, and unset variables.
 //!
-//! Text is parsed here, once, into types whose values are valid, so that the rest of the host checks nothing again: a
+//! Text is parsed here, once, into types with only valid values, so the rest of the host needs no further checks: a
 //! [`PluginName`] is a valid name, a [`limits::Deadline`] lies within its bounds, [`Plugins`] do not overlap.
 //!
 //! An application needs no file:
@@ -106,7 +105,7 @@ pub mod fuzzing {
     use super::{Config, Environment, UriGlob};
     use std::path::Path;
 
-    /// Parses a config file, and asserts that an error can be shown. The files that it names do not exist, and there are no
+    /// Parses a config file, and asserts that an error can be rendered. The files in the config do not exist, and there are no
     /// environment variables.
     pub fn config(text: &str) {
         let nowhere = Path::new("/nonexistent/mcp-host.toml");
@@ -116,7 +115,7 @@ pub mod fuzzing {
         assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
     }
 
-    /// Parses a lock. One that is accepted is read again as it is written.
+    /// Parses a lock. If it is valid, its serialized text is parsed again.
     pub fn lock(text: &str) {
         use super::registry::Lock;
         match Lock::parse(text) {
@@ -185,7 +184,7 @@ use mcp_host_model::uri::Mount;
 /// A valid config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The server: its name, address, pages and directories.
+    /// The server: its name, address, page sizes and directories.
     pub server: Server,
     /// The HTTP server.
     pub http: Http,
@@ -195,17 +194,17 @@ pub struct Config {
     pub log: Log,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
-    /// The cluster that this host is a replica of. None unless set.
+    /// The cluster of which this host is a replica. None unless set.
     pub cluster: Option<Cluster>,
-    /// The collector that traces are sent to. None unless set.
+    /// The collector for traces. None unless set.
     pub telemetry: Option<Telemetry>,
-    /// Search over the plugins that have a table `search`. Without it: the defaults.
+    /// Search over the plugins with a table `search`. Without it: the defaults.
     pub search: Option<Search>,
-    /// The registries that components come from.
+    /// The registries of components.
     pub registry: Registry,
-    /// Whose signatures are required for components from registries.
+    /// The signatures that components from registries require.
     pub trust: Vec<Trust>,
-    /// The directory of verified components; none if there is no state directory.
+    /// The directory of verified components; `None` without a state directory.
     pub store: Option<PathBuf>,
     /// The plugins, and the upstreams behind them. A config file has at least one.
     pub plugins: Plugins,
@@ -219,13 +218,12 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Development of a provider, for the command `mcp-host dev`. Nothing else uses it.
     pub dev: Option<Dev>,
-    /// The absolute paths of the files that a config file names: components, and files that contain values.
+    /// The absolute paths of the files in a config file: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
-    /// The absolute paths of the files that hold secrets, of which [`warnings`](Self::warnings) validates the permissions: keys,
-    /// files that contain values, and the config file itself if it contains a variable of a plugin that seems to be a secret by
-    /// its name.
+    /// The absolute paths of the files with secrets, whose permissions [`warnings`](Self::warnings) checks: keys, files that
+    /// contain values, and the config file itself if the name of a plugin's variable in it suggests a secret.
     pub secret_files: BTreeSet<PathBuf>,
-    /// The config file; none for a config that an application made.
+    /// The config file; `None` for a config that an application made.
     pub file: Option<PathBuf>,
 }
 
@@ -300,8 +298,8 @@ impl Config {
         self
     }
 
-    /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
-    /// an issuer, a client CA or an application authenticates.
+    /// Returns whether rules can select a principal with this name: a built-in principal, one of this config, or one with a slash
+    /// in its name, which an issuer, a client CA or an application authenticates.
     pub fn has_principal(&self, name: &str) -> bool {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }
@@ -311,7 +309,7 @@ impl Config {
         rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
     }
 
-    /// The name of a principal that was probably meant.
+    /// The name of the principal that the author probably meant.
     pub fn nearest_principal(&self, written: &str) -> Option<&str> {
         suggest::closest(written, self.principal_names())
     }
@@ -321,17 +319,17 @@ impl Config {
         suggest::nearest_mount(written, self.plugins.iter().map(|plugin| &plugin.mount))
     }
 
-    /// The references to components in registries, of a config that was read with [`Environment::keep_references`].
+    /// The references to components in registries, for a config that was read with [`Environment::keep_references`].
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         self.plugins.iter().filter_map(Plugin::reference)
     }
 
-    /// The table `[[trust]]` that decides on a repository: the one with the longest prefix of it.
+    /// The table `[[trust]]` for a repository: the one with the longest matching prefix.
     pub fn trust_in(&self, repository: &Repository) -> Option<&Trust> {
         registry::trust::longest(&self.trust, repository)
     }
 
-    /// The source of a `[[trust]]` that was probably meant by a repository without one.
+    /// The source of the `[[trust]]` that the author probably meant for a repository without one.
     pub fn nearest_source(&self, repository: &Repository) -> Option<&registry::Source> {
         registry::trust::nearest(&self.trust, repository)
     }
@@ -351,7 +349,7 @@ impl Config {
         let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
-            // The last character that was read may be incomplete.
+            // Reading stops at the limit, so the last character may be incomplete.
             Err(_) if bytes.len() > Self::MAX_FILE_SIZE => Err(too_large(file)),
             Err(error) => {
                 let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
@@ -363,7 +361,7 @@ impl Config {
 
     /// Parses a config, with the environment variables and the home directory of this process.
     ///
-    /// `file` is the name of the file in messages; relative paths are relative to its directory. It need not exist.
+    /// `file` is the name of the file in messages; the file need not exist. Relative paths are relative to its directory.
     ///
     /// # Errors
     ///
@@ -372,7 +370,7 @@ impl Config {
         Self::parse_in(text, file, &Environment::from_process())
     }
 
-    /// Parses a config with the given environment. Otherwise like [`parse`](Self::parse).
+    /// Parses a config with the given environment. Apart from that like [`parse`](Self::parse).
     pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         if text.len() > Self::MAX_FILE_SIZE {
             return Err(too_large(file));
@@ -381,7 +379,7 @@ impl Config {
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
         if !syntax_errors.is_empty() {
-            // Clients of a server that runs with an earlier version of the file need no more.
+            // Clients of a server that runs with an earlier version of the file need only this.
             let rest = Self { admin: config.admin, ..Self::default() };
             return Err(ConfigError::new(file, text, syntax_errors).with_rest(rest, Some(Cause::Config)));
         }
@@ -471,7 +469,7 @@ impl Config {
     /// Reports tokens of an upstream for principals and groups that do not exist.
     fn report_token_holders(&self, table: &Table<'_>) {
         let upstreams = self.plugins.iter().filter_map(|plugin| Some((plugin, plugin.upstream.as_ref()?)));
-        // Tables without problems are all there, in the order of the file.
+        // If no table has problems, the list is complete and in the order of the file.
         for ((plugin, identity), at) in upstreams.enumerate().flat_map(|(entry, (plugin, upstream))| {
             upstream.identities.iter().enumerate().map(move |(index, identity)| ((plugin, identity), (entry, index)))
         }) {
@@ -496,7 +494,7 @@ impl Config {
         }
     }
 
-    /// Reports globs that match nothing of an upstream, as what it lists so is served in canonical form.
+    /// Reports globs that match no resource of an upstream, because its resources are served under canonical URIs.
     fn report_spelled_globs(&self, table: &Table<'_>) {
         if table.has_problems() {
             return;
@@ -519,7 +517,7 @@ impl Config {
         }
     }
 
-    /// Reports tools that need search, while nothing is searched.
+    /// Reports tools that require search, if no plugin is searched.
     fn report_tools(&self, table: &Table<'_>) {
         let without_search = self.server.tools.iter().find(|tool| tool.needs_search() && !self.has_search());
         if let Some(tool) = without_search.filter(|_| !table.has_problems()) {
@@ -529,7 +527,7 @@ impl Config {
         }
     }
 
-    /// Reports a plugin whose text is sent to an endpoint that the config does not have.
+    /// Reports a plugin with `search.embeddings` if the config has no endpoint for embeddings.
     fn report_embeddings(&self, table: &Table<'_>) {
         let is_sent = |plugin: &&Plugin| plugin.search.as_ref().is_some_and(|search| search.embeddings);
         if table.has_nested("search", "embeddings") {
@@ -545,7 +543,7 @@ impl Config {
         }
     }
 
-    /// Reports issuers without the public URL, which tokens are issued for, and those that have the name of a client CA.
+    /// Reports issuers if the public URL, the audience of tokens, is missing, and issuers with the name of a client CA.
     fn report_issuers(&self, table: &Table<'_>) {
         let has_public_url = self.http.public_url.is_some() || table.has_nested("http", "public-url");
         if !self.issuers.is_empty() && !has_public_url {

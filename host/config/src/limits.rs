@@ -1,7 +1,7 @@
 //! Resource limits: of a plugin, of its outbound HTTP, and of compiling its component.
 //!
-//! A component is compiled once, in a child process, before any of it runs. The cost of compiling hostile input has no
-//! useful bound of its own, so the process is terminated when it reaches a limit, and the plugin is not loaded.
+//! A component is compiled once, in a child process, before it runs. The cost of compiling hostile input has no useful upper
+//! bound, so the process is terminated at a limit, and the plugin is not loaded.
 
 use super::count::Count;
 use super::declare::table;
@@ -41,8 +41,8 @@ pub type RandomBytes = Size<KIB, MIB, { 64 * MIB }>;
 table! {
     /// Resource limits of a plugin: `limits` of a `[[plugin]]`.
     ///
-    /// A call that exceeds a limit fails; others are not affected. All limits have defaults, all can be set, and none
-    /// can be disabled.
+    /// A call that exceeds a limit fails; other calls are not affected (bulkhead). All limits have defaults, all can be set, and
+    /// none can be disabled.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Limits as "a table of limits", such as "{ memory = \"64MiB\", deadline = \"2s\" }" {
         /// The memory of all calls in flight, together: the allocations of guests, host memory that they cause, and
@@ -93,9 +93,9 @@ table! {
 pub type PrepareCpu = BoundedDuration<SECOND, MINUTE, HOUR>;
 
 table! {
-    /// Limits of preparations: `limits.prepare`. A provider that exports `prepare` is called in the background after it was loaded,
-    /// and after changes, for work that takes longer than a call. Each of its calls is within the other limits, too. It has no effect
-    /// on a provider that does not export it.
+    /// Limits of preparations: `limits.prepare`. The host calls a provider that exports `prepare` in the background after it was
+    /// loaded, and after changes, for work that takes longer than a call. Each of these calls is within the other limits, too.
+    /// The key has no effect on other providers.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct PrepareLimits as "a table of limits for preparations", such as "{ cpu = \"1m\", memory = \"64MiB\" }" {
@@ -118,7 +118,7 @@ pub type HttpBody = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
 pub type HttpTimeout = BoundedDuration<10, { 10 * SECOND }, { 10 * MINUTE }>;
 
 table! {
-    /// Limits of outbound HTTP: `limits.http`. They have no effect without `grants.http`.
+    /// Limits of outbound HTTP: `limits.http`. Without `grants.http` they have no effect.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct HttpLimits as "a table of limits for HTTP", such as "{ concurrency = 8, rate = \"60/m\", timeout = \"10s\" }" {

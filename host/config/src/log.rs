@@ -1,6 +1,6 @@
 //! The log of the command `serve`: `[log]`.
 //!
-//! A filter is a level for everything, and levels for single targets, separated by commas: `warn,mcp_host::guest=debug`.
+//! A filter has a level for all targets, and levels for single targets, separated by commas: `warn,mcp_host::guest=debug`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,28 +44,28 @@ named_enum! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// Why a text is not a filter.
+/// The reason why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogFilterError {
-    /// This is no level.
+    /// A part of the text is not a level.
     #[error("{} is not a level", quote(.0))]
     NotALevel(String),
-    /// It has that many levels: each is compared with the target of each line.
+    /// The filter has too many levels: each is compared with the target of each line.
     #[error("a filter has at most {MAX_DIRECTIVES} levels, and this one has {0}")]
     TooManyLevels(usize),
-    /// It has that many bytes.
+    /// The filter has too many bytes.
     #[error("a filter has at most {MAX_LEN} bytes, and this one has {0}")]
     TooLong(usize),
 }
 
 impl LogFilter {
-    /// The filter as it was written.
+    /// The text of the filter.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The targets with the names of their levels. A level without a target, `None`, applies to everything.
+    /// The targets with the names of their levels. A level with the target `None` applies to all targets.
     pub fn directives(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         directives(&self.0)
     }
@@ -79,7 +79,7 @@ fn directives(text: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
 }
 
 impl LogFilterError {
-    /// Returns what to write instead.
+    /// Returns the correction.
     pub fn help(&self) -> &'static str {
         match self {
             Self::NotALevel(_) => {
@@ -124,7 +124,7 @@ impl Suggest for LogFilterError {
     }
 }
 
-/// The directives of a filter, as the schema has them: letters of both cases.
+/// A regular expression for the directives of a filter, with letters of both cases.
 fn pattern() -> String {
     let any_case = |level: &&str| level.chars().map(|c| format!("[{}{c}]", c.to_ascii_uppercase())).collect::<String>();
     let level = LEVELS.iter().map(any_case).collect::<Vec<_>>().join("|");

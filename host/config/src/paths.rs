@@ -1,8 +1,8 @@
 //! Paths of the host: `~` stands for the home directory, and a relative path is relative to the directory of the config
 //! file.
 //!
-//! A path is checked when the config is read, so that a typo is an error at once, with its line. Paths are stored
-//! absolute; messages show them relative where the config file was named relative.
+//! A path is checked when the config is read, so a typo is an error immediately, with its line. Paths are stored absolute;
+//! messages show them as relative if the config file was given by a relative path.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -19,20 +19,20 @@ pub(super) struct ExistingFile(pub(super) PathBuf);
 /// An existing directory, such as one to grant.
 pub(super) struct ExistingDirectory(pub(super) PathBuf);
 
-/// A directory of the host, which it creates when needed.
+/// A directory that the host creates when needed.
 pub(super) struct CreatableDirectory(pub(super) PathBuf);
 
-/// A file of the host, which it creates when needed, in a directory that exists.
+/// A file that the host creates when needed, in an existing directory.
 pub(super) struct CreatableFile(pub(super) PathBuf);
 
-/// A Unix socket of the host, which it creates, in a directory that exists.
+/// A Unix socket that the host creates, in an existing directory.
 pub(super) struct SocketPath(pub(super) PathBuf);
 
 impl SocketPath {
     /// The maximum length of the path of a socket in bytes, on all systems.
     const MAX_LEN: usize = 103;
 
-    /// Reads the path that is written as a part of the string of that node.
+    /// Reads a path that is a part of the node's string.
     pub(super) fn read(node: &Node<'_>, written: &str) -> Option<Self> {
         let path = resolve_text(node, written, "unix:/run/mcp-host/admin.sock")?;
         let absolute = to_absolute(node, &path)?;
@@ -92,7 +92,7 @@ impl FromNode for ExistingDirectory {
         if path.is_dir() {
             return to_absolute(node, &path).map(Self);
         }
-        // An existing directory is not a dependency: it changes with every file in it.
+        // Only a missing directory is a dependency: an existing one changes with every file in it.
         node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
         metadata(node, &path, "directory")?;
         let help = format!("write the path of a directory: {}", node.assignment_hint(&Self::example()));
@@ -174,7 +174,7 @@ fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
     resolve_text(node, node.string::<T>()?, T::example().trim_matches('"'))
 }
 
-/// The same for a path that is written as a part of the string of that node. `example` is what the whole string may be.
+/// Resolves a path that is a part of the node's string. `example` is a valid value of the whole string.
 fn resolve_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
     if written.is_empty() || written.contains('\0') {
         node.report_error(
@@ -224,14 +224,14 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     None
 }
 
-/// Returns what to do about a file that this process may not read; none if it may, or if that is not the reason.
+/// Returns the help for a file that this process may not read; `None` for other errors.
 pub(super) fn permission_help(path: &Path) -> Option<String> {
     let error = regular_file::open(path).err()?;
     (error.kind() == ErrorKind::PermissionDenied)
         .then(|| format!("let the user that runs `mcp-host` read it{}", owner_and_mode(path)))
 }
 
-/// Returns the owner and the mode of a file as a part of a sentence, and who asks.
+/// Returns the user of this process, and the owner and mode of a file, as a part of a sentence.
 #[cfg(unix)]
 fn owner_and_mode(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -249,14 +249,14 @@ fn owner_and_mode(path: &Path) -> String {
     )
 }
 
-/// Other systems have no such permissions.
+/// Other systems do not have these permissions.
 #[cfg(not(unix))]
 fn owner_and_mode(_: &Path) -> String {
     String::new()
 }
 
-/// A directory that is written as a part of the string of that node, such as one behind a scheme. It need not be there. `example` is what
-/// the whole string may be.
+/// A directory that is a part of the node's string, such as after a scheme. It need not exist. `example` is a valid value of the
+/// whole string.
 pub(super) fn directory_in_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
     to_absolute(node, &resolve_text(node, written, example)?)
 }
@@ -295,7 +295,7 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         let found = super::owner_and_mode(&file);
         assert_eq!(found, format!(" (user id {own}): it belongs to user id {own}, and its mode is 0040"));
-        // For root every file can be read.
+        // Root can read every file.
         let help = super::permission_help(&file);
         assert_eq!(help, (own != 0).then(|| format!("let the user that runs `mcp-host` read it{found}")));
         assert_eq!(super::permission_help(&folder.path().join("missing")), None);

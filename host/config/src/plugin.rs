@@ -78,21 +78,22 @@ table! {
 }
 
 impl Plugin {
-    /// The reference to a registry that the component is, of a config that was read with
+    /// The registry reference of the component, in a config that was read with
     /// [`Environment::keep_references`](super::Environment::keep_references).
     pub fn reference(&self) -> Option<Reference> {
         self.component.to_str()?.parse().ok()
     }
 
-    /// Whether it is an upstream of which no two principals share an answer: each has an identity or a connection of its own there.
+    /// Whether this is an upstream whose responses must not be shared between principals, because each has its own identity or
+    /// connection there.
     pub fn has_views(&self) -> bool {
         self.upstream.as_ref().is_some_and(|upstream| {
             upstream.views == Views::Principal || !upstream.identities.is_empty() || upstream.exchange.is_some()
         })
     }
 
-    /// Whether one replica of a cluster polls its provider for all. Unless the config says so, that is not done where the provider sees
-    /// something that another replica's may not: directories, a SQLite database, a key-value bucket.
+    /// Whether one replica of a cluster polls the provider for all. The default is `false` if the provider has access to state
+    /// that may differ between replicas: directories, a SQLite database, a key-value bucket.
     pub fn shares_polls(&self) -> bool {
         let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
         let Grants { dirs, env: _, http: _, keyvalue, sql } = &self.grants;
@@ -104,7 +105,7 @@ impl Plugin {
         }
     }
 
-    /// The keys whose values differ from those of another plugin.
+    /// The keys with different values in both plugins.
     pub fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
         let Self {
             name,
@@ -145,7 +146,7 @@ impl Plugin {
         keys.into_iter().filter_map(|(key, has_changed)| has_changed.then_some(key)).collect()
     }
 
-    /// What it is made of, for people: the file of its component, or the URL or the program of its upstream server.
+    /// The origin of the plugin, for people: the file of its component, or the URL or the program of its upstream server.
     pub fn source(&self) -> String {
         match &self.upstream {
             Some(upstream) => upstream.source.to_string(),
@@ -198,7 +199,7 @@ from_text!(
     Schema::pattern(r"^([a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?|[a-zA-Z][a-zA-Z0-9.-]*[+])$")
 );
 
-/// The mount of a component: its paths are no URIs.
+/// The mount of a component. A prefix mount (`NAME+`) is rejected: the paths of a component are not URIs.
 struct ComponentMount(Mount);
 
 impl FromNode for ComponentMount {

@@ -17,19 +17,19 @@ pub struct Plugins(Vec<Plugin>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginConflict {
-    /// They have the same name.
+    /// Both have the same name.
     #[error("two plugins are named `{0}`")]
     Name(PluginName),
-    /// Their mounts overlap: one is a prefix of the other, or they are equal.
+    /// The mounts overlap: they are equal, or one is a prefix of the other.
     #[error("the mounts `{mount}` of plugin `{plugin}` and `{other_mount}` of plugin `{other}` overlap")]
     Mount {
         /// The later plugin.
         plugin: PluginName,
-        /// Its mount.
+        /// The later plugin's mount.
         mount: Mount,
         /// The earlier plugin.
         other: PluginName,
-        /// Its mount.
+        /// The earlier plugin's mount.
         other_mount: Mount,
     },
 }
@@ -53,7 +53,7 @@ impl Plugins {
     ///
     /// # Errors
     ///
-    /// It conflicts with an existing plugin, and is not added.
+    /// The plugin conflicts with an existing plugin, and is not added.
     pub fn add(&mut self, plugin: Plugin) -> Result<(), PluginConflict> {
         if let Some(clash) = self.0.iter().flat_map(|earlier| PluginConflict::conflicts(&plugin, earlier)).next() {
             return Err(clash);
@@ -119,7 +119,7 @@ impl FromNode for Plugins {
     }
 }
 
-/// Pins a plugin to what its reference is locked to.
+/// Pins a plugin to the locked digest of its reference.
 fn pin(node: &Node<'_>, plugin: &mut Plugin) {
     let locked = node.context.declared.borrow().locked.get(&plugin.component).copied();
     match (locked, plugin.digest) {
@@ -135,7 +135,7 @@ fn pin(node: &Node<'_>, plugin: &mut Plugin) {
     }
 }
 
-/// Compares the names and mounts of the entries of a list with each other, and with those of an earlier list, even if other parts of an
+/// Compares the names and mounts of the entries of a list with each other and with an earlier list, even if other parts of an
 /// entry are invalid.
 pub(super) fn declare(context: &ReadContext<'_>, items: &[Node<'_>]) {
     let mut declared = std::mem::take(&mut context.declared.borrow_mut().plugins);
@@ -191,7 +191,7 @@ impl DeclaredPlugin {
         }
     }
 
-    /// Reports a mount of a scheme that search uses.
+    /// Reports a mount with a scheme that is reserved for search.
     fn report_reserved_mount(&mut self, context: &ReadContext<'_>) {
         if std::mem::replace(&mut self.is_compared, true) {
             return;

@@ -1,7 +1,8 @@
 //! Principals that authenticate with bearer tokens, `[[principal]]`, and groups of principals, `[[group]]`.
 //!
-//! A name in the config has no slash. A name with one, `ISSUER/NAME`, belongs to a principal that another authority
-//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names are disjoint.
+//! A name in the config has no slash. A name with a slash, `ISSUER/NAME`, belongs to a principal that another authority
+//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names are
+//! disjoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +30,7 @@ table! {
 }
 
 table! {
-    /// A group of principals, which rules name like a principal: `[[group]]`.
+    /// A group of principals, which rules select by name like a principal: `[[group]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct PrincipalGroup as "a group", such as "{ name = \"developers\", principals = [\"ci\"] }" {
@@ -54,10 +55,10 @@ pub struct PrincipalName(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrincipalNameError {
-    /// It has characters that a name does not have, or begins with a punctuation mark, or is empty or too long.
+    /// The text has invalid characters, begins with punctuation, or is empty or too long.
     #[error("{} is not a name of a principal or a group", quote(.0))]
     Syntax(String),
-    /// It is the name of a built-in principal.
+    /// The name belongs to a built-in principal.
     #[error("{} is a built-in principal", quote(.0))]
     BuiltIn(String),
 }
@@ -131,7 +132,7 @@ impl FromNode for Member {
     }
 }
 
-/// A group that an issuer or an application names.
+/// A group from an issuer or an application.
 struct ExternalGroup(String);
 
 impl FromNode for ExternalGroup {
@@ -157,7 +158,7 @@ impl FromNode for ExternalGroup {
 }
 
 list_type! {
-    /// The principals of a config: unique names, and no token of two principals.
+    /// The principals of a config, with unique names and unique tokens.
     pub(super) struct Principals(Vec<TokenPrincipal>) of TokenPrincipal as "a list of principals", |node| {
         node.context.declared.borrow_mut().principals = declared_names(node);
         let items: Vec<(Node<'_>, TokenPrincipal)> = unique_names(node, "two principals have the name")?;
@@ -182,12 +183,12 @@ list_type! {
     }
 }
 
-/// Reads a list, and reports each name that an earlier entry has.
+/// Reads a list, and reports each name that an earlier entry has, too.
 pub(super) fn unique_names<'a, T: FromNode>(node: &Node<'a>, message: &str) -> Option<Vec<(Node<'a>, T)>> {
     node.unique_items("name", |name: &PrincipalName| format!("{message} `{name}`"), "give each a name of its own")
 }
 
-/// Returns the names that the entries of a list declare, as far as they are valid.
+/// Returns the valid names that the entries of a list declare.
 pub(super) fn declared_names(list: &Node<'_>) -> Vec<String> {
     let items = list.value.as_array().into_iter().flat_map(|items| items.iter());
     let names = items.filter_map(|item| item.get_ref().as_table()?.get("name")?.get_ref().as_str());

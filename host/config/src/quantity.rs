@@ -32,7 +32,7 @@ pub(super) enum QuantityError {
 
 /// Parses the quantity at the beginning of `text`, and returns it in the smallest unit with the text that follows it.
 ///
-/// `unit` returns the number of smallest units in the unit of that name.
+/// `unit` returns the number of smallest units in the unit with this name.
 pub(super) fn parse_prefix(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<(u64, &str), QuantityError> {
     let (whole, rest) = split_while(text, |c| c.is_ascii_digit());
     if whole.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn parse_prefix(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -
     Ok((scale(whole, fraction, unit).ok_or(QuantityError::TooLarge)?, rest))
 }
 
-/// Parses `text`, which is one quantity with nothing after it.
+/// Parses `text`, which is one quantity with no text after it.
 pub(super) fn parse(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<u64, QuantityError> {
     match parse_prefix(text, unit)? {
         (value, "") => Ok(value),
@@ -61,8 +61,8 @@ pub(super) fn parse(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Resul
     }
 }
 
-/// Returns a sequence of quantities with the name of each unit replaced by the one that `correct` returns for it; none if the text is
-/// something else, or has a unit that cannot be corrected.
+/// Replaces the unit names in a sequence of quantities by the results of `correct`; `None` if the text is not such a sequence, or
+/// if a unit cannot be corrected.
 pub(super) fn correct_units(text: &str, correct: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
     let mut rest = text.trim();
     let mut parts = Vec::new();
@@ -97,7 +97,7 @@ fn split_while(text: &str, matches: impl Fn(char) -> bool) -> (&str, &str) {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not between {min} and {max}", quote(.found))]
 pub struct OutOfRange {
-    /// The value, as it would be written.
+    /// The value, in the notation of the config.
     pub found: String,
     /// The minimum.
     pub min: String,
@@ -111,8 +111,8 @@ impl Suggest for OutOfRange {
     }
 }
 
-/// Declares how a bounded quantity is read, and its `Debug`: its name in messages, its schema, and the error of a number without
-/// a unit, if that is what a number is. `Display` and `FromStr` are its own.
+/// Declares how a bounded quantity is read, and its `Debug`: its name in messages, its schema, and optionally the error for a
+/// number without a unit. The type itself implements `Display` and `FromStr`.
 ///
 /// ```text
 /// bounded_value! {

@@ -57,7 +57,7 @@ impl Period {
         }
     }
 
-    /// The period that was probably meant by a name that is none.
+    /// The period that the author of an unknown name probably meant.
     fn correct(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase();
         match if name.len() > 1 { name.trim_end_matches('s') } else { &name } {
@@ -68,7 +68,7 @@ impl Period {
         }
     }
 
-    /// The unit of `seconds` seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
+    /// The unit with this number of seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
     const fn of_seconds(seconds: u64) -> Self {
         match seconds {
             1 => Self::Second,
@@ -78,8 +78,8 @@ impl Period {
     }
 }
 
-/// A number of events per [`Period`], which may all come at once (a burst): at least 1 per hour, at most `MAX` in
-/// `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
+/// A number of events per [`Period`], which may all occur at the same time (the burst of a token bucket): at least 1 per hour, at
+/// most `MAX` in `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
 ///
 /// Written as a whole number, a slash and a unit of time: `10000/s`, `60/m` or `60/min`, `5/h`.
 ///
@@ -110,7 +110,7 @@ pub enum RateError {
     NotARate {
         /// The text.
         found: String,
-        /// A rate that was probably meant, or an example.
+        /// The rate that the author probably meant, or an example.
         suggestion: String,
     },
     /// The text is a number without a unit of time.
@@ -118,7 +118,7 @@ pub enum RateError {
     NoPeriod {
         /// The text without a unit of time.
         found: String,
-        /// The text with one, or an example.
+        /// The text with a unit of time, or an example.
         suggestion: String,
     },
     /// The slash is followed by an unknown unit.
@@ -126,15 +126,15 @@ pub enum RateError {
     UnknownPeriod {
         /// The text.
         found: String,
-        /// A rate that was probably meant, or an example.
+        /// The rate that the author probably meant, or an example.
         suggestion: String,
     },
     /// The part before the slash is not a size.
     #[error("{error}")]
     Size {
-        /// What is wrong with the size.
+        /// The problem of the size.
         error: size::SizeError,
-        /// A rate that was probably meant.
+        /// The rate that the author probably meant.
         suggestion: String,
     },
     /// The rate is too low or too high.
@@ -142,7 +142,7 @@ pub enum RateError {
     OutOfRange(#[from] OutOfRange),
 }
 
-/// The rate in words such as `5 calls per second`.
+/// Corrects a rate in words such as `5 calls per second`.
 fn correct_prose(text: &str) -> Option<String> {
     /// More digits than any rate has.
     const MAX_DIGITS: usize = 10;
@@ -201,7 +201,7 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
         self.period
     }
 
-    /// Returns the quota of a rate limiter with that number of events in the unit of time of this rate.
+    /// Returns the quota of a rate limiter with this number of events per unit of time of this rate.
     pub fn quota_of(self, count: NonZeroU32) -> Quota {
         Self { count, ..self }.quota()
     }
@@ -224,7 +224,7 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
         RateError::NoPeriod { found: found.to_owned(), suggestion }
     }
 
-    /// The correction, if it is a rate within the range, else the default.
+    /// The correction if it is a rate within the range, or the default.
     fn valid_or_default(correction: Option<String>) -> String {
         let valid = correction.filter(|correction| correction.parse::<Self>().is_ok());
         valid.unwrap_or_else(|| Self::default().to_string())

@@ -1,8 +1,9 @@
 //! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! Tables and values are declared by the macros of [`declare`](super::declare). A [`Node`] is a value with its position. A [`Table`] returns
-//! values by key, thereby learns which keys exist, and rejects all others. The two refer to each other, as a value of a table may be a table. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
-//! a default: the result counts only if nothing was reported.
+//! The macros of [`declare`](super::declare) declare tables and values. A [`Node`] is a value with its position. A [`Table`]
+//! returns values by key, records which keys exist, and rejects all others. Both refer to each other, as a value of a table may
+//! be a table. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with a default: the
+//! result is used only if nothing was reported.
 
 mod node;
 mod schema;
@@ -26,28 +27,28 @@ pub(super) use node::Node;
 pub(super) use schema::{KeyDocs, Schema};
 pub(super) use table::Table;
 
-/// One reading of one file: the environment of its values, and its problems.
+/// The context for reading one file: the environment of its values, and its problems.
 pub(super) struct ReadContext<'a> {
     /// The file's text.
     text: &'a str,
-    /// The directory of the file, which relative paths are relative to.
+    /// The directory of the file, for relative paths.
     pub(super) base_dir: &'a Path,
     /// The home directory and the environment variables.
     pub(super) environment: &'a Environment,
     problems: RefCell<Diagnostics>,
-    /// The files that the config names, existing or not.
+    /// The files in the config, existing or not.
     files: RefCell<BTreeSet<PathBuf>>,
-    /// Those of them that hold secrets.
+    /// The files in the config that hold secrets.
     secret_files: RefCell<BTreeSet<PathBuf>>,
-    /// Whether the text itself holds one.
+    /// Whether the text itself holds a secret.
     has_secret: Cell<bool>,
     /// The offsets of the line feeds of the text.
     line_ends: OnceCell<Vec<usize>>,
-    /// The names that other sections refer to.
+    /// The names to which other sections refer.
     pub(super) declared: RefCell<DeclaredNames>,
 }
 
-/// What a reading learned beside the values.
+/// The results of a reading in addition to the values.
 pub(super) struct ReadOutcome {
     pub(super) problems: Diagnostics,
     /// The files that the config depends on.
@@ -58,7 +59,7 @@ pub(super) struct ReadOutcome {
     pub(super) has_secret: bool,
 }
 
-/// The names that the config declares, as far as they are valid.
+/// The valid names that the config declares.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
@@ -67,19 +68,19 @@ pub(super) struct DeclaredNames {
     pub(super) mounts: Vec<Mount>,
     /// The plugins and upstreams that have been read.
     pub(super) plugins: Vec<DeclaredPlugin>,
-    /// `plugin-path` of `[server]`; none if it is not set.
+    /// `plugin-path` of `[server]`; `None` if it is not set.
     pub(super) plugin_path: Option<Vec<PathBuf>>,
     /// `state` of `[server]`.
     pub(super) state: Option<PathBuf>,
     /// `store` of `[registry]`.
     pub(super) store: Option<PathBuf>,
-    /// The lock beside the config, once a component has needed it.
+    /// The lock beside the config; read when a component first needs it.
     pub(super) lock: Option<Result<Rc<Lock>, Rc<LockError>>>,
-    /// The files of the store that components are, with the digests that are locked.
+    /// The store files of components, with their locked digests.
     pub(super) locked: BTreeMap<PathBuf, Digest>,
 }
 
-/// The parts of a plugin or an upstream that are compared with those of others, as far as they are valid.
+/// The valid parts of a plugin or an upstream that are compared with other plugins.
 #[derive(Debug)]
 pub(super) struct DeclaredPlugin {
     pub(super) name: Option<String>,
@@ -87,7 +88,7 @@ pub(super) struct DeclaredPlugin {
     pub(super) mount: Option<Mount>,
     pub(super) mount_span: Range<usize>,
     pub(super) is_searched: bool,
-    /// Whether its mount has been compared with those of search.
+    /// Whether the mount has been compared with the schemes of search.
     pub(super) is_compared: bool,
 }
 
@@ -126,12 +127,12 @@ impl<'a> ReadContext<'a> {
         self.secret_files.borrow_mut().insert(file);
     }
 
-    /// Says that the text itself holds a secret.
+    /// Records that the text itself holds a secret.
     pub(super) fn set_has_secret(&self) {
         self.has_secret.set(true);
     }
 
-    /// Returns what was learned beside the values.
+    /// Returns the results in addition to the values.
     pub(super) fn finish(self) -> ReadOutcome {
         ReadOutcome {
             problems: self.problems.into_inner(),
@@ -154,31 +155,31 @@ impl<'a> ReadContext<'a> {
 
 /// A type that is read from a value of the file.
 pub(super) trait FromNode: Sized {
-    /// Its name with an article, for messages: `a size`.
+    /// The type's name with an article, for messages: `a size`.
     const TYPE_NAME: &'static str;
 
     /// A valid value, as TOML.
     fn example() -> String;
 
-    /// Returns what to write instead of a value of another type, if that follows from the value.
+    /// Returns the suggestion for a value of another type, if one follows from the value.
     fn advice(_node: &Node<'_>) -> Option<String> {
         None
     }
 
-    /// The JSON Schema of its values.
+    /// The JSON Schema of the values.
     fn schema() -> Schema;
 
-    /// Reads the value. Every reason not to is reported; the result is then none, or a partial one.
+    /// Reads the value. All problems are reported; the result is then `None`, or partial.
     fn from_node(node: &Node<'_>) -> Option<Self>;
 }
 
 /// The keys of a table, as [`table!`](super::declare::table) declares them.
 pub(super) trait Keys: Sized {
-    /// Their documentation.
+    /// The documentation of the keys.
     const DOCS: KeyDocs;
 
-    /// Requests all keys, whichever of them the table has: [`Table::describe`] relies on that. None without a valid value of each
-    /// required one.
+    /// Requests all keys, even missing ones: [`Table::describe`] relies on that. `None` unless each required key has a valid
+    /// value.
     fn read(table: &mut Table<'_>) -> Option<Self>;
 }
 
@@ -187,13 +188,13 @@ pub(super) trait FromTable: Sized {
     /// The keys.
     type Keys: Keys;
 
-    /// Its name with an article, for messages: `a table of limits`.
+    /// The type's name with an article, for messages: `a table of limits`.
     const TYPE_NAME: &'static str;
 
     /// A valid value, as TOML.
     fn example() -> String;
 
-    /// Returns what to write instead of a value that is no table, if that follows from the value.
+    /// Returns the suggestion for a value that is not a table, if one follows from the value.
     fn advice(_node: &Node<'_>) -> Option<String> {
         None
     }
@@ -203,10 +204,10 @@ pub(super) trait FromTable: Sized {
         schema
     }
 
-    /// Reports conflicts that follow from which keys there are, after all have been read, valid or not.
+    /// Reports conflicts between the keys that are present, after all have been read, valid or not.
     fn check(_table: &Table<'_>) {}
 
-    /// Returns the value, after all keys have been read, and the required ones are valid. Conflicts between values are reported.
+    /// Returns the value, after all keys have been read and if the required ones are valid. Reports conflicts between values.
     fn from_keys(keys: Self::Keys, table: &Table<'_>) -> Option<Self>;
 }
 
@@ -234,14 +235,14 @@ impl<T: FromTable> FromNode for T {
     }
 }
 
-/// A field that is read from a key: of a type that is read from a value, or an `Option` of one.
+/// A field that is read from a key: a type that is read from a value, or an `Option` of one.
 pub(super) trait FromKey: Sized {
     /// Reads a key that may be missing.
     fn optional(table: &mut Table<'_>, field: &str) -> Self
     where
         Self: Default;
 
-    /// Reads a required key. An `Option` is none if the value is missing or invalid.
+    /// Reads a required key. An `Option` is `None` if the value is missing or invalid.
     fn required(table: &mut Table<'_>, field: &str) -> Option<Self>;
 }
 
@@ -268,14 +269,14 @@ impl<T: FromNode> FromKey for Option<T> {
     }
 }
 
-/// A field for what was read as another type: a `T`, or an `Option` of one.
+/// A field for a value that was read as another type: a `T`, or an `Option` of one.
 pub(super) trait Stored<T>: Sized {
     /// The field of a key that may be missing.
     fn optional(read: Option<T>) -> Self
     where
         Self: Default;
 
-    /// The field of a required key. An `Option` is none if the value is missing or invalid.
+    /// The field of a required key. An `Option` is `None` if the value is missing or invalid.
     fn required(read: Option<T>) -> Option<Self>;
 }
 

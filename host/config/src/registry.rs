@@ -1,13 +1,13 @@
-//! Components from registries: where they come from, whom the admin trusts, and what was agreed to.
+//! Components from registries: their sources, the trusted signers, and the agreed capabilities.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `reference`, [`Reference`] | `oci://HOST/REPOSITORY:VERSION`, what `component` of a `[[plugin]]` names |
-//! | `lock`, [`Lock`] | `mcp-host.lock` beside the config: what each reference was resolved to, verified and agreed |
-//! | `trust`, [`Trust`] | `[[trust]]`: who must have signed what comes from a source |
+//! | `reference`, [`Reference`] | `oci://HOST/REPOSITORY:VERSION`, the value of `component` of a `[[plugin]]` |
+//! | `lock`, [`Lock`] | `mcp-host.lock` beside the config: the resolved, verified and agreed component of each reference |
+//! | `trust`, [`Trust`] | `[[trust]]`: the required signers for components from a source |
 //! | `identity`, [`Identity`] | keyless signers of a `[[trust]]`, and the provenance that it requires |
-//! | `mirror`, [`Mirror`] | another place for what a source has: a registry, or a directory |
-//! | `source` | `component = "oci://…"`: by the lock and the store, never by the network |
+//! | `mirror`, [`Mirror`] | another place for the components of a source: a registry, or a directory |
+//! | `source` | `component = "oci://…"`: resolved by the lock and the store, never through the network |
 
 pub(crate) mod identity;
 pub(super) mod lock;
@@ -38,7 +38,7 @@ pub use self::trust::{
 const MAX_MIRRORS: usize = 16;
 
 table! {
-    /// The registries that components come from, and the store of verified components: `[registry]`.
+    /// The registries of components, and the store of verified components: `[registry]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Registry as "a table", such as "{ store = \"components\" }" {
         /// The directory of verified components. `components` in the state directory unless set.
@@ -62,14 +62,14 @@ impl Default for Registry {
 }
 
 checked_text! {
-    /// The name of a registry, with a port or without: `registry.corp.example:5000`.
+    /// The name of a registry, with or without a port: `registry.corp.example:5000`.
     pub struct RegistryName, RegistryNameError as "the name of a registry", such as "\"registry.corp.example\"",
     schema Schema::pattern(r"^[A-Za-z0-9.\[\]:-]+$"),
     valid if reference::is_registry,
     otherwise "write the host, and the port if the reference has one, such as `private = [\"registry.corp.example\"]`"
 }
 
-/// The directory of the store, which later keys look up components in.
+/// The directory of the store, for components of later keys.
 struct Store(PathBuf);
 
 written_as! {
@@ -80,7 +80,7 @@ written_as! {
     }
 }
 
-/// The state directory, which the store is in unless set.
+/// The state directory, which contains the store by default.
 pub(super) struct StateDirectory(pub(super) PathBuf);
 
 written_as! {
@@ -97,7 +97,7 @@ impl Suggest for RepositoryError {
     }
 }
 
-/// Mirrors by the prefix of what they have.
+/// Mirrors by source prefix.
 #[derive(Default)]
 struct Mirrors(BTreeMap<Repository, Vec<Mirror>>);
 

@@ -22,8 +22,8 @@ const MAX_PRINCIPAL_LEN: usize = 256;
 table! {
     /// An access rule: `[[rule]]`.
     ///
-    /// A rule applies to a request when it selects the principal and the operation. Then it allows the URIs that a glob
-    /// of `allow` matches, and denies those that a glob of `deny` matches. Deny wins over every allow, of all rules.
+    /// A rule applies to a request if it selects the principal and the operation. It then allows the URIs that match a glob of
+    /// `allow`, and denies the URIs that match a glob of `deny`. A deny overrides all allows, of all rules.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Rule {
@@ -48,7 +48,7 @@ table! {
     }
 }
 
-/// The line of a rule in the config file, counted from 1; none for a rule that an application made.
+/// The line of a rule in the config file, counted from 1; `None` for a rule that an application made.
 ///
 /// All lines are equal: a rule that was moved is the same rule.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,7 @@ impl RuleLine {
     }
 }
 
-/// It is no key, and follows from where the table stands.
+/// The line is not a key; it is the position of the table.
 impl FromKey for RuleLine {
     fn optional(table: &mut Table<'_>, _: &str) -> Self {
         Self(Some(table.line()))
@@ -81,12 +81,12 @@ impl PartialEq for RuleLine {
 impl Eq for RuleLine {}
 
 impl Rule {
-    /// A rule for all operations, which neither allows nor denies anything yet.
+    /// A rule for all operations, without `allow` and `deny` globs yet.
     pub fn new(principals: impl IntoIterator<Item = PrincipalSelector>) -> Self {
         Self { principals: principals.into_iter().collect(), ..Self::with_defaults() }
     }
 
-    /// A rule for the members of groups, for all operations, which neither allows nor denies anything yet.
+    /// A rule for the members of groups and all operations, without `allow` and `deny` globs yet.
     pub fn for_groups(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { groups: groups.into_iter().map(Into::into).collect(), ..Self::new([]) }
     }
@@ -97,8 +97,8 @@ impl Rule {
 pub enum PrincipalSelector {
     /// Every principal: `*`.
     Any,
-    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], one of the config, or one with a slash in its name, which an
-    /// issuer of access tokens or an application authenticates.
+    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], a principal of the config, or one with a slash in its name, which
+    /// an issuer of access tokens or an application authenticates.
     Named(String),
 }
 
@@ -161,7 +161,7 @@ impl FromTable for Rule {
     }
 }
 
-/// A list of `T` that is stored as a `C` and is not empty: an empty one would mean the opposite of what it seems to.
+/// A list of `T` that is stored as a `C` and is not empty: an empty list would mean the opposite of its appearance.
 struct NonEmpty<T, C = Vec<T>>(C, PhantomData<T>);
 
 impl<T: FromNode + Into<I>, I, C: FromIterator<I> + IntoIterator<Item = I>> FromNode for NonEmpty<T, C> {
@@ -209,7 +209,7 @@ impl PrincipalSelector {
         Schema::pattern(r"^([^*\s/]+|[^*\s/]+/[^*]*[^*\s])$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
-    /// Reads the name of one principal: a built-in one, one of the config, or one with a slash.
+    /// Reads the name of one principal: a built-in principal, one of the config, or one with a slash.
     pub(super) fn read_name(node: &Node<'_>) -> Option<String> {
         let declared = &node.context.declared.borrow();
         let known = BUILT_IN.into_iter().chain(declared.principals.iter().map(String::as_str));
@@ -224,7 +224,7 @@ impl PrincipalSelector {
     }
 }
 
-/// The name of a group: one of the config, or one with a slash.
+/// The name of a group: a group of the config, or one with a slash.
 struct GroupSelector(String);
 
 impl FromNode for GroupSelector {
@@ -258,7 +258,7 @@ impl From<GroupSelector> for String {
     }
 }
 
-/// Reads a name that is one of `known`, or that has a slash. A name that nobody has would have no effect, also in `deny`.
+/// Reads a name that is one of `known`, or that has a slash. An unknown name would have no effect, even in `deny`.
 fn read_reference<'k>(
     node: &Node<'_>,
     written: &str,
@@ -274,7 +274,7 @@ fn read_reference<'k>(
     None
 }
 
-/// Returns whether a principal or a group of an issuer can have that name.
+/// Returns whether a principal or a group of an issuer can have this name.
 pub(super) fn is_external_name(name: &str) -> bool {
     let is_inner = |c: char| !c.is_control() && (c == ' ' || !c.is_whitespace()) && c != '*';
     let is_issuer = |issuer: &str| !issuer.is_empty() && !issuer.contains(' ');

@@ -36,7 +36,7 @@ use super::rate::Rate;
 use super::reader::{FromTable, Node, Schema, Table};
 use super::size::{GIB, KIB, MIB, Size, TIB};
 
-/// The schemes of the resources of search, which no plugin has while anything is searched.
+/// The schemes of search resources, which no plugin may use while any plugin is searched.
 pub(super) const SCHEMES: [&str; 2] = ["search:", "context:"];
 
 /// The maximum size of the index on disk.
@@ -47,7 +47,7 @@ pub type DocumentSize = Size<KIB, MIB, { 64 * MIB }>;
 pub type IndexedBytes = Size<KIB, { 256 * MIB }, { TIB }>;
 /// The interval at which a plugin's listing is compared with the index.
 pub type RefreshInterval = BoundedDuration<SECOND, { 10 * MINUTE }, { 7 * DAY }>;
-/// The rate limit of reads for the index.
+/// The rate limit of reads for the index (a token bucket).
 pub type IndexReads = Rate<500, 1_000_000, 1>;
 /// The number of results.
 pub type ResultCount = Count<1, 20, 100>;
@@ -68,7 +68,7 @@ table! {
 }
 
 table! {
-    /// What is searched of a plugin: `search` of a `[[plugin]]`.
+    /// The searched part of a plugin: `search` of a `[[plugin]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PluginSearch {
         /// Globs of the URIs that are indexed. All unless set.
@@ -141,14 +141,14 @@ impl FromTable for PluginSearch {
 }
 
 impl SavedSearch {
-    /// A search for those words.
+    /// A search for these words.
     pub fn new(name: SearchName, query: impl Into<String>) -> Self {
         Self::with_defaults(name, query.into())
     }
 }
 
 list_type! {
-    /// The list of saved searches, whose names are unique.
+    /// The list of saved searches, with unique names.
     struct SavedSearches(Vec<SavedSearch>) of SavedSearch as "a list of saved searches", |node| {
         node.unique_list(
             "name",
@@ -187,7 +187,7 @@ checked_text! {
 }
 
 impl MediaRange {
-    /// Returns whether it includes a MIME type. Parameters of the type do not matter.
+    /// Returns whether the range includes a MIME type. Parameters of the type are ignored.
     pub fn includes(&self, mime_type: &str) -> bool {
         let essence = mime_type.split(';').next().unwrap_or_default().trim();
         match self.0.strip_suffix('*') {

@@ -15,9 +15,9 @@ use super::reader::{FromNode, Keys, Node, Schema, Table};
 /// The maximum size of a file with a value, in bytes.
 const MAX_FILE_SIZE: usize = 64 * 1024;
 
-/// A value that neither `Debug` nor any message shows, and whose memory is zeroized when it is dropped.
+/// A value that neither `Debug` nor any message shows, and whose memory is zeroized on drop.
 ///
-/// Values are comparable, because a reload has to detect changes of a plugin's config.
+/// Values are comparable, because a reload must detect changes of a plugin's config.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T: Zeroize> {
     value: Zeroizing<T>,
@@ -30,12 +30,12 @@ impl<T: Zeroize> Secret<T> {
         Self { value: Zeroizing::new(value), is_written: false }
     }
 
-    /// Wraps a value that stands in the config itself, and is no secret by its name.
+    /// Wraps a value that is in the config itself, with a name that does not suggest a secret.
     pub(super) fn written(value: T) -> Self {
         Self { value: Zeroizing::new(value), is_written: true }
     }
 
-    /// Whether it is a secret: it comes from a variable or a file, or has the name of one.
+    /// Whether the value is a secret: it comes from a variable or a file, or its name suggests a secret.
     pub(super) fn is_confidential(&self) -> bool {
         !self.is_written
     }
@@ -86,10 +86,10 @@ impl FromNode for SecretSource {
 }
 
 impl SecretSource {
-    /// Reads a value that is no secret.
+    /// Reads a value that is not a secret.
     pub(super) fn read_public(node: &Node<'_>) -> Option<Self> {
         if !node.value.is_table() {
-            // What is written instead is probably the secret itself, so the line is not shown.
+            // The value in place of a table is probably the secret itself, so its line is not shown.
             let message = format!("`{}` must be {}", node.key, Self::TYPE_NAME);
             let help = format!("write {}: secrets are not in the config", node.assignment_hint(&Self::example()));
             node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());

@@ -1,8 +1,9 @@
-//! Lines of a config file that seem to hold a secret, which no message quotes.
+//! Lines of a config file that may hold a secret, which no message quotes.
 //!
-//! A line seems to hold one if it assigns a value to a key that is named like a secret: `token = "…"`, `API_KEY = 5`,
-//! `client-secret = "…"`. That is decided by the text alone, as it has to be for a file that is not valid TOML, too, and for
-//! several entries on one line. The source of a value, `{ env = "…" }` or `{ file = "…" }`, is no secret, nor is the digest of a
+//! A line may hold a secret if it assigns a value to a key with the name of a secret: `token = "…"`, `API_KEY = 5`,
+//! `client-secret = "…"`. Only the text decides, because the check also applies to files that are not valid TOML, and to several
+//! entries on one line. The source of a value, `{ env = "…" }` or `{ file = "…" }`, is not a secret, nor is the digest of a
+//! token.
 //! token.
 
 /// Words in the names of secrets.
@@ -10,12 +11,12 @@ const SECRET_WORDS: [&str; 9] =
     ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "AUTHORIZATION"];
 /// The last word of such names.
 const SECRET_SUFFIX: &str = "KEY";
-/// The key with the digest of a token, which often holds the token itself by mistake.
+/// The key with the digest of a token. By mistake it often holds the token itself.
 const TOKEN_DIGEST_KEY: &str = "token-sha256";
-/// The length of a list of as many digests as a principal may have, in bytes.
+/// The length of a list with the maximum number of digests of a principal, in bytes.
 const MAX_DIGESTS_LEN: usize = 2048;
 
-/// Returns whether the name of a key or a variable says that its value is a secret: `GITHUB_TOKEN`, `API_KEY`, `client-secret`.
+/// Returns whether the name of a key or a variable suggests a secret: `GITHUB_TOKEN`, `API_KEY`, `client-secret`.
 pub(super) fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let mut words = name.split(['_', '-']);
@@ -23,7 +24,7 @@ pub(super) fn names_secret(name: &str) -> bool {
         || words.next_back() == Some(SECRET_SUFFIX) && name.len() > SECRET_SUFFIX.len()
 }
 
-/// Returns whether a part of a config file seems to hold a secret.
+/// Returns whether a part of a config file may hold a secret.
 pub(super) fn holds_secret(text: &str) -> bool {
     text.match_indices('=').any(|(at, _)| {
         let (before, value) =
@@ -36,12 +37,12 @@ pub(super) fn holds_secret(text: &str) -> bool {
     })
 }
 
-/// Whether what follows a `=` is a value itself, not a table with its source.
+/// Whether the text after a `=` is a value itself, and not a table with its source.
 fn is_value(text: &str) -> bool {
     !text.is_empty() && !text.starts_with(['{', '#', '\n', '\r'])
 }
 
-/// Whether a string in the value of `token-sha256` is no digest.
+/// Whether a string in the value of `token-sha256` is not a digest.
 fn holds_no_digest(value: &str) -> bool {
     let value = value.get(..value.floor_char_boundary(MAX_DIGESTS_LEN)).unwrap_or(value);
     let end = if value.starts_with('[') { value.find(']') } else { value.find([',', '\n', '}']) };

@@ -1,4 +1,4 @@
-//! The server: its name, address, pages and directories, and what of MCP it offers beside resources.
+//! The server: its name, address, page sizes and directories, and its MCP features in addition to resources.
 
 use std::path::PathBuf;
 
@@ -19,11 +19,11 @@ use super::suggest::closest;
 
 /// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
-/// The memory for cached responses; 0 B switches the cache off.
+/// The memory for cached responses; 0 B disables the cache.
 pub type ResponseCacheSize = Size<0, { 64 * MIB }, { 64 * GIB }>;
 /// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
-/// The time between the moment when the server is not ready any more and the graceful shutdown. 0 unless set; to 10 min.
+/// The time between the end of readiness and the graceful shutdown. 0 unless set; at most 10 min.
 pub type DrainDelay = BoundedDuration<0, 0, { 10 * MINUTE }>;
 
 table! {
@@ -118,10 +118,10 @@ impl FromNode for Text {
 }
 
 named_enum! {
-    /// A capability of MCP that a host does not implement. Advertised, it has no items; otherwise a request for it is an
-    /// error.
+    /// A capability of MCP that a host does not implement. If it is advertised, it has no items; if not, requests for it are
+    /// errors.
     ///
-    /// For clients that request it regardless of the server's capabilities, and fail when the request is rejected.
+    /// For clients that send such requests regardless of the server's capabilities, and fail when they are rejected.
     pub enum AdvertisedCapability as "a capability that can be advertised", such as "\"tools\"" {
         /// Prompts: `prompts/list` is empty, and completion of an argument of a prompt returns no values.
         Prompts = "prompts",
@@ -131,7 +131,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// An extension of MCP. While it is disabled, nothing of it is visible to clients.
+    /// An extension of MCP. A disabled extension is invisible to clients.
     pub enum Extension as "an extension that this host has", such as "\"sep-2093\"" {
         /// SEP-2093: `resources/metadata`, listing the children of one resource, capabilities per resource, and contents
         /// with complete metadata. It did not become part of a revision.
@@ -142,8 +142,8 @@ named_enum! {
 }
 
 named_enum! {
-    /// A tool that the server offers, for clients that know only tools. Each does what a request for resources does, under the
-    /// same access rules.
+    /// A tool that the server offers, for clients that support only tools. Each tool corresponds to a request for resources, with
+    /// the same access rules.
     pub enum Tool as "a tool", such as "\"search\"", unless is_name_of_clients {
         /// `list_resources`: a page of the catalog, or the children of a resource.
         List = "list",
@@ -157,13 +157,13 @@ named_enum! {
 }
 
 impl Tool {
-    /// Whether it exists only where something is searched.
+    /// Whether the tool exists only if a plugin is searched.
     pub(super) fn needs_search(self) -> bool {
         matches!(self, Self::Search | Self::Context)
     }
 }
 
-/// Rejects what a client calls a tool, such as `search_resources`: the name of the tool is a word of it.
+/// Rejects the name of a tool in the protocol, such as `search_resources`: the config uses one word of it.
 fn is_name_of_clients(node: &Node<'_>) -> bool {
     let name_within = |written: &str| {
         let (first, last) = written.split_once('_')?;

@@ -7,7 +7,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::reader::{FromNode, Node, Schema};
 
-/// The beginning of the keys that the host answers itself.
+/// The prefix of the keys that the host answers itself.
 const RESERVED: &str = "mcp-host/";
 
 /// A `config` table: strings and dates as written, every other value as JSON text.

@@ -63,7 +63,7 @@ pub enum SizeError {
     NoUnit {
         /// The text.
         found: String,
-        /// A size that was probably meant, or an example.
+        /// The size that the author probably meant, or an example.
         suggestion: String,
     },
     /// The number is followed by an unknown unit.
@@ -71,7 +71,7 @@ pub enum SizeError {
     UnknownUnit {
         /// The text.
         found: String,
-        /// A size that was probably meant, or an example.
+        /// The size that the author probably meant, or an example.
         suggestion: String,
     },
     /// The size is too small or too large.
@@ -107,7 +107,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Size<MIN, DEFAULT, MAX>
         OutOfRange { found, min: format_bytes(MIN), max: format_bytes(MAX) }
     }
 
-    /// The error of a number without a unit. It suggests the first usual unit with which the number is within the range: 64 are MiB,
+    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 64 are MiB,
     /// 67108864 are bytes.
     fn no_unit(found: &str) -> SizeError {
         let default = Self::default().to_string();
@@ -145,8 +145,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
     }
 }
 
-/// The bytes of the unit with that name, in any case. A bare `M` is not a unit: it is decimal to some and binary to
-/// others.
+/// The bytes of the unit with this name, in any case. A bare `M` is not a unit, because it may be decimal or binary.
 pub(super) fn unit(name: &str) -> Option<u64> {
     match name.to_ascii_lowercase().as_str() {
         "b" => Some(1),
@@ -162,7 +161,7 @@ pub(super) fn unit(name: &str) -> Option<u64> {
     }
 }
 
-/// The unit that was probably meant by a name that is none.
+/// The unit that the author of an unknown name probably meant.
 pub(super) fn correct_unit(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     match name.trim_end_matches('s') {
@@ -185,7 +184,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Size<M
     }
 }
 
-/// The shortest way to write it exactly.
+/// The shortest exact notation of a size.
 pub(super) fn format_bytes(bytes: u64) -> String {
     [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
         .into_iter()
@@ -198,7 +197,7 @@ bounded_value! {
     Size<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size",
     schema Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")),
     number |number| Some(Self::no_unit(number)),
-    // Nothing is zero bytes.
+    // `false` means zero bytes.
     advice |node| {
         let is_off = MIN == 0 && matches!(node.value, DeValue::Boolean(false));
         is_off.then(|| format!("write {}", node.assignment_hint("\"0B\"")))

@@ -16,7 +16,7 @@ pub(super) fn did_you_mean<'k>(
     }
 }
 
-/// Keys that people write as other programs call them: the table, the key, and what it is here. A key with a dot is of another table.
+/// Names of keys in other programs: the table, the name, and our key. A key with a dot is in another table.
 const ALIASES: [(&str, &str, &str); 11] = [
     ("principal", "token", "token-sha256"),
     ("principal", "sha256", "token-sha256"),
@@ -31,16 +31,16 @@ const ALIASES: [(&str, &str, &str); 11] = [
     ("admin", "address", "listen"),
 ];
 
-/// Returns the key that is meant by one that other programs have, in the table of that name. One of another table has its name and a dot
-/// in front.
+/// Returns our key for a name that other programs use, in this table. A key in another table has that table's name and a dot in
+/// front.
 pub(super) fn alias(table: &str, written: &str) -> Option<&'static str> {
     let is_this = |(of, key, _): &&(&str, &str, &str)| *of == table && *key == written;
     ALIASES.iter().find(is_this).map(|(.., meant)| *meant)
 }
 
-/// Returns the word of `known` that was probably meant.
+/// Returns the word of `known` that the author probably meant.
 pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    /// Longer than any known word with a typo. The cost of a comparison is the product of both lengths.
+    /// Longer than any known word with a typo. Bounds the cost of a comparison, which is the product of both lengths.
     const MAX_WORD_LEN: usize = 32;
     if written.len() > MAX_WORD_LEN {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         .map(|(_, word)| word)
 }
 
-/// Returns the mount that is most similar to the beginning of a URI or a glob: by its scheme first, then by all of it.
+/// Returns the mount that is most similar to the beginning of a URI or a glob: by scheme first, then as a whole.
 pub fn nearest_mount<'m>(written: &str, mounts: impl IntoIterator<Item = &'m Mount>) -> Option<&'m Mount> {
     mounts.into_iter().min_by_key(|mount| {
         let mount = mount.as_str();

@@ -9,7 +9,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, quote, truncated};
 use super::headings::MixedBrackets;
 use super::secret_text::names_secret;
 
-/// Parses a document. Reports its syntax errors, at most one per line: the document is what could be read then.
+/// Parses a document. Reports its syntax errors, at most one per line; the document is the readable part.
 pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Diagnostics) {
     let (document, mut errors) = DeTable::parse_recoverable(text);
     errors.sort_by_key(|error| span(error, text).start);
@@ -34,13 +34,13 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Diagnostics) {
     (document, problems)
 }
 
-/// Explains typographic quotes, which word processors and web pages put in place of straight ones: `name = “notes”`.
+/// Explains typographic quotes, which word processors and web pages use in place of straight ones: `name = “notes”`.
 fn explain_quotes(error: &Error, text: &str, line: &Range<usize>) -> Option<Diagnostic> {
     let whole = text.get(line.clone())?;
     let is_open =
         error.message().starts_with("invalid basic string") || error.message().starts_with("invalid literal string");
     let (at, found) = if is_open {
-        // The string was to end with it.
+        // The string was meant to end with this character.
         let (at, last) = whole.trim_end().char_indices().next_back()?;
         (line.start.checked_add(at)?, last)
     } else {
@@ -58,7 +58,7 @@ fn explain_quotes(error: &Error, text: &str, line: &Range<usize>) -> Option<Diag
     Some(if names_secret(key_of(whole)) { problem.redacted() } else { problem })
 }
 
-/// Returns the line with straight quotes, if it is `key = value` with one text, and no secret.
+/// Returns the line with straight quotes, if it is `key = value` with one text, and not a secret.
 fn quotes_help(line: &str) -> String {
     let key = key_of(line);
     let value = line.split_once('=').map(|(_, value)| value.trim());
@@ -85,7 +85,7 @@ fn is_typographic_quote(c: char) -> bool {
     matches!(c, '\u{2018}'..='\u{201f}' | '«' | '»' | '‹' | '›' | '「'..='』' | '〝'..='〟' | '＂' | '＇')
 }
 
-/// Explains text without quotes, such as `mount = git://linux/`, which the parser takes for a number or a date.
+/// Explains text without quotes, such as `mount = git://linux/`, which the parser reads as a number or a date.
 fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Diagnostic> {
     let (key, rest) = text.get(line.clone())?.split_once('=')?;
     let value = rest.split('#').next()?.trim();

@@ -1,4 +1,4 @@
-//! Telemetry: `[telemetry]`, the collector that traces are sent to.
+//! Telemetry: `[telemetry]`, the collector for traces.
 //!
 //! ```
 //! use mcp_host_config::telemetry::Telemetry;
@@ -24,13 +24,13 @@ use super::grants::{CaBundle, CredentialName, CredentialValue, Credentials};
 use super::reader::{FromNode, Node, Schema};
 use super::secret::Secret;
 
-/// The parts that a ratio is counted in.
+/// The unit of a ratio: a billionth.
 const PARTS: u32 = 1_000_000_000;
-/// The part of requests that are traced unless the config says so: one in a hundred.
+/// The default ratio of traced requests: 1 %.
 const DEFAULT_PARTS: u32 = 10_000_000;
 
 table! {
-    /// The collector that traces are sent to: `[telemetry]`.
+    /// The collector for traces: `[telemetry]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Telemetry as "a table with `otlp`", such as "{ otlp = \"http://127.0.0.1:4318\" }" {
@@ -50,18 +50,18 @@ table! {
 }
 
 impl Telemetry {
-    /// A collector at that base URL, with defaults.
+    /// A collector at this base URL, with defaults.
     pub fn new(otlp: EndpointUrl) -> Self {
         Self::with_defaults(otlp)
     }
 
-    /// Returns the URL that traces are sent to.
+    /// Returns the URL for traces.
     pub fn traces_url(&self) -> String {
         format!("{}/v1/traces", self.otlp.as_str().trim_end_matches('/'))
     }
 }
 
-/// The base URL of a collector, which has no query.
+/// The base URL of a collector, without a query.
 struct BaseUrl(EndpointUrl);
 
 written_as! {
@@ -89,7 +89,7 @@ impl SampleRatio {
     /// The whole, in billionths.
     pub const WHOLE: u32 = PARTS;
 
-    /// Returns it in billionths.
+    /// Returns the ratio in billionths.
     pub fn billionths(self) -> u32 {
         self.0
     }
@@ -107,7 +107,7 @@ impl FromStr for SampleRatio {
     fn from_str(text: &str) -> Result<Self, SampleRatioError> {
         let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         let ratio: f64 = ratio.ok_or_else(|| SampleRatioError(text.to_owned()))?;
-        // It lies within the range, so nothing is lost but the fraction.
+        // The value lies within the range, so the conversion drops only the fraction.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and `PARTS`")]
         let parts = (ratio * f64::from(PARTS)).round() as u32;
         Ok(Self(parts))

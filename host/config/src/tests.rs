@@ -1,4 +1,4 @@
-//! Whole files: what is made of a good one, and that no bad one does harm.
+//! Whole files: a valid file gives the expected config, and no invalid file causes a panic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::*;
 mod mutations;
 mod values;
 
-/// What the configs in `tests/ui` are read with.
+/// The environment for the configs in `tests/ui`.
 fn environment() -> Environment {
     Environment::empty()
         .home("tests/ui/valid/home")

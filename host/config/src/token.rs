@@ -10,7 +10,7 @@ use super::diagnostic::{Suggest, quote};
 use super::reader::{FromNode, Node, Schema};
 use super::secret::SecretSource;
 
-/// The number of digests of one principal at most.
+/// The maximum number of digests of one principal.
 const MAX_DIGESTS: usize = 16;
 
 /// The SHA-256 digest of a bearer token, as 64 lower-case hexadecimal digits. It covers the whole token.
@@ -21,15 +21,15 @@ pub struct TokenDigest([u8; 32]);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenDigestError {
-    /// It is not 64 lower-case hexadecimal digits. The text may be the token itself, and is not shown.
+    /// The text is not 64 lower-case hexadecimal digits. It may be the token itself, so the error does not show it.
     #[error("a digest of a token is 64 lower-case hexadecimal digits, and this has {0} characters")]
     Syntax(usize),
-    /// It is 64 hexadecimal digits, and some are upper case.
+    /// The text is 64 hexadecimal digits, some of them upper case.
     #[error("a digest of a token has lower-case digits, and this has upper-case ones")]
     UpperCase,
 }
 
-/// The digests of the tokens of one principal: several while a token is replaced.
+/// The digests of the tokens of one principal: several during the rotation of a token.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct TokenDigests(Vec<TokenDigest>);
 
@@ -46,12 +46,12 @@ impl TokenDigest {
 }
 
 impl TokenDigests {
-    /// The digests of those tokens.
+    /// The digests of these tokens.
     pub fn new(digests: impl IntoIterator<Item = TokenDigest>) -> Self {
         Self(digests.into_iter().collect())
     }
 
-    /// Returns whether one of them is the digest of a token. All are compared, each in constant time.
+    /// Returns whether one of the digests belongs to the token. All digests are compared, each in constant time.
     pub fn contains(&self, digest: &TokenDigest) -> bool {
         self.0.iter().fold(false, |found, own| found | own.matches(digest))
     }
@@ -124,7 +124,7 @@ impl FromNode for TokenDigest {
     const TYPE_NAME: &'static str = "the SHA-256 digest of a token";
 
     fn example() -> String {
-        // None that would be accepted: the error of this says how to make one.
+        // An example that is not accepted: the type's error explains how to make one.
         "\"…\"".to_owned()
     }
 
@@ -132,7 +132,7 @@ impl FromNode for TokenDigest {
         Schema::pattern("^[0-9a-f]{64}$")
     }
 
-    /// What was written instead may be the token, so the line is not shown.
+    /// The value may be the token itself, so its line is not shown.
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.string::<Self>()?.parse() {
             Ok(digest) => Some(digest),
@@ -156,7 +156,7 @@ impl FromNode for TokenDigests {
         Schema::any_of([TokenDigest::schema(), list, SecretSource::schema()])
     }
 
-    /// One digest, a list of them, or the source of a text with one on each line.
+    /// One digest, a list of digests, or the source of a text with one digest per line.
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let digests = if node.value.is_array() {
             Vec::<TokenDigest>::from_node(node)?

@@ -1,11 +1,11 @@
-//! An existing MCP server that is mounted like a plugin, `[[upstream]]`, as it is read by [`upstream_entry`](super::upstream_entry).
+//! An existing MCP server that is mounted like a plugin, `[[upstream]]`, as [`upstream_entry`](super::upstream_entry) reads it.
 //!
 //! Two kinds of mounts:
 //!
 //! | `mount` | `prefix` | the upstream's `file:///srv/a.md` is |
 //! |---|---|---|
-//! | `nas+` | not set | `nas+file:///srv/a.md`: the mount is in front of every URI |
-//! | `files://nas/` | `file:///srv/` | `files://nas/a.md`: the prefix is exchanged; URIs that do not begin with it are dropped |
+//! | `nas+` | not set | `nas+file:///srv/a.md`: the mount precedes every URI |
+//! | `files://nas/` | `file:///srv/` | `files://nas/a.md`: the mount replaces the prefix; URIs without the prefix are dropped |
 
 mod auth;
 mod command;
@@ -29,27 +29,27 @@ pub use self::fetched::FetchedProgram;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Upstream {
-    /// Where it is.
+    /// The place of the server.
     pub source: UpstreamSource,
-    /// The beginning of its URIs that the mount replaces; none if the mount is in front of whole URIs.
+    /// The prefix of its URIs that the mount replaces; `None` if the mount precedes whole URIs.
     pub prefix: Option<Mount>,
     /// The value of the header `Authorization`. None unless set.
     pub authorization: Option<Secret<CredentialValue>>,
-    /// The tokens of principals and groups, in the order of the config. If there are some, each of them is an identity of its own at the
-    /// server, whose answers nobody else gets.
+    /// The tokens of principals and groups, in the order of the config. Each is a separate identity at the server, and responses
+    /// are not shared between identities.
     pub identities: Vec<IdentityToken>,
-    /// Where access tokens for `Authorization` come from.
+    /// The source of access tokens for `Authorization`.
     pub oauth: Option<Box<OAuth>>,
-    /// How the access token of a client is exchanged for one of the server. Then each user is an identity of its own, too.
+    /// The exchange of a client's access token for a token of the server. Each user is then a separate identity, too.
     pub exchange: Option<Box<TokenExchange>>,
-    /// Who shares what the server answers, where all have the same credentials.
+    /// Which principals share the server's responses, if all use the same credentials.
     pub views: Views,
-    /// Whether resources are read again to detect changes, where the server cannot notify of them.
+    /// Whether resources are polled to detect changes, for a server that cannot notify of changes.
     pub poll: bool,
 }
 
 impl Upstream {
-    /// The URI of the server that a path below `mount` stands for.
+    /// The server's URI for a path below `mount`.
     pub fn uri_of(&self, path: &str) -> String {
         match &self.prefix {
             None => path.to_owned(),
@@ -57,7 +57,7 @@ impl Upstream {
         }
     }
 
-    /// Returns the path below `mount` that the resource of a path is served at: in [canonical form](canonical). None if no resource is.
+    /// Returns the canonical path ([`canonical`]) below `mount` of the resource at a path. `None` if no resource is served there.
     pub fn canonical_path(&self, mount: &Mount, path: &str) -> Option<String> {
         let uri = self.uri_of(path);
         let form = canonical(&uri);
@@ -68,19 +68,19 @@ impl Upstream {
         mount.compose(path).ok().map(|composed| composed.path.into())
     }
 
-    /// Returns whether the server is asked for a path in canonical form that it did not list.
+    /// Returns whether the host may request a path in canonical form that the server did not list.
     pub fn is_requestable(&self, path: &str) -> bool {
         let authority = self.prefix.as_ref().map_or("", |prefix| file_authority(prefix.as_str()));
         is_requestable(&self.uri_of(path), authority)
     }
 }
 
-/// Where an upstream is. Shown without the query of a URL, which may hold a key, and without the arguments of a program.
+/// The place of an upstream. `Display` omits the query of a URL, which may hold a key, and the arguments of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamSource {
-    /// A server that speaks streamable HTTP.
+    /// A server with the streamable HTTP transport.
     Url(EndpointUrl),
-    /// A program that is started, and speaks over its standard input and output.
+    /// A program that the host starts, with the stdio transport.
     Command(UpstreamCommand),
 }
 
@@ -94,23 +94,23 @@ impl fmt::Display for UpstreamSource {
 }
 
 named_enum! {
-    /// Who shares what a server answers.
+    /// Which principals share the responses of a server.
     #[non_exhaustive]
     pub enum Views as "who shares answers", such as "\"principal\"", default Shared {
-        /// All that may see it: it is cached, indexed and watched for all of them.
+        /// All principals with access: responses are cached, indexed and watched for all of them.
         Shared = "shared",
-        /// Nobody: each principal has a connection of its own, or a program.
+        /// No principals: each has its own connection or program.
         Principal = "principal",
     }
 }
 
 named_enum! {
-    /// What confines a program.
+    /// The confinement of a program.
     #[non_exhaustive]
     pub enum SandboxMode as "a sandbox", such as "\"none\"", default Full {
-        /// Namespaces as far as the kernel permits them, Landlock and seccomp: it may use what it is granted.
+        /// Namespaces if the kernel permits them, Landlock and seccomp: the program has access only to its grants.
         Full = "full",
-        /// Nothing: it may do everything that the user of the host may do.
+        /// None: the program may do everything that the user of the host may do.
         None = "none",
     }
 }

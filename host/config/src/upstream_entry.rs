@@ -1,7 +1,7 @@
-//! One entry `[[upstream]]`: the plugin that an existing MCP server becomes.
+//! One entry `[[upstream]]`, which makes an existing MCP server a plugin.
 //!
-//! Its provider is a client of that server ([`Upstream`]), so names, mounts, limits, rules, search and reload have one kind of entry to
-//! work with.
+//! The plugin's provider is a client of the server ([`Upstream`]), so names, mounts, limits, rules, search and reload handle one
+//! kind of entry.
 
 use mcp_host_model::uri::Mount;
 
@@ -102,7 +102,7 @@ impl FromNode for UserName {
     }
 }
 
-/// The beginning of URIs that a mount replaces.
+/// The prefix of URIs that a mount replaces.
 struct ExchangedPrefix(Option<Mount>);
 
 written_as! {
@@ -117,14 +117,14 @@ written_as! {
     }
 }
 
-/// The memory of a program in bytes: a runtime for JavaScript collects its garbage late.
+/// The default memory of a program in bytes: JavaScript runtimes collect garbage late.
 const PROGRAM_MEMORY: u64 = 256 << 20;
 /// The maximum length of a user's name in bytes.
 const MAX_USER_LEN: usize = 256;
-/// Limits of a component that an upstream has no use for.
+/// Limits of components that do not apply to an upstream.
 const LIMITS_OF_COMPONENTS: [&str; 5] = ["handles", "files", "random-bytes", "http", "prepare"];
 
-/// An upstream, as the plugin that it becomes.
+/// An upstream in the form of a plugin.
 struct UpstreamPlugin(Plugin);
 
 impl FromTable for UpstreamPlugin {
@@ -243,7 +243,7 @@ impl FromTable for UpstreamPlugin {
     }
 }
 
-/// Reports keys for what principals would share, beside a key for which they share nothing.
+/// Reports keys for shared data if another key prevents sharing between principals.
 fn report_shared(table: &Table<'_>, beside: &str) {
     for (key, what) in [
         ("search", "the index is one for all principals"),
@@ -259,7 +259,7 @@ fn report_shared(table: &Table<'_>, beside: &str) {
     }
 }
 
-/// Reports grants that a program with that sandbox cannot be given.
+/// Reports grants that a program in this sandbox cannot have.
 fn report_grants(grants: &Grants, sandbox: SandboxMode, table: &Table<'_>) {
     let report = |key: &str, message: String, help: &str| {
         table.report(Diagnostic::new(message, help).at(table.nested_span("grants", key)));

@@ -27,47 +27,47 @@ use super::http::HttpAddress;
 use super::search::{self, SearchName};
 use super::{Config, EndpointUrl, PluginName, PrincipalSelector, RuleLine, UriGlob};
 
-/// A warning about a valid config. `Display` says what is suspicious, and what to do.
+/// A warning about a valid config. `Display` has the problem and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
     /// The server may listen beyond loopback without authentication or without TLS: `http.insecure`.
     Insecure {
-        /// What the config lacks for the address of the server. None if `insecure` has no effect there.
+        /// The missing protections for the address of the server. `None` if `insecure` has no effect there.
         exposure: Option<ExposureError>,
     },
-    /// The server listens at all addresses of the machine, and no name of it is allowed as `Host` beyond loopback.
+    /// The server listens at all addresses of the machine, and no host name is allowed as `Host` beyond loopback.
     NoHosts {
         /// The address.
         address: HttpAddress,
     },
-    /// A rule allows clients without credentials something, and other machines can reach the server.
+    /// A rule allows access without credentials, and other machines can reach the server.
     AnonymousAccess {
         /// The rule.
         rule: RuleRef,
-        /// How it names them: `*`, `anonymous`, or a group with that member.
+        /// The name in the rule: `*`, `anonymous`, or a group with that member.
         name: String,
-        /// A group of the access tokens that an issuer of the config issues, to be named instead.
+        /// A group for the access tokens of an issuer, as a replacement.
         token_group: Option<String>,
     },
-    /// The server has an address, and no rule allows a client over HTTP anything.
+    /// The server has an address, and no rule gives a client over HTTP access.
     NothingAllowed,
-    /// No rule names a group of the config.
+    /// No rule refers to a group of the config.
     UnusedGroup {
-        /// Its name.
+        /// The group's name.
         name: String,
     },
-    /// No rule allows a principal of the config anything.
+    /// No rule gives a principal of the config access.
     UnusedPrincipal {
-        /// Its name.
+        /// The principal's name.
         name: String,
     },
     /// Clients reject the certificate of the server, or will soon.
     Certificate {
-        /// Why.
+        /// The problem.
         problem: CertificateProblem,
     },
-    /// Client certificates of one authority lead to another, too, so that no client can authenticate with them.
+    /// Client certificates of one authority chain to another one, too, so no client can authenticate with them.
     OverlappingClientAuthorities {
         /// The name of the authority.
         below: String,
@@ -81,20 +81,20 @@ pub enum Warning {
     },
     /// `search.embeddings` has no effect: the text of no plugin is sent.
     UnusedEmbeddings,
-    /// Vectors are computed, and no search uses them: `search.embeddings.queries` is not set.
+    /// Vectors are computed, but no search uses them: `search.embeddings.queries` is not set.
     EmbeddingsWithoutQueries,
-    /// Nothing is searched below the URI of `within` of a saved search: no mount serves it, or its plugin is not searched.
+    /// A saved search finds nothing below the URI in `within`: no mount serves it, or its plugin is not searched.
     UnsearchedPrefix {
         /// The name of the saved search.
         search: SearchName,
         /// The URI as written.
         within: String,
-        /// The plugin that serves it, which is not searched.
+        /// The plugin that serves the URI and is not searched.
         plugin: Option<PluginName>,
         /// The most similar mount.
         nearest: Option<String>,
     },
-    /// An argument of the program of an upstream is a relative path of a file beside the config, and the program starts in `/`.
+    /// An argument of an upstream's program is a relative path of a file beside the config, but the program starts in `/`.
     RelativeArgument {
         /// The upstream.
         plugin: PluginName,
@@ -103,50 +103,50 @@ pub enum Warning {
         /// The file.
         file: PathBuf,
     },
-    /// A plugin may read, or change, a file that is none of its business.
+    /// A plugin has read or write access to a sensitive file.
     GrantedFile {
         /// The plugin with the grant.
         plugin: PluginName,
         /// The file.
         file: PathBuf,
-        /// What the file is.
+        /// The kind of the file.
         kind: SensitiveFile,
     },
     /// All users may write a file, or a directory in which they can replace it.
     WritableFile {
         /// The file or the directory.
         file: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
     /// A file that holds a secret may be read by users other than its owner.
     ReadableSecret {
-        /// The file: the config, or one that it names.
+        /// The file: the config, or a file in the config.
         file: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
-        /// The argument of `chmod` that takes the permission away.
+        /// The argument of `chmod` that removes the permission.
         chmod: &'static str,
     },
-    /// A rule gives nothing that other rules do not give.
+    /// A rule is redundant: other rules have the same effect.
     RedundantRule {
         /// The rule.
         rule: RuleRef,
-        /// One of the rules that give what it gives.
+        /// One of the other rules.
         by: RuleRef,
     },
-    /// Everything that an `allow` glob matches is denied.
+    /// Other rules deny everything that an `allow` glob matches.
     DeniedGlob {
         /// The rule.
         rule: RuleRef,
         /// The glob as written.
         glob: String,
-        /// A rule that denies it.
+        /// A rule that denies the glob.
         by: RuleRef,
         /// The glob of that rule.
         deny: String,
     },
-    /// A rule or a group names a principal or a group of an issuer that the config does not have. An embedding application may
+    /// A rule or a group refers to a principal or a group of an issuer that is not in the config. An embedding application may
     /// authenticate it.
     UnknownIssuer {
         /// The rule or the group.
@@ -154,7 +154,7 @@ pub enum Warning {
         /// The name of the principal or the group.
         name: String,
     },
-    /// A glob of a rule has a slash where the mount or the resource that it seems to be for has `%2F`.
+    /// A glob of a rule has a slash, but the mount or resource that it probably means has `%2F`.
     EncodedSlash {
         /// The rule.
         rule: RuleRef,
@@ -165,7 +165,7 @@ pub enum Warning {
         /// The mount, or the URI of the resource.
         found: String,
     },
-    /// A glob of a rule matches nothing below any mount: a plugin may have been removed, or a mount misspelled.
+    /// A glob of a rule matches nothing below any mount: the plugin may have been removed, or the mount misspelled.
     UnmatchedGlob {
         /// The rule.
         rule: RuleRef,
@@ -178,7 +178,7 @@ pub enum Warning {
     },
 }
 
-/// A `[[rule]]` in a warning: its number, counted from 1, and its line in the config file. Its text is `rule 2 (line 14)`.
+/// A `[[rule]]` in a warning: its number, counted from 1, and its line in the config file. `Display` gives `rule 2 (line 14)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleRef {
     number: usize,
@@ -186,18 +186,18 @@ pub struct RuleRef {
 }
 
 impl RuleRef {
-    /// The rule with that index in the config.
+    /// The rule with this index in the config.
     fn new(config: &Config, index: usize) -> Self {
         let line = config.rules.get(index).map(|rule| rule.line).unwrap_or_default();
         Self { number: index.saturating_add(1), line }
     }
 
-    /// Returns its number, counted from 1.
+    /// Returns the rule's number, counted from 1.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Returns its line in the config file, counted from 1; none for a rule that an application made.
+    /// Returns the rule's line in the config file, counted from 1; `None` for a rule that an application made.
     pub fn line(&self) -> Option<usize> {
         self.line.get()
     }
@@ -228,20 +228,20 @@ impl Config {
         self.warnings_beside(&[])
     }
 
-    /// Returns the warnings for a host with mounts beside the config's.
+    /// Returns the warnings for a host with further mounts.
     pub fn warnings_beside(&self, other_mounts: &[&Mount]) -> Vec<Warning> {
         let unknown = self.unknown_issuers().map(|(by, name)| Warning::UnknownIssuer { by, name: name.to_owned() });
         self.all_warnings(other_mounts).map(|warning| warning()).chain(unknown).collect()
     }
 
-    /// Returns the first warnings, and the number of others, which cost little.
+    /// Returns the first warnings, and the number of further ones, which are cheap to count.
     pub fn first_warnings(&self, limit: usize, other_mounts: &[&Mount]) -> (Vec<Warning>, usize) {
         let mut all = self.all_warnings(other_mounts);
         let first = all.by_ref().take(limit).map(|warning| warning()).collect();
         (first, all.count())
     }
 
-    /// The warnings, each made when it is called.
+    /// All warnings, computed lazily.
     fn all_warnings<'a>(
         &'a self,
         other_mounts: &'a [&Mount],
@@ -299,7 +299,7 @@ impl Config {
         })
     }
 
-    /// The principals and groups with a slash in their names that no issuer and no client CA can bring.
+    /// The principals and groups with a slash in their names that no issuer and no client CA can authenticate.
     fn unknown_issuers(&self) -> impl Iterator<Item = (String, &str)> {
         let of_issuers = self.issuers.iter().map(|issuer| issuer.name.as_str());
         let known: Vec<_> = of_issuers.chain(self.http.client_ca.iter().map(|ca| ca.name.as_str())).collect();
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(config.first_warnings(9, &[]).0, [], "the log does not warn of those of an application");
     }
 
-    /// The warnings about a server at that address.
+    /// The warnings about a server at this address.
     fn warnings_at(address: &str, change: impl FnOnce(&mut Config)) -> Vec<String> {
         let mut config = Config::new();
         config.server.http = Some(address.parse().unwrap());

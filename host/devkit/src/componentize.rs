@@ -1,9 +1,9 @@
-//! From a core WebAssembly module to a component: the last step of a build whose compiler makes core modules only, such as
-//! Go's, or clang for `wasm32-wasip1`.
+//! Makes a component from a core WebAssembly module: the last step of a build with a compiler that makes only core modules, such
+//! as Go, or clang for `wasm32-wasip1`.
 //!
-//! The WIT of the contract and the adapter from WASI 0.1 (`wasi_snapshot_preview1`) to WASI 0.2 are embedded in the
-//! program. The module is examined first, so that what is usually wrong with a module is reported by its cause:
-//! [`ComponentizeError`] has a case for each. The component imports only what the module imports, whatever its world has.
+//! The WIT of the contract and the adapter from WASI 0.1 (`wasi_snapshot_preview1`) to WASI 0.2 are embedded in the program. The
+//! module is examined first, so that usual mistakes are reported by their cause: [`ComponentizeError`] has a variant for each.
+//! The component imports only interfaces that the module imports, even if its world has more.
 
 mod core_module;
 mod error;
@@ -19,19 +19,19 @@ use mcp_host_engine::plugin::NEEDS_SECTION;
 use self::core_module::CoreModule;
 use crate::wit;
 
-/// The world of a module that embeds none: it has all that a provider may import.
+/// The world of a module without an embedded one: it has all interfaces that a provider may import.
 const DEFAULT_WORLD: &str = "provider-all";
 
-/// The name of a world with `prepare`, which is made for modules that export it.
+/// The name of the world with `prepare`, which is made for modules that export it.
 const PREPARING_WORLD: &str = "preparing";
 
-/// The module that a program for WASI 0.1 imports its functions from.
+/// The module from which programs for WASI 0.1 import functions.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// Makes a component of a core module that exports the contract.
 ///
-/// Bindings may have embedded the type of the component in the module (custom sections `component-type…`). Otherwise it is
-/// the world `world`, or [`DEFAULT_WORLD`].
+/// Bindings may have embedded the component's type in the module (custom sections `component-type…`). Without it, the type is the
+/// world `world`, or [`DEFAULT_WORLD`].
 pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, ComponentizeError> {
     let module = CoreModule::parse(core)?;
     module.check_exports()?;
@@ -49,8 +49,8 @@ pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, Compone
     encode(&bytes).map_err(encode_error)
 }
 
-/// Adds what the provider asks for to a component, as a custom section at its top level, where it takes precedence over one in the
-/// core module.
+/// Adds the provider's needs to a component, as a custom section at the top level, where it overrides a section in the core
+/// module.
 pub fn add_needs(component: &mut Vec<u8>, needs: &[u8]) {
     CustomSection { name: NEEDS_SECTION.into(), data: needs.into() }.append_to_component(component);
 }
@@ -64,7 +64,7 @@ fn encode_error(error: anyhow::Error) -> ComponentizeError {
     ComponentizeError::Encode(format!("{error:#}"))
 }
 
-/// The world with that name, for what the module exports, in the version of the contract that it was made for.
+/// The world with this name for the module's exports, in the module's version of the contract.
 fn select_world(module: &CoreModule<'_>, name: &str) -> Result<(Resolve, WorldId), ComponentizeError> {
     let version = module.contract_version();
     let (resolve, package) = wit::resolve(version, "").map_err(encode_error)?;
@@ -98,12 +98,12 @@ mod tests {
 
     const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.1";
 
-    /// A module that exports the contract, with more fields.
+    /// A module that exports the contract, with additional fields.
     fn provider(fields: &str) -> Vec<u8> {
         provider_of(CONTRACT, fields)
     }
 
-    /// A module that exports that version of the contract, with more fields.
+    /// A module that exports this version of the contract, with additional fields.
     fn provider_of(contract: &str, fields: &str) -> Vec<u8> {
         let functions = [
             ("describe", 0),

@@ -1,8 +1,8 @@
-//! Tests of a provider: does it keep the contract?
+//! Conformance tests of a provider: does it keep the contract?
 //!
-//! [`run`] loads a component as a plugin, with its grants and under its limits, and calls it as a host would and as a careless
-//! host might: it lists, resumes listings, reads, completes, polls for changes, and passes cursors, paths and tokens that the
-//! provider never issued. Each [`Check`] passes, fails or is skipped; its messages say what was found and what to do.
+//! [`run`] loads a component as a plugin, with its grants and under its limits, and calls it like a host and like a careless
+//! host: it lists, resumes listings, reads, completes, polls for changes, and passes cursors, paths and tokens that the provider
+//! never issued. Each [`Check`] passes, fails or is skipped; its messages have the finding and the remedy.
 //!
 //! | module | checks |
 //! |---|---|
@@ -14,11 +14,10 @@
 //! | `changes` | [`ChangesQuiet`](Check::ChangesQuiet), [`ChangesReported`](Check::ChangesReported), [`Token`](Check::Token), [`BadToken`](Check::BadToken) |
 //! | `reuse` | [`Stateless`](Check::Stateless) |
 //!
-//! [`Limits`](Check::Limits) fails when any call exceeds a limit; the check that made the call says nothing of it.
+//! [`Limits`](Check::Limits) fails when any call exceeds a limit; the check that made the call does not report it.
 //!
-//! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and calls
-//! run under the plugin's own limits. Key-value buckets are empty at the beginning and temporary; a granted directory is the
-//! real one.
+//! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and calls run
+//! under the plugin's own limits. Key-value buckets are temporary and initially empty; a granted directory is the real one.
 
 mod advice;
 mod changes;
@@ -47,26 +46,25 @@ use self::session::Session;
 
 /// The maximum number of entries that are read. A longer listing is sampled.
 pub const MAX_READ: usize = 200;
-/// The number of pages of one listing that are requested at most.
+/// The maximum number of requested pages of one listing.
 pub const MAX_PAGES: usize = 1000;
 
-/// An edit of the provider's data, or why it failed.
+/// An edit of the provider's data, or its error.
 pub type Edit<'e> = Box<dyn FnOnce() -> BoxFuture<'e, Result<(), String>> + Send + 'e>;
 
-/// What a test may do beside calling the provider.
+/// The actions of a test in addition to calls of the provider.
 #[derive(Default)]
 pub struct Options<'e> {
     edit: Option<Edit<'e>>,
 }
 
 impl<'e> Options<'e> {
-    /// No edit: that a real change is reported is not tested.
+    /// Options without an edit: reporting of real changes is not tested.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what edits the data behind the provider, so that its `changes` must report something. It is called once, near the
-    /// end.
+    /// Sets the edit of the data behind the provider, which its `changes` must report. It is called once, near the end.
     #[must_use]
     pub fn edit(mut self, edit: Edit<'e>) -> Self {
         self.edit = Some(edit);
@@ -97,8 +95,8 @@ impl fmt::Debug for Options<'_> {
 ///
 /// # Errors
 ///
-/// The engine does not start; the file is not a component that this host can compile. A component that is not a provider is
-/// part of the report.
+/// The engine does not start, or the file is not a component that this host can compile. If the component is not a provider, that
+/// is part of the report.
 pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, InspectError> {
     let mut runtime = builder.runtime()?;
     let mut report = Report::new();

@@ -26,10 +26,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 6] = [Self::Rust, Self::Python, Self::TypeScript, Self::JavaScript, Self::C, Self::Go];
 
-    /// Returns its name on the command line.
+    /// Returns the language's name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// Returns its name in prose.
+    /// Returns the language's name in prose.
     pub fn title(self) -> &'static str {
         match self {
             Self::Rust => "Rust",

@@ -1,4 +1,4 @@
-//! The tools for provider authors: what `mcp-host test`, `new`, `doctor`, `componentize` and `dev` are made of.
+//! The tools for provider authors: the implementation of `mcp-host test`, `new`, `doctor`, `componentize` and `dev`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | [`scaffold`] | the projects that `mcp-host new` writes, from templates in the repository's `sdk-guest/templates` |
 //! | [`componentize`] | a component from a core module |
 //! | [`passthrough`] | a component that exports each function of the host that another one imports, for recordings |
-//! | [`toolchain`], [`language`] | the tools that a provider is built with; the languages that have an SDK |
-//! | [`symbols`], [`profile`] | lines of the source for the stack of a guest; where a provider spends its processor time |
+//! | [`toolchain`], [`language`] | the tools for building a provider; the languages with an SDK |
+//! | [`symbols`], [`profile`] | source lines for the stack of a guest; CPU profiles of providers |
 //! | [`wit`] | the WIT package of the contract |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]

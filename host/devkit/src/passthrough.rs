@@ -1,14 +1,14 @@
-//! A component that exports each function of the host that another component imports.
+//! A component that exports each host function that another component imports.
 //!
-//! It stands between a component that is recorded and the functions of the host, which can be called as exports of a component only
-//! ([`recording`](mcp_host_engine::recording)). Function `f3` calls the fourth imported function with the same arguments and returns what it
-//! returns.
+//! The passthrough stands between a recorded component and the host functions, which can be called only as exports of a component
+//! ([`recording`](mcp_host_engine::recording)). Function `f3` calls the fourth imported function with the same arguments and
+//! returns its results.
 //!
-//! It is made from the types of the imports, which the component has in its binary. An export has the flat parameters of the import. A
-//! function with more than one flat result has a pointer to them as its last parameter where it is imported, and returns it where it is
-//! exported: that is the address of one area that is as large as the largest result. Arguments and contents of results are allocated one behind the
-//! other from the end of that area, and are released together when the caller has read the result (`cabi_post_…`). The memory grows as far as
-//! the limit of the store allows; then the call traps.
+//! The passthrough is made from the types of the imports, which are in the component's binary. An export has the flat parameters
+//! of the import. If a function has more than one flat result, its import takes a pointer to them as the last parameter, and its
+//! export returns the pointer: the address of one area with the size of the largest result. Arguments and contents of results are
+//! allocated from the end of that area (a bump allocator), and are released together when the caller has read the result
+//! (`cabi_post_…`). The memory grows up to the limit of the store; beyond that the call traps.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,20 +25,21 @@ use wit_parser::{
     SizeAlign, Span, Tuple, Type, TypeDefKind, TypeId, TypeOwner, WasmImport, WorldId, WorldItem, WorldKey,
 };
 
-/// A parameter with borrowed handles. The passthrough does not own their resources, so it has to drop the handles before it returns.
+/// A parameter with borrowed handles. The passthrough does not own their resources, so it must drop the handles before it
+/// returns.
 #[derive(Clone, Copy)]
 struct Borrowed {
-    /// The number of its first flat parameter.
+    /// The number of the parameter's first flat parameter.
     param: u32,
-    /// Whether it is a list: an address and a length.
+    /// Whether the parameter is a list: an address and a length.
     is_list: bool,
-    /// Which of the imported drops is for it.
+    /// The index of the imported drop function.
     drop: usize,
 }
 
-/// Where the results of a function are written.
+/// The address of the functions' results.
 const RESULT_AREA: u32 = 16;
-/// The bytes of a page of memory, as a power of two.
+/// The size of a memory page, as a power of two.
 const PAGE_BITS: i32 = 16;
 const ABI: ManglingAndAbi = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
 
@@ -46,7 +47,7 @@ const ABI: ManglingAndAbi = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
 ///
 /// # Errors
 ///
-/// The file is no component, or its imports cannot be passed through.
+/// The file is not a component, or its imports cannot be passed through.
 pub fn passthrough(component: &[u8]) -> Result<Passthrough, String> {
     make(component).map_err(|error| format!("its imports cannot be recorded: {error:#}"))
 }
@@ -115,7 +116,7 @@ fn make(component: &[u8]) -> anyhow::Result<Passthrough> {
     Ok(Passthrough { component, functions })
 }
 
-/// The parameters of a function with borrowed handles. What drops them is added to `drops`, by its module and field.
+/// The parameters of a function with borrowed handles. The drop functions are added to `drops`, by module and field.
 fn borrowed(
     resolve: &Resolve,
     function: &WitFunction,
@@ -175,17 +176,17 @@ fn drop_of(resolve: &Resolve, resource: TypeId) -> anyhow::Result<(String, Strin
     }
 }
 
-/// The types of interfaces that exports refer to. A world has to `use` them, each under a name of its own.
+/// The types of interfaces to which exports refer. A world must `use` them, each under its own name.
 #[derive(Default)]
 struct UsedTypes {
-    /// By the type of the interface.
+    /// The world's type for each interface type.
     aliases: HashMap<TypeId, TypeId>,
-    /// In their order.
+    /// The names, in order.
     names: Vec<(String, TypeId)>,
 }
 
 impl UsedTypes {
-    /// Has a function refer to the types of the world.
+    /// Makes a function refer to the types of the world.
     fn replace_in(&mut self, resolve: &mut Resolve, world: WorldId, function: &mut WitFunction) {
         for param in &mut function.params {
             param.ty = self.replaced(resolve, world, param.ty);
@@ -238,7 +239,7 @@ impl UsedTypes {
         replaced
     }
 
-    /// What the world imports for them.
+    /// The world's imports of these types.
     fn items(&self) -> impl Iterator<Item = (WorldKey, WorldItem)> {
         let item = |(name, id): &(String, TypeId)| {
             (WorldKey::Name(name.clone()), WorldItem::Type { id: *id, span: Span::default() })
@@ -250,7 +251,7 @@ impl UsedTypes {
 fn encode(resolve: &Resolve, world: WorldId, mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)?;
     let encoder = ComponentEncoder::default().module(&module)?;
-    // A component may import an interface in two versions, each with functions of its own.
+    // A component may import two versions of an interface, each with its own functions.
     encoder.merge_imports_based_on_semver(false).validate(true).encode()
 }
 
@@ -264,7 +265,7 @@ fn types(types: &[WasmType]) -> Vec<ValType> {
     types.iter().map(ty).collect()
 }
 
-/// The core module. Global 0 is the end of what is allocated; the heap begins at that address.
+/// The core module. Global 0 is the end of the allocated memory; the heap begins at this address.
 fn core_module(imported: &[Imported], drops: &[(String, String)], heap: u32) -> Vec<u8> {
     let count = u32::try_from(imported.len()).unwrap_or(u32::MAX);
     let heap = heap.cast_signed();
@@ -331,7 +332,7 @@ fn core_module(imported: &[Imported], drops: &[(String, String)], heap: u32) -> 
     module.finish()
 }
 
-/// Drops the handles of a parameter. Imported drops have the numbers from `first` on; the two locals from `local` on are free.
+/// Drops the handles of a parameter. Imported drop functions are numbered from `first`; the two locals from `local` are free.
 fn drop_handles(borrowed: Borrowed, first: u32, local: u32, body: &mut Function) {
     use Instruction as I;
     let drop = I::Call(first.saturating_add(u32::try_from(borrowed.drop).unwrap_or(u32::MAX)));
@@ -368,7 +369,7 @@ fn drop_handles(borrowed: Borrowed, first: u32, local: u32, body: &mut Function)
     }
 }
 
-/// `cabi_realloc(old, old-size, align, size)`: allocates at the end, and copies what there was.
+/// `cabi_realloc(old, old-size, align, size)`: allocates at the end, and copies the old content.
 fn realloc() -> Function {
     use Instruction as I;
     let (old, old_size, align, size, place, end) = (0, 1, 2, 3, 4, 5);
@@ -388,13 +389,13 @@ fn realloc() -> Function {
         I::LocalGet(size),
         I::I32Add,
         I::LocalTee(end),
-        // It has gone around.
+        // The address overflowed.
         I::LocalGet(place),
         I::I32LtU,
         I::If(BlockType::Empty),
         I::Unreachable,
         I::End,
-        // Grows by the pages that are missing: ((end + 65535) >> 16) - memory.size, if that is more than none.
+        // Grows the memory by the missing pages: ((end + 65535) >> 16) - memory.size, if that is positive.
         I::LocalGet(end),
         I::I32Const(1),
         I::I32Sub,
@@ -424,7 +425,7 @@ fn realloc() -> Function {
     ] {
         body.instruction(&instruction);
     }
-    // Copies the smaller of both sizes.
+    // Copies the smaller of the two sizes.
     for instruction in [
         I::LocalGet(place),
         I::LocalGet(old),

@@ -1,9 +1,9 @@
-//! Where providers spend their processor time: the stacks that were seen at the ticks of the epoch, for Firefox's profiler and as a tree.
+//! CPU profiles of providers: stacks sampled at epoch ticks, for Firefox's profiler and as a tree.
 //!
-//! A guest is seen at function entries and loops while it computes, twice a millisecond; not while a host call runs. Each sample has the
-//! processor time since the one before, so that a guest that yielded counts with what it used.
+//! A computing guest is sampled at function entries and loops, twice per millisecond, and not during a host call. Each sample has
+//! the CPU time since the previous one, so a guest that yielded is charged only for its own time.
 //!
-//! Bounded: [`MAX_SAMPLES`] samples, [`MAX_FUNCTIONS`] functions; what comes after is counted.
+//! Bounded: [`MAX_SAMPLES`] samples, [`MAX_FUNCTIONS`] functions; further samples are only counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -17,15 +17,15 @@ use fxprof_processed_profile::{
 use mcp_host_base::escape;
 use mcp_host_engine::diagnostics::Sample;
 
-/// The samples that are kept: 50 s of one guest.
+/// The maximum number of samples: 50 s of one guest.
 const MAX_SAMPLES: usize = 100_000;
-/// The functions that are told apart.
+/// The maximum number of distinct functions.
 const MAX_FUNCTIONS: usize = 100_000;
-/// The interval of the samples.
+/// The interval between samples.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// The lines of a tree.
+/// The maximum number of lines of a tree.
 const MAX_LINES: usize = 200;
-/// A function of a tree has at least this part of all the time: one in so many.
+/// The minimum share of the total time for a function in a tree: 1/100.
 const MIN_PART: u32 = 100;
 
 /// The samples of some calls.
@@ -75,7 +75,7 @@ impl Profile {
         self.samples.push(Taken { plugin, at: self.began.elapsed(), cpu: sample.cpu, stack });
     }
 
-    /// The number of a name.
+    /// The number of a function name.
     fn number(&mut self, name: &str) -> usize {
         if let Some(known) = self.by_name.get(name) {
             return *known;
@@ -90,7 +90,7 @@ impl Profile {
         self.functions.get(number).map_or("", String::as_str)
     }
 
-    /// Whether nothing was seen.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -111,7 +111,7 @@ impl Profile {
         self.samples.iter().fold(Duration::ZERO, |sum, sample| sum.saturating_add(sample.cpu))
     }
 
-    /// Writes it in the format of Firefox's profiler, with one thread for each plugin.
+    /// Writes the profile in the format of Firefox's profiler, with one thread per plugin.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl Profile {
         into.flush()
     }
 
-    /// The functions as a tree with their processor time, callers above those that they call: a flame graph for a terminal, escaped. Leaves
-    /// out what took less than a hundredth.
+    /// The call tree with CPU times, callers above callees: a flame graph for a terminal, escaped. Functions below one hundredth
+    /// of the total are left out.
     pub fn tree(&self) -> String {
         let mut root = Node::default();
         for sample in &self.samples {
@@ -164,7 +164,7 @@ impl Profile {
     }
 }
 
-/// A function with those that it called.
+/// A function with its callees.
 #[derive(Debug, Default)]
 struct Node {
     cpu: Duration,

@@ -1,10 +1,10 @@
-//! Project templates: what `mcp-host new` writes.
+//! Project templates for `mcp-host new`.
 //!
-//! A project is a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the SDK of the
-//! language with the contract, so that it builds outside of this repository. All of them are part of the program: `build.rs`
-//! archives them.
+//! A project has a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the SDK of
+//! the language with the contract, so that it builds outside of this repository. All of these are embedded in the program:
+//! `build.rs` archives them.
 //!
-//! In the text of a template these placeholders are replaced:
+//! These placeholders in a template are replaced:
 //!
 //! | placeholder | text |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `{{component}}` | the path of the component |
 //! | `{{source}}` | the path of the provider's source |
 //! | `{{build}}`, `{{test}}` | the commands that build the component and run the unit test |
-//! | `{{watch}}` | the sources, as a list of TOML |
+//! | `{{watch}}` | the sources, as a TOML list |
 //! | `{{limits}}` | limits other than the defaults, as lines of TOML |
 
 mod name;
@@ -26,13 +26,13 @@ pub use self::name::{NameError, PackageName};
 pub use self::write::{WriteError, write};
 use crate::language::Language;
 
-/// The archive: the path of each file below the repository, and its bytes.
+/// The archive: the path of each file within the repository, and its bytes.
 const ARCHIVE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/archive.rs"));
 
 /// A file of a project.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// The path below the project.
+    /// The path within the project.
     pub path: PathBuf,
     /// The content.
     pub bytes: Vec<u8>,
@@ -90,7 +90,7 @@ impl Project {
         }
     }
 
-    /// Returns the sources: directories and globs below the project. What is not among them, such as `data/`, is no reason to build.
+    /// Returns the sources: directories and globs below the project. Changes elsewhere, such as in `data/`, start no build.
     pub(crate) fn watched(&self) -> &'static [&'static str] {
         match self.language {
             Language::Rust => &["Cargo.toml", "src", "sdk"],
@@ -102,7 +102,7 @@ impl Project {
         }
     }
 
-    /// Returns the limits other than the defaults: an interpreter takes much of the default memory in each call.
+    /// Returns the limits other than the defaults: an interpreter uses most of the default memory in each call.
     fn limits(&self) -> &'static str {
         match self.language {
             Language::Python => {
@@ -140,21 +140,21 @@ impl Project {
     }
 }
 
-/// Returns the files of the archive below a path, which ends with a slash, with the rest of their paths.
+/// Returns the files of the archive below a path, which ends with a slash, with paths relative to it.
 pub fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
     ARCHIVE.iter().filter_map(move |(path, bytes)| Some((path.strip_prefix(folder)?, *bytes)))
 }
 
-/// A manifest in the archive cannot be used. It is a fault of this build.
+/// A manifest in the archive is unusable, because of a fault of this build.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// A manifest of cargo is no valid TOML, or lacks what it inherits.
+    /// A cargo manifest is not valid TOML, or its workspace lacks an inherited value.
     #[error("the archive's `{path}`: {reason}; that is a fault of this build of mcp-host")]
     Manifest {
-        /// Its path.
+        /// The manifest's path.
         path: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,9 +1,9 @@
-//! From a place in a component file to a line of the source, by the debug information (DWARF) that compilers of C, Rust and Go put into
+//! Maps places in a component file to source lines, with the debug information (DWARF) that compilers of C, Rust and Go put into
 //! core modules.
 //!
-//! The engine knows where a guest was by an offset in the component file ([`StackFrame::offset`](mcp_host_engine::diagnostics::StackFrame)).
-//! So debug information is neither compiled nor loaded with the code: it is read from the file when somebody wants to know, which leaves
-//! the code the same for a provider that is developed and one that is served.
+//! The engine identifies a place by its offset in the component file
+//! ([`StackFrame::offset`](mcp_host_engine::diagnostics::StackFrame)). So debug information is neither compiled nor loaded with
+//! the code: it is read from the file on demand, and the code of a developed and of a served provider is identical.
 //!
 //! Bounds: the size of a component file, and [`MAX_PLACES`] inlined functions for each offset.
 
@@ -18,9 +18,9 @@ use mcp_host_engine::MAX_COMPONENT_SIZE;
 use mcp_host_model::digest::Digest;
 use wasmparser::{Parser, Payload};
 
-/// The functions that are inlined into each other at one place.
+/// The maximum number of functions that are inlined into each other at one place.
 const MAX_PLACES: usize = 16;
-/// The bytes of a name or a path that are kept.
+/// The maximum number of bytes of a name or a path.
 const MAX_TEXT: usize = 256;
 
 /// A place in the source.
@@ -29,7 +29,7 @@ const MAX_TEXT: usize = 256;
 pub struct Place {
     /// The function, demangled, if it is known.
     pub function: Option<String>,
-    /// The file, as the compiler was given it.
+    /// The path of the file, as given to the compiler.
     pub file: String,
     /// The line.
     pub line: u32,
@@ -37,7 +37,7 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-/// Why there are no places.
+/// The reason why there are no places.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolsError {
@@ -52,20 +52,20 @@ pub enum SymbolsError {
     Component(#[from] wasmparser::BinaryReaderError),
 }
 
-/// A core module: where it is in the file, and its debug information.
+/// A core module: its range in the file, and its debug information.
 struct Module<'f> {
     range: Range<u64>,
-    /// Where its code begins, from which addresses count.
+    /// The start of the code, to which addresses are relative.
     code: u64,
     sections: Vec<(&'f str, &'f [u8])>,
 }
 
-/// Returns the places of the source for each offset in a component file, innermost first: functions that were inlined come before the one
-/// that they are in. None for an offset without debug information. Reads the file, and blocks.
+/// Returns the source places for each offset in a component file, innermost first: inlined functions come before the function
+/// that contains them. Empty for an offset without debug information. Reads the file, and blocks.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no component, or has another digest.
+/// The file cannot be read, is not a component, or has another digest.
 pub fn places(file: &Path, digest: Digest, offsets: &[Option<u64>]) -> Result<Vec<Vec<Place>>, SymbolsError> {
     if std::fs::metadata(file)?.len() > MAX_COMPONENT_SIZE {
         return Err(SymbolsError::Changed);
@@ -79,7 +79,7 @@ pub fn places(file: &Path, digest: Digest, offsets: &[Option<u64>]) -> Result<Ve
 
 fn places_in(bytes: &[u8], offsets: &[Option<u64>]) -> Result<Vec<Vec<Place>>, SymbolsError> {
     let modules = modules(bytes)?;
-    // Debug information is indexed when a place of its module is wanted.
+    // Debug information of a module is indexed on first use.
     let mut contexts: Vec<_> = modules.iter().map(|_| None).collect();
     let find = |offset: &Option<u64>| {
         let found = offset.and_then(|offset| {
@@ -93,7 +93,7 @@ fn places_in(bytes: &[u8], offsets: &[Option<u64>]) -> Result<Vec<Vec<Place>>, S
     Ok(offsets.iter().map(find).collect())
 }
 
-/// The core modules of a component, also of nested ones.
+/// The core modules of a component, including nested ones.
 fn modules(bytes: &[u8]) -> Result<Vec<Module<'_>>, SymbolsError> {
     let (mut modules, mut nested) = (Vec::<Module<'_>>::new(), Vec::<Option<usize>>::new());
     for payload in Parser::new(0).parse_all(bytes) {

@@ -1,7 +1,7 @@
-//! The tools that a provider is built with: whether this machine has them, and the commands that install them.
+//! The tools for building a provider: whether this machine has them, and the commands that install them.
 //!
-//! A tool is looked for as a build looks for it: in PATH, or where a variable of the build says. Its version is
-//! queried. All of that is bounded in time ([`probe`]), since a tool may hang, and the tools run concurrently.
+//! A tool is searched for in the same way as in a build: in PATH, or at the path in a variable of the build. Its version is
+//! queried. Each query has a timeout ([`probe`]), since a tool may hang, and the tools run concurrently.
 
 mod install;
 mod probe;
@@ -15,43 +15,43 @@ use self::install::System;
 use self::tool::Tool;
 use crate::language::Language;
 
-/// Whether a tool can be used.
+/// Whether a tool is usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It is there.
+    /// The tool is usable.
     Ok,
-    /// It is not there.
+    /// The tool is missing.
     Missing,
-    /// It is there, in a version that is too old.
+    /// The tool is too old.
     TooOld,
-    /// It is there, and failed.
+    /// The tool failed.
     Failing,
-    /// It is there, and did not answer in time, as on a busy machine.
+    /// The tool did not answer in time, as on a busy machine.
     NoAnswer,
 }
 
-/// A tool, and what was found of it.
+/// A tool, and the result of its examination.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// The name of the tool.
     pub tool: &'static str,
-    /// The version that is needed.
+    /// The required version.
     pub needed: String,
-    /// The version that was found, or the path of what has none.
+    /// The found version, or the path of an item without a version.
     pub found: Option<String>,
-    /// Whether it can be used.
+    /// Whether the tool is usable.
     pub status: Status,
-    /// What is wrong, if it is neither missing nor too old.
+    /// The problem, if the tool is neither missing nor too old.
     pub reason: Option<String>,
-    /// The command whose answer says whether it can be used, if it did not answer.
+    /// The command that shows whether the tool is usable, if it did not answer.
     pub check: Option<String>,
-    /// What installs it on this system; none if it can be used or did not answer.
+    /// The installation on this system; `None` if the tool is usable or did not answer.
     pub install: Option<String>,
 }
 
 impl Finding {
-    /// Whether the tool can be used.
+    /// Whether the tool is usable.
     pub fn is_ok(&self) -> bool {
         self.status == Status::Ok
     }
@@ -62,13 +62,13 @@ impl Finding {
 pub struct Toolchain {
     /// The language.
     pub language: Language,
-    /// Whether all tools can be used.
+    /// Whether all tools are usable.
     pub ok: bool,
     /// The tools.
     pub tools: Vec<Finding>,
 }
 
-/// Looks for the tools of a language.
+/// Examines the tools of a language.
 pub async fn examine(language: Language) -> Toolchain {
     let system = System::current();
     let tools = join_all(tool::tools(language).iter().map(|tool| examine_tool(tool, &system))).await;

@@ -1,8 +1,8 @@
-//! The WIT package of the contract, as the repository's `wit/` has it, embedded in the program.
+//! The WIT package of the contract, a copy of the repository's `wit/` embedded in the program.
 
 use wit_parser::{PackageId, Resolve, SourceMap, UnresolvedPackageGroup};
 
-/// A file below `wit/`: its path there and its text.
+/// A file below `wit/`: its relative path and its text.
 type WitFile = (&'static str, &'static str);
 
 macro_rules! wit_files {
@@ -12,10 +12,10 @@ macro_rules! wit_files {
 /// The files of the package itself.
 const PACKAGE: &[WitFile] = wit_files!["prepare.wit", "provider.wit", "worlds.wit"];
 
-/// The versions of the package that modules may be made for, the latest first. Each has the interfaces of those before.
+/// The supported versions of the package, the latest first. Each includes the interfaces of the earlier ones.
 pub(crate) const VERSIONS: [&str; 2] = ["0.1.1", "0.1.0"];
 
-/// The packages that it depends on, each one file.
+/// The dependencies of the package, one file each.
 const DEPENDENCIES: &[WitFile] = wit_files![
     "deps/cli.wit",
     "deps/clocks.wit",
@@ -28,7 +28,7 @@ const DEPENDENCIES: &[WitFile] = wit_files![
     "deps/sql.wit",
 ];
 
-/// Parses the package and its dependencies, under that version. `world` is the text of one more world; empty for none.
+/// Parses the package and its dependencies, with this version. `world` is the text of an additional world, or empty.
 pub(crate) fn resolve(version: &str, world: &str) -> anyhow::Result<(Resolve, PackageId)> {
     let mut resolve = Resolve::default();
     let dependencies =

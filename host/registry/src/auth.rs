@@ -1,9 +1,9 @@
-//! Credentials for registries, and the tokens that registries exchange them for.
+//! Credentials for registries, and the tokens that registries issue for them.
 //!
-//! Credentials are those that `docker login` has stored: in `~/.docker/config.json`, or with the helper that it names. A helper is another
-//! program; it has [`HELPER_TIMEOUT`]. Without credentials, and where a helper fails, requests are anonymous; an error that follows says
-//! both. A token is asked for at the `realm` of the registry's challenge (RFC 6750, Docker's token authentication), which must be
-//! `https`; it is kept for this command only.
+//! Credentials come from `docker login`: from `~/.docker/config.json`, or from the credential helper in it. A helper is another
+//! program; its timeout is [`HELPER_TIMEOUT`]. Without credentials, or if a helper fails, requests are anonymous; a later error
+//! mentions both causes. A token is requested at the `realm` of the registry's challenge (RFC 6750, Docker's token
+//! authentication), which must be `https`; it is kept for this command only.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use tokio::time::timeout;
 
 use crate::http::{Call, HttpClient, HttpError};
 
-/// The time for a credential helper.
+/// The timeout of a credential helper.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The maximum size of the answer of a token server in bytes.
+/// The maximum size of a token server's answer in bytes.
 const MAX_TOKEN_ANSWER: usize = 64 * 1024;
 
-/// A user and a password, as they are sent.
+/// A user and a password, encoded for the header.
 pub(crate) struct Login(HeaderValue);
 
-/// What a registry asks for.
+/// The authentication that a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// A user and a password.
     Basic,
-    /// A token of another server.
+    /// A token from another server.
     Bearer { realm: String, service: Option<String> },
 }
 
@@ -41,7 +41,7 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// The credentials that are stored for a registry. None if there are none; the text says why they cannot be had.
+/// The stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
 pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     let name = registry.to_owned();
     let looked = tokio::task::spawn_blocking(move || docker_credential::get_credential(&name));
@@ -74,7 +74,7 @@ fn basic(user: &str, password: &str) -> Result<Login, String> {
     sensitive(&format!("Basic {encoded}")).map(Login)
 }
 
-/// A header that is not shown.
+/// A header value that `Debug` does not show.
 fn sensitive(text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(text).map_err(|_| "the credential cannot be sent in a header".to_owned())?;
     value.set_sensitive(true);
@@ -115,7 +115,7 @@ impl Challenge {
     }
 }
 
-/// Asks for a token for that scope.
+/// Requests a token for this scope.
 pub(crate) async fn token(
     http: &HttpClient,
     registry: &str,

@@ -1,8 +1,8 @@
 //! Signature bundles: Sigstore's bundle 0.3 with a DSSE envelope, as cosign v3 and `mcp-host push --sign` write them.
 //!
-//! The envelope signs its payload by pre-authentication encoding (PAE), so the payload is verified before it is parsed. It is an in-toto
-//! `statement` with the digest of the manifest as a subject. For a signature by a key that the config names, the bundle's log entries,
-//! timestamps and hints are not looked at; one with a certificate is verified by `keyless`.
+//! The envelope signs its payload with pre-authentication encoding (PAE), and the payload is verified before it is parsed. The
+//! payload is an in-toto `statement` with the digest of the manifest as a subject. For a signature by a key in the config, the
+//! bundle's log entries, timestamps and hints are ignored; `keyless` verifies a bundle with a certificate.
 //!
 //! Bounded: [`MAX_BUNDLE_SIZE`] bytes, [`MAX_SIGNATURES`] signatures.
 
@@ -23,18 +23,18 @@ pub(crate) const MAX_BUNDLE_SIZE: usize = 1 << 20;
 const MAX_SIGNATURES: usize = 16;
 /// The type of a signed payload.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
-/// A bundle that was parsed, and not verified.
+/// A parsed bundle that is not verified.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     payload: Vec<u8>,
     signatures: Vec<Vec<u8>>,
     hint: Option<String>,
-    /// Its JSON, if it has a certificate.
+    /// The bundle's JSON, if it has a certificate.
     keyless: Option<String>,
 }
 
 impl Bundle {
-    /// Parses a bundle. What is wrong is said without quoting it.
+    /// Parses a bundle. The error does not quote it.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let json: Value = serde_json::from_slice(bytes).map_err(|_| "it is not JSON")?;
         let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str);
@@ -68,7 +68,7 @@ impl Bundle {
         })
     }
 
-    /// What that key has signed, if a signature of the bundle is by it.
+    /// The payload, if this key has signed it.
     pub(crate) fn signed_by(&self, key: &PublicKey) -> Option<&[u8]> {
         let message = pre_authentication_encoding(&self.payload);
         let algorithm: &dyn ring::signature::VerificationAlgorithm = match key.algorithm() {
@@ -80,23 +80,23 @@ impl Bundle {
         is_signed.then_some(self.payload.as_slice())
     }
 
-    /// Its JSON, if it has a certificate.
+    /// The bundle's JSON, if it has a certificate.
     pub(crate) fn keyless(&self) -> Option<&str> {
         self.keyless.as_deref()
     }
 
-    /// The type of predicate that it says it has, which nobody has verified.
+    /// The predicate type in the payload, unverified.
     pub(crate) fn predicate_type(&self) -> Option<String> {
         statement::predicate_type(&self.payload)
     }
 
-    /// What it says of its key, which nobody has verified.
+    /// The hint about the bundle's key, unverified.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
-/// A hint as fingerprints are shown: that of a key is its SHA-256 in base64.
+/// A hint in the notation of fingerprints: the hint of a key is its SHA-256 in base64.
 fn shown_hint(hint: &str) -> String {
     match BASE64_STANDARD.decode(hint) {
         Ok(bytes) if bytes.len() == 32 => {
@@ -106,13 +106,13 @@ fn shown_hint(hint: &str) -> String {
     }
 }
 
-/// What is signed (DSSE 1.0): the type and the payload with their lengths, so that neither can be taken for the other.
+/// The signed bytes (DSSE 1.0): type and payload, each with its length, so that neither can be mistaken for the other.
 fn pre_authentication_encoding(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {IN_TOTO} {} ", IN_TOTO.len(), payload.len());
     [head.as_bytes(), payload].concat()
 }
 
-/// Signs a statement: the bytes of a bundle.
+/// Signs a statement, and returns the bytes of a bundle.
 pub(crate) fn sign(signer: &Signer, statement: &Value) -> Result<Vec<u8>, SignerError> {
     let payload = statement.to_string().into_bytes();
     let signature = signer.sign(&pre_authentication_encoding(&payload))?;

@@ -1,17 +1,16 @@
-//! Capabilities: classes of what a provider can do to the outside world, which an admin agrees to.
+//! Capabilities: kinds of access to the outside world that a provider may have and an admin agrees to.
 //!
-//! | class | from |
+//! | capability | source |
 //! |---|---|
 //! | `dirs:ro`, `dirs:rw` | a need of a directory |
 //! | `http:ORIGIN` | a need of an origin, `http:https://*.example.com` |
 //! | `sql:NAME`, `env:NAME` | a need of a database, of a variable |
 //! | `keyvalue` | a need of a bucket, or the import |
-//! | `dirs`, `http`, `sql`, `env` | the import of their interfaces without any need that names what for |
+//! | `dirs`, `http`, `sql`, `env` | the import of the interfaces, if no need declares a specific target |
 //! | `sockets` | the import, which the host denies in any case |
-//!
-//! One that names nothing is covered by itself only: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
-//! covers the origins that match it. The imports of a component are facts; its needs are what its publisher says, and they are covered
-//! by the digest of the component.
+//! A capability without a target covers only itself: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
+//! covers the origins that match it. The imports of a component are facts; its needs are declared by the publisher, and are part
+//! of the component's digest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,22 +20,22 @@ use mcp_host_base::text::quote;
 use mcp_host_config::grants::{DatabaseName, EnvName};
 use mcp_host_model::net::{Origin, OriginPattern};
 
-/// A class of what a provider can do.
+/// A capability of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// An import that no need explains.
+    /// An import without a matching need.
     Import(Kind),
     /// Reading granted directories.
     DirsRead,
     /// Writing to granted directories.
     DirsWrite,
-    /// Requests to an origin, if it is granted.
+    /// Requests to an origin, if granted.
     Http(OriginPattern),
-    /// A database, if it is granted.
+    /// A database, if granted.
     Sql(String),
-    /// Lasting values.
+    /// Persistent key-value data.
     Keyvalue,
-    /// An environment variable, if it is granted.
+    /// An environment variable, if granted.
     Env(String),
 }
 
@@ -55,7 +54,7 @@ pub enum Kind {
     Env,
     /// Sockets, which are always denied.
     Sockets,
-    /// An interface that this version does not know: no component that imports it is loaded.
+    /// An unknown interface: a component that imports it is not loaded.
     Unknown,
 }
 
@@ -71,7 +70,7 @@ pub struct CapabilityError(String);
 impl Kind {
     const ALL: [Self; 7] = [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets, Self::Unknown];
 
-    /// Its name.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dirs => "dirs",
@@ -84,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// The kind that an interface belongs to; none of one that reaches nothing outside of its instance but the log.
+    /// The kind of an interface; `None` for an interface without access outside of its instance, apart from the log.
     pub fn of_import(import: &str) -> Option<Self> {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
@@ -104,7 +103,7 @@ impl Kind {
 }
 
 impl Capability {
-    /// The kind that it belongs to.
+    /// The kind of the capability.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Import(kind) => *kind,
@@ -116,19 +115,19 @@ impl Capability {
         }
     }
 
-    /// Whether whoever agreed to this one agreed to the other, too.
+    /// Whether an agreement to this capability includes the other one.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::DirsWrite, Self::DirsRead) => true,
             (Self::Http(pattern), Self::Http(wanted)) => {
                 pattern == wanted || wanted.exact().is_some_and(|origin: &Origin| pattern.matches(origin))
             }
-            // What is imported and not said to be needed may be used for anything: only the same covers it.
+            // An import without a declared need may be used for anything, so only the same capability covers it.
             _ => self == other,
         }
     }
 
-    /// The capabilities of a component: what it says that it needs, and the kinds that it imports beside them.
+    /// The capabilities of a component: its declared needs, and its imports without a need.
     pub fn of<'i>(needs: BTreeSet<Self>, imports: impl IntoIterator<Item = &'i str>) -> BTreeSet<Self> {
         let imported: BTreeSet<Kind> = imports.into_iter().filter_map(Kind::of_import).collect();
         let mut all = needs;
@@ -141,7 +140,7 @@ impl Capability {
     }
 }
 
-/// The capabilities that nobody has agreed to.
+/// The capabilities that the agreed ones do not cover.
 pub fn missing<'w>(wanted: &'w BTreeSet<Capability>, agreed: &BTreeSet<Capability>) -> Vec<&'w Capability> {
     wanted.iter().filter(|wanted| !agreed.iter().any(|agreed| agreed.covers(wanted))).collect()
 }

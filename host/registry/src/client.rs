@@ -1,4 +1,4 @@
-//! The client of one registry: the OCI Distribution Specification 1.1, as far as components need it.
+//! The client of one registry: the parts of the OCI Distribution Specification 1.1 that components need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::store::Store;
 
 /// The maximum number of pages of a list of tags.
 const MAX_TAG_PAGES: usize = 64;
-/// The number of tags that a page is asked for.
+/// The requested number of tags per page.
 const PAGE_SIZE: usize = 1000;
 /// The maximum size of a page of tags in bytes.
 const MAX_TAG_PAGE: usize = 1 << 20;
 
-/// The tag of the index of referrers, where a registry has no API.
+/// The tag of the index of referrers, for a registry without the referrers API.
 pub(crate) fn fallback_tag(manifest: &Digest) -> String {
     format!("sha256-{}", manifest.digits())
 }
 
-/// What is done with a repository.
+/// The kind of access to a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     Pull,
@@ -40,7 +40,7 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Client {
     http: Arc<HttpClient>,
-    /// The header `Authorization` by repository, once a registry has asked for it.
+    /// The header `Authorization` by repository, after a registry has required it.
     authorized: Mutex<BTreeMap<(Repository, Access), HeaderValue>>,
 }
 
@@ -74,7 +74,7 @@ impl Client {
         Err(HttpError::TooLarge { host: repository.registry().to_owned(), max: (MAX_TAG_PAGES * PAGE_SIZE) as u64 })
     }
 
-    /// The bytes of a manifest or an index, by tag or by digest. Those by digest have it.
+    /// The bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
     pub(crate) async fn manifest(&self, repository: &Repository, name: &str) -> Result<Bytes, HttpError> {
         let mut call = Call::get(self.url(repository, &format!("manifests/{name}")));
         let accept = format!("{MANIFEST}, {INDEX}");
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// The bytes of a small blob, which have that digest.
+    /// The bytes of a small blob with this digest.
     pub(crate) async fn small_blob(
         &self,
         repository: &Repository,
@@ -111,7 +111,7 @@ impl Client {
         Err(HttpError::Broken { host, reason: format!("its content has another digest than {digest}") })
     }
 
-    /// Brings a blob of that size into the store, hashed while it is written.
+    /// Streams a blob of this size into the store, and hashes it at the same time.
     pub(crate) async fn blob(
         &self,
         repository: &Repository,
@@ -136,7 +136,7 @@ impl Client {
         incoming.finish(digest).map_err(stored)
     }
 
-    /// The referrers of a manifest with that artifact type by the referrers API; none if the registry does not have it.
+    /// The referrers of a manifest with this artifact type, from the referrers API; `None` if the registry does not have the API.
     pub(crate) async fn referrers(
         &self,
         repository: &Repository,
@@ -189,7 +189,7 @@ impl Client {
         if answer.response.status() == StatusCode::CREATED { Ok(digest) } else { Err(answer.into_error().await) }
     }
 
-    /// Uploads a manifest or an index. Returns whether the registry has noted its subject for the referrers API.
+    /// Uploads a manifest or an index. Returns whether the registry has recorded its subject for the referrers API.
     pub(crate) async fn put_manifest(
         &self,
         repository: &Repository,
@@ -212,7 +212,7 @@ impl Client {
         if answer.response.status() == StatusCode::OK { Ok(answer) } else { Err(answer.into_error().await) }
     }
 
-    /// Sends a request, and once more with credentials where the registry asks for them.
+    /// Sends a request, and repeats it with credentials if the registry requires them.
     async fn send(&self, repository: &Repository, access: Access, mut call: Call) -> Result<Answer, HttpError> {
         let key = (repository.clone(), access);
         let known = self.authorized.lock().await.get(&key).cloned();
@@ -224,7 +224,7 @@ impl Client {
         if answer.response.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
-        // Who was redirected to is not the registry: its challenge would name whom to send the password to.
+        // After a redirect the answer is not the registry's: its challenge could send the password to another server.
         if answer.host != origin_of(&call.url)?.authority() {
             return Err(answer.into_error().await);
         }
@@ -277,7 +277,7 @@ fn next_page(link: &str) -> Option<String> {
     is_next.then(|| target.to_owned())
 }
 
-/// A name of a registry in messages.
+/// The name of a repository in messages.
 pub(crate) fn shown(repository: &Repository) -> String {
     quote(&repository.to_string())
 }

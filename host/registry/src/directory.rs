@@ -1,16 +1,18 @@
-//! A directory with an OCI image layout as a mirror: a disk that was carried here, or what `mcp-host store export` wrote, unpacked.
+//! A directory with an OCI image layout as a mirror: a disk from another machine, or an unpacked archive of
+//! `mcp-host store export`.
 //!
-//! The tag of a manifest is in the annotation `org.opencontainers.image.ref.name` of its entry in `index.json`. A directory can have several
-//! repositories, so these names count for the repository `registry.example.com/acme/web` at the prefix `registry.example.com/acme`:
+//! The tag of a manifest is in the annotation `org.opencontainers.image.ref.name` of its entry in `index.json`. A directory can
+//! have several repositories, so the following names match the repository `registry.example.com/acme/web` at the prefix
+//! `registry.example.com/acme`:
 //!
-//! | name | as |
+//! | name | use |
 //! |---|---|
-//! | `registry.example.com/acme/web:1.4.2` | `mcp-host store export` and most tools write it |
-//! | `web:1.4.2` | what follows the prefix |
+//! | `registry.example.com/acme/web:1.4.2` | written by `mcp-host store export` and most tools |
+//! | `web:1.4.2` | the part after the prefix |
 //! | `1.4.2` | only if the prefix is the whole repository |
 //!
-//! A referrer is an entry with its artifact type whose manifest names the subject. Nothing is believed but by its digest. Bounded like what
-//! registries answer, and [`MAX_ENTRIES`] entries of the index.
+//! A referrer is an entry with its artifact type whose manifest has the subject. All content is verified by its digest. Bounded
+//! like the answers of registries, and to [`MAX_ENTRIES`] entries of the index.
 
 use std::fmt;
 use std::io::Read;
@@ -41,12 +43,12 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// That repository; `rest` is what follows the prefix that the directory is a mirror of.
+    /// A repository in this directory; `rest` is the part of its name after the prefix of the mirror.
     pub(crate) fn new(layout: Layout, repository: Repository, rest: &str) -> Self {
         Self { layout, repository, rest: rest.trim_matches('/').to_owned() }
     }
 
-    /// The tags of the repository. Without any the repository is not there.
+    /// The tags of the repository. Without tags, the repository does not exist.
     pub(crate) fn tags(&self) -> Result<Vec<String>, HttpError> {
         let entries = self.index()?.manifests;
         let tags: Vec<_> = entries.iter().filter_map(|entry| self.tag(entry).map(str::to_owned)).collect();
@@ -64,7 +66,7 @@ impl Directory {
         self.small_blob(&digest, MAX_MANIFEST_SIZE)
     }
 
-    /// The bytes of a small blob, which have that digest.
+    /// The bytes of a small blob with this digest.
     pub(crate) fn small_blob(&self, digest: &Digest, max: usize) -> Result<Bytes, HttpError> {
         let bytes = self.read(self.path(digest), max)?;
         if Digest::compute(&bytes) == *digest {
@@ -73,7 +75,7 @@ impl Directory {
         Err(self.broken(format!("its content has another digest than {digest}")))
     }
 
-    /// Brings a blob of that size into the store, hashed while it is written.
+    /// Streams a blob of this size into the store, and hashes it at the same time.
     pub(crate) fn blob(&self, (digest, size): (&Digest, u64), store: &Store) -> Result<(), HttpError> {
         let failed = |error: std::io::Error| self.failed(&error);
         let mut file = regular_file::open(&self.path(digest)).map_err(failed)?;
@@ -89,7 +91,7 @@ impl Directory {
         }
     }
 
-    /// The referrers of a manifest with that artifact type.
+    /// The referrers of a manifest with this artifact type.
     pub(crate) fn referrers(&self, manifest: &Digest, artifact_type: &str) -> Result<Index, HttpError> {
         let mut referrers = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() };
         for entry in self.index()?.manifests {
@@ -110,7 +112,7 @@ impl Directory {
         Ok(referrers)
     }
 
-    /// Something of the directory that cannot be used.
+    /// The error for unusable content of the directory.
     pub(crate) fn broken(&self, reason: String) -> HttpError {
         HttpError::Layout { reason }
     }
@@ -129,7 +131,7 @@ impl Directory {
         Ok(index)
     }
 
-    /// The tag of an entry, if it is of the repository.
+    /// The tag of an entry, if it belongs to the repository.
     fn tag<'e>(&self, entry: &'e Descriptor) -> Option<&'e str> {
         let name = entry.annotations.get(REF_NAME)?;
         let behind = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix(':');

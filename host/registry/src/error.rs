@@ -1,4 +1,4 @@
-//! Why a component of a registry cannot be had. What a registry or a publisher wrote is escaped.
+//! Errors of obtaining a component from a registry. Texts of registries and publishers are escaped.
 
 use mcp_host_config::registry::{Reference, Source};
 use mcp_host_model::digest::Digest;
@@ -6,11 +6,11 @@ use mcp_host_model::digest::Digest;
 use crate::http::HttpError;
 use crate::store::StoreError;
 
-/// Why a component of a registry cannot be had.
+/// The reason why a component of a registry is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// No `[[trust]]` is for the source.
+    /// No `[[trust]]` applies to the source.
     #[error(
         "no `[[trust]]` of the config is for `{source_reference}`, so nothing from there is accepted; {}",
         nearest.as_ref().map_or_else(
@@ -21,24 +21,24 @@ pub enum RegistryError {
     Untrusted {
         /// The reference.
         source_reference: Box<Reference>,
-        /// A source that was probably meant.
+        /// The source that the author probably meant.
         nearest: Option<Source>,
     },
-    /// Nothing is published, because what was to be published is not right.
+    /// Nothing is published, because the input is invalid.
     #[error("nothing was published: {0}")]
     Unpublished(String),
-    /// A registry and its mirrors did not answer, or with an error.
+    /// The registry and its mirrors did not answer, or answered with errors.
     #[error("{what}: {}", list(.causes))]
     Unavailable {
-        /// What was requested.
+        /// The requested item.
         what: String,
-        /// What each of them did.
+        /// The problem of each server.
         causes: Vec<String>,
     },
-    /// The registry has no such repository or version.
+    /// The registry does not have the repository or the version.
     #[error("{0}")]
     NotFound(String),
-    /// The answer is not what it must be.
+    /// The answer is invalid.
     #[error("the registry's answer cannot be used: {0}")]
     Invalid(String),
     /// The manifest has no signature.
@@ -51,18 +51,18 @@ pub enum RegistryError {
         source_reference: Box<Reference>,
         /// The digest of the manifest.
         manifest: Digest,
-        /// What else was found.
+        /// A hint about other findings.
         hint: &'static str,
     },
-    /// It could not be determined whether there are signatures.
+    /// It could not be determined whether signatures exist.
     #[error("it could not be determined whether `{source_reference}` is signed, and nothing was locked: {cause}")]
     CouldNotLook {
         /// The reference.
         source_reference: Box<Reference>,
-        /// What happened.
+        /// The cause.
         cause: Box<RegistryError>,
     },
-    /// The signatures are not by enough keys and identities that are trusted.
+    /// Too few trusted keys and identities have signed.
     #[error(
         "`{source_reference}` is signed by {valid} of the keys and identities in its `[[trust]]`, and {minimum} must have signed; expected \
          {expected}; found {found}"
@@ -70,31 +70,31 @@ pub enum RegistryError {
     Signers {
         /// The reference.
         source_reference: Box<Reference>,
-        /// The number of those that have signed.
+        /// The number of trusted signers.
         valid: usize,
-        /// The number that must have.
+        /// The required number.
         minimum: usize,
         /// The fingerprints of the trusted keys, and the trusted identities.
         expected: String,
-        /// What the signatures say of themselves.
+        /// The unverified signers of the signatures.
         found: String,
     },
     /// The trusted root of a `[[trust]]` cannot be used.
     #[error("the trusted root (`root` of `[[trust]]`) cannot be used: {reason}")]
     Root {
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// There is no provenance as `[[trust]]` requires one.
+    /// The provenance that `[[trust]]` requires is missing.
     #[error(
         "`{source_reference}` has no provenance as its `[[trust]]` requires one; expected {expected}; found {found}"
     )]
     Provenance {
         /// The reference.
         source_reference: Box<Reference>,
-        /// What is required.
+        /// The required provenance.
         expected: String,
-        /// What signed provenances say.
+        /// The content of the signed provenances.
         found: String,
     },
     /// The store cannot be used.
@@ -103,7 +103,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// The error of one exchange.
+    /// The error of one HTTP exchange.
     pub(crate) fn of(what: &str, error: &HttpError) -> Self {
         match error {
             HttpError::NotFound => Self::NotFound(format!("{what}: there is none")),

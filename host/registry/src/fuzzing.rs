@@ -1,4 +1,4 @@
-//! Assertions of the fuzz targets for what registries and publishers write.
+//! Assertions of the fuzz targets for data from registries and publishers.
 
 use mcp_host_config::registry::TrustedRoot;
 use mcp_host_model::digest::Digest;
@@ -10,7 +10,7 @@ use crate::sbom::SbomSummary;
 use crate::statement::{Statement, predicate_type};
 use crate::versions;
 
-/// Parses a manifest, an index, a bill of materials and tags. What is shown of them is harmless to a terminal.
+/// Parses a manifest, an index, a bill of materials and tags. Texts for messages must be harmless to a terminal.
 pub fn manifest(data: &[u8]) {
     let manifest = Manifest::parse(data).and_then(|manifest| manifest.component());
     let index =
@@ -21,7 +21,8 @@ pub fn manifest(data: &[u8]) {
     said.into_iter().flatten().for_each(|text| harmless(&text));
 }
 
-/// Parses a bundle, and verifies it with a trusted root that has signed none of them, and what it states without its signature.
+/// Parses a bundle, verifies it with a trusted root that has signed none of the inputs, and parses its statement without
+/// verification.
 pub fn bundle(data: &[u8]) {
     let manifest = Digest::compute(b"manifest");
     if let Ok(bundle) = Bundle::parse(data) {
@@ -38,7 +39,7 @@ pub fn bundle(data: &[u8]) {
     drop(predicate_type(data));
 }
 
-/// The root of the tests' bundles.
+/// The trusted root of the test bundles.
 fn keyless() -> Option<Keyless> {
     let file: serde_json::Value = serde_json::from_str(include_str!("../tests/data/keyless.json")).ok()?;
     Keyless::new(&TrustedRoot::parse(file.get("root")?.to_string().into_bytes()).ok()?).ok()

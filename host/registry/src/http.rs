@@ -3,15 +3,15 @@
 //! | bound | value |
 //! |---|---|
 //! | name resolution, connection and TLS | [`CONNECT_TIMEOUT`] |
-//! | the head of an answer | [`HEAD_TIMEOUT`]; [`BODY_TIMEOUT`] where something is uploaded |
+//! | the head of an answer | [`HEAD_TIMEOUT`]; [`BODY_TIMEOUT`] for uploads |
 //! | silence within a body | [`IDLE_TIMEOUT`] |
-//! | a body in memory | what the caller says |
+//! | a body in memory | set by the caller |
 //! | redirects | [`MAX_REDIRECTS`], to `https` only |
-//! | repetitions where the registry is busy (429, 503) | [`MAX_ATTEMPTS`], each after at most [`MAX_RETRY_AFTER`] |
+//! | retries if the registry is busy (429, 503) | [`MAX_ATTEMPTS`], each after at most [`MAX_RETRY_AFTER`] |
 //!
-//! `Authorization` goes to the host and port that it was made for, and nowhere else. A name resolves to public addresses only, unless it
-//! is the registry's own and that is `localhost`, an address, or one in `private` of `[registry]`. Each exchange has a connection of its
-//! own. Proxies are not used.
+//! `Authorization` is sent only to the host and port for which it was made. Names must resolve to public addresses (protection
+//! against SSRF), except the registry's own name if it is `localhost`, an address, or listed in `private` of `[registry]`. Each
+//! exchange has its own connection. Proxies are not used.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,39 +39,39 @@ use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-/// The time for name resolution, connection and TLS.
+/// The timeout of name resolution, connection and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The time between a request and the head of its answer.
+/// The timeout between a request and the head of its answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time between two pieces of a body.
+/// The timeout between two pieces of a body.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for a body as a whole.
+/// The timeout of a whole body.
 const BODY_TIMEOUT: Duration = Duration::from_mins(15);
 /// The maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 5;
-/// The maximum number of times that a request is sent.
+/// The maximum number of attempts to send a request.
 const MAX_ATTEMPTS: usize = 3;
-/// The longest time that a registry may ask to wait.
+/// The maximum wait that a registry may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(20);
-/// The maximum number of addresses of a name that are tried.
+/// The maximum number of a name's addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
 /// The maximum size of the headers of an answer in bytes.
 const MAX_HEAD_SIZE: usize = 64 * 1024;
 
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// It took too long.
+    /// A timeout expired.
     #[error("{host} did not {what} within {}", humantime::format_duration(*.limit))]
     Timeout {
         /// The host.
         host: String,
-        /// What it did not do.
+        /// The action that the host did not finish.
         what: &'static str,
-        /// The time that it had.
+        /// The timeout.
         limit: Duration,
     },
     /// The connection failed.
@@ -82,7 +82,7 @@ pub enum HttpError {
         /// The reason, with all causes.
         reason: String,
     },
-    /// A name resolves to an address that is not public.
+    /// The name resolves to an address that is not public.
     #[error(
         "{host} resolves to {address}, which is not a public address; if that is right, add `private = [\"{host}\"]` to `[registry]`"
     )]
@@ -92,7 +92,7 @@ pub enum HttpError {
         /// The address.
         address: String,
     },
-    /// The answer broke off, or is not HTTP.
+    /// The answer ended early, or is not HTTP.
     #[error("the answer of {host} broke off: {reason}")]
     Broken {
         /// The host.
@@ -100,7 +100,7 @@ pub enum HttpError {
         /// The reason.
         reason: String,
     },
-    /// A body is larger than it may be.
+    /// A body exceeds its limit.
     #[error("the answer of {host} has more than {max} bytes")]
     TooLarge {
         /// The host.
@@ -108,25 +108,25 @@ pub enum HttpError {
         /// The maximum.
         max: u64,
     },
-    /// A redirect leads nowhere, to another scheme, or is one too many.
+    /// A redirect has no target or another scheme, or exceeds the maximum number.
     #[error("{host} redirects {problem}")]
     Redirect {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The registry refuses, with a status.
+    /// The registry refuses the request with a status.
     #[error("{host} answers {status}{}", .detail)]
     Status {
         /// The host.
         host: String,
         /// The status.
         status: u16,
-        /// What it says, or what to do.
+        /// The registry's message, or the help.
         detail: String,
     },
-    /// The registry does not have it.
+    /// The registry does not have the item.
     #[error("the registry does not have it")]
     NotFound,
     /// The directory of a mirror cannot be used.
@@ -135,12 +135,12 @@ pub enum HttpError {
         /// The reason.
         reason: String,
     },
-    /// What was received could not be stored.
+    /// The received content could not be stored.
     #[error("{0}")]
     Store(String),
 }
 
-/// A request, which may be sent more than once.
+/// A request, which may be sent repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -149,7 +149,7 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// The head of an answer, with the host that it is from.
+/// The head of an answer, with its host.
 pub(crate) struct Answer {
     pub(crate) host: String,
     pub(crate) response: Response<Incoming>,
@@ -175,13 +175,13 @@ impl Call {
 }
 
 impl HttpClient {
-    /// A client that trusts the authorities of this machine, and those, and that may reach those hosts at private addresses.
+    /// A client that trusts the authorities of this machine and the given ones. It accepts private addresses for these hosts.
     pub(crate) fn new(authorities: Vec<CertificateDer<'static>>, private: BTreeSet<String>) -> Self {
         Self { authorities, private, tls: OnceCell::new() }
     }
 
-    /// Sends a request of a registry, follows redirects, and waits where the registry is busy. `registry` is the host that the admin has
-    /// named: it may have any address if it is named by one.
+    /// Sends a request of a registry, follows redirects, and retries if the registry is busy. `registry` is the host in the
+    /// config: if that is an IP address, it may be private.
     pub(crate) async fn send(&self, call: &Call, registry: &str) -> Result<Answer, HttpError> {
         let mut attempt = 1_usize;
         loop {
@@ -230,12 +230,12 @@ impl HttpClient {
         let handshake =
             hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEAD_SIZE).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // It ends with the answer, which owns the other end.
+        // The task ends with the answer, which owns the other end of the connection.
         tokio::spawn(async move {
             let _ = connection.await;
         });
         let path = call.url.get(origin.to_string().len()..).filter(|path| path.starts_with('/'));
-        // A port that is the default is not written in an origin.
+        // The origin omits a default port: if the URL contains it, the path is parsed separately.
         let path = path.or_else(|| call.url.splitn(4, '/').nth(3).and_then(|_| path_of(&call.url))).unwrap_or("/");
         let mut request = Request::new(Full::new(call.body.clone()));
         *request.method_mut() = call.method.clone();
@@ -253,7 +253,7 @@ impl HttpClient {
                 |error: TooManyInformational| HttpError::Broken { host: host.clone(), reason: error.to_string() };
             response.map_err(too_many)?.map_err(broken)
         };
-        // The time for a body that is sent is a part of it.
+        // The time for sending a body counts, too.
         let limit = if call.body.is_empty() { HEAD_TIMEOUT } else { BODY_TIMEOUT };
         let response = within(&host, "answer", limit, answer).await?;
         Ok(Answer { host, response })
@@ -295,7 +295,7 @@ impl HttpClient {
         })
     }
 
-    /// The addresses of a host that may be connected to, and its name in certificates.
+    /// The permitted addresses of a host, and its name in certificates.
     async fn addresses(
         &self,
         origin: &Origin,
@@ -338,7 +338,7 @@ impl Answer {
         Ok(collected.into())
     }
 
-    /// Hands on the body piece by piece, at most `max` bytes.
+    /// Passes the body on in pieces, at most `max` bytes in total.
     pub(crate) async fn stream(
         self,
         max: u64,
@@ -364,7 +364,7 @@ impl Answer {
         within(&host, "send all of its answer", BODY_TIMEOUT, pieces).await
     }
 
-    /// The error of an answer that is not a success.
+    /// The error for an unsuccessful answer.
     pub(crate) async fn into_error(self) -> HttpError {
         let status = self.response.status();
         if status == StatusCode::NOT_FOUND {
@@ -383,7 +383,7 @@ impl Answer {
     }
 }
 
-/// What the body of an error says (OCI Distribution Specification, "Error Codes"), escaped.
+/// The message in the body of an error (OCI Distribution Specification, "Error Codes"), escaped.
 fn message_of(body: &[u8]) -> String {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let message = json.pointer("/errors/0/message").and_then(|message| message.as_str());
@@ -400,7 +400,7 @@ async fn within<T>(
     timeout(limit, work).await.map_err(late)?
 }
 
-/// The error of a whole chain of causes.
+/// An error with its whole chain of causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(next) = cause {
@@ -429,7 +429,7 @@ fn path_of(url: &str) -> Option<&str> {
     behind.find('/').and_then(|at| behind.get(at..)).map(|path| path.split('#').next().unwrap_or(path))
 }
 
-/// The URL that a reference in an answer is for.
+/// Resolves a reference in an answer to a URL.
 pub(crate) fn resolve(base: &str, reference: &str) -> Option<String> {
     let base = UriStr::new(base).ok()?;
     let reference = UriReferenceStr::new(reference).ok()?;

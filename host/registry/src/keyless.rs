@@ -1,19 +1,22 @@
-//! Keyless signatures: by a certificate that an authority of Sigstore issued for minutes, logged in a transparency log.
+//! Keyless signatures, made with a short-lived certificate of a Sigstore authority and logged in a transparency log.
 //!
-//! This is the only module that uses Sigstore's own crate, whose API changes with each release. What it verifies, without a network:
+//! Only this module uses Sigstore's own crate, whose API changes with each release. The following parts are verified, without a
+//! network:
 //!
 //! | part | against |
 //! |---|---|
-//! | the certificate and its chain, for signing code, at each time below | `certificateAuthorities` of the trusted root |
+//! | the certificate and its chain: for code signing, and valid at each of the times below | `certificateAuthorities` of the trusted root |
 //! | the signed certificate timestamp in the certificate, if the root has such logs | `ctlogs` |
-//! | the entry of the transparency log, its inclusion proof and signed checkpoint, or its promise; that it is of this bundle | `tlogs` |
-//! | the time: that of the log, or of timestamps (RFC 3161); at least one | `tlogs`, `timestampAuthorities` |
+//! | the entry of the transparency log, its inclusion proof and signed checkpoint, or its promise; that it belongs to this bundle | `tlogs` |
+//! | the time, from the log or from timestamps (RFC 3161); at least one | `tlogs`, `timestampAuthorities` |
 //! | the signature over the payload, and the digest of the manifest among its subjects | the certificate |
 //!
-//! A root without `ctlogs` or `tlogs` is of an instance that has none, and asks for none: a time by a timestamp is required then as before.
-//! The issuer and the subject are what the certificate says; whether they are trusted is for the caller (`trust`).
+//! A root without `ctlogs` or `tlogs` belongs to an instance without such logs, and none is required; a timestamp is then
+//! required for the time. Issuer and subject are taken from the certificate; the caller (`trust`) decides whether they are
+//! trusted.
 //!
-//! Bounded: [`MAX_ENTRIES`] log entries, timestamps and certificates of a bundle each, so that a bundle costs few signatures.
+//! Bounded: [`MAX_ENTRIES`] log entries, timestamps and certificates each per bundle, so that a bundle costs few signature
+//! verifications.
 
 use std::sync::Once;
 
@@ -33,20 +36,20 @@ use sigstore_verify::{VerificationPolicy, Verifier, trust_root};
 const MAX_ENTRIES: usize = 8;
 /// The maximum number of authorities and logs of a trusted root.
 const MAX_AUTHORITIES: usize = 256;
-/// The maximum length of a text of a certificate.
+/// The maximum length of a text in a certificate.
 const MAX_TEXT_LEN: usize = 2048;
 
-/// A trusted root that verifies.
+/// A trusted root, ready for verification.
 pub(crate) struct Keyless {
     verifier: Verifier,
     policy: VerificationPolicy,
 }
 
 impl Keyless {
-    /// Parses a trusted root. What is wrong is said, escaped.
+    /// Parses a trusted root. The error is the escaped reason.
     pub(crate) fn new(root: &TrustedRoot) -> std::result::Result<Self, String> {
         static INSTALLED: Once = Once::new();
-        // Nothing else in this process installs one.
+        // The call fails only if a provider is installed, and nothing else in this process installs one.
         INSTALLED.call_once(|| install_default_provider(&RingProvider).unwrap_or(()));
         let root = trust_root::TrustedRoot::from_json(root.json()).map_err(|error| shown(&error))?;
         if root.certificate_authorities.is_empty() {
@@ -74,7 +77,7 @@ impl Keyless {
         Ok(Self { verifier, policy })
     }
 
-    /// Who has signed a bundle about that manifest, and what was signed. What is wrong is said, escaped.
+    /// The signer of a bundle about this manifest, and the signed payload. The error is the escaped reason.
     pub(crate) fn verify(
         &self,
         bundle: &str,
@@ -107,7 +110,7 @@ impl Keyless {
     }
 }
 
-/// An error with its causes on one line: a publisher wrote parts of it.
+/// An error with its causes, escaped on one line: a publisher wrote parts of it.
 fn shown(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -168,13 +171,13 @@ impl CryptoProvider for RingProvider {
         rs::UnparsedPublicKey::new(algorithm, key).verify(data, signature).map_err(invalid)
     }
 
-    /// Signatures over a digest are of bundles without an envelope, which are refused before.
+    /// Only bundles without an envelope have signatures over a digest, and they are refused earlier.
     fn verify_prehashed(&self, scheme: SigningScheme, _: &[u8], _: &[u8], _: &[u8]) -> Result<()> {
         Err(Error::UnsupportedAlgorithm(format!("{} over a digest is not supported", scheme.name())))
     }
 }
 
-/// Bundles by Sigstore's own signer with its services as a mock, for tests.
+/// Test bundles, made by Sigstore's own signer with mock services.
 #[cfg(test)]
 pub(crate) mod fixtures {
     use mcp_host_config::{Config, Environment};
@@ -182,7 +185,7 @@ pub(crate) mod fixtures {
 
     use super::*;
 
-    /// Who has signed most of them.
+    /// The signer of most test bundles.
     pub(crate) const SUBJECT: &str = "https://forge.example/acme/hello/release.yml@refs/tags/v1.0.0";
     pub(crate) const ISSUER: &str = "https://token.example";
     pub(crate) const SIGNED: usize = 0;
@@ -197,7 +200,7 @@ pub(crate) mod fixtures {
         serde_json::from_str(include_str!("../tests/data/keyless.json")).unwrap()
     }
 
-    /// The digest that they are about.
+    /// The manifest digest of the test bundles.
     pub(crate) fn manifest() -> Digest {
         Digest::compute(b"manifest")
     }
@@ -210,7 +213,7 @@ pub(crate) mod fixtures {
         file()["root"].take()
     }
 
-    /// A trusted root, as the config reads one.
+    /// A trusted root, read as in the config.
     pub(crate) fn root(json: &Value) -> TrustedRoot {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("root.json"), json.to_string()).unwrap();
@@ -261,7 +264,7 @@ mod tests {
         let entry = "/verificationMaterial/tlogEntries/0";
         let another = bundle(BY_ANOTHER);
         for (pointer, value) in [
-            // The signature and the log entry of somebody else, with the certificate of the one who is trusted.
+            // The signature and the log entry of another signer, with the certificate of the trusted one.
             ("/dsseEnvelope".to_owned(), another["dsseEnvelope"].clone()),
             (format!("{material}/certificate"), another["verificationMaterial"]["certificate"].clone()),
             (entry.to_owned(), another["verificationMaterial"]["tlogEntries"][0].clone()),
@@ -290,7 +293,7 @@ mod tests {
         let without_log = keyless(|root| root["tlogs"] = json!([])).unwrap();
         assert_eq!(verify(&without_log, &bundle(WITH_A_TIMESTAMP)).as_deref(), Ok(SUBJECT));
         assert!(verify(&without_log, &bundle(SIGNED)).is_err(), "its time is by a log that is not trusted");
-        // Without any time the certificate would count for ever.
+        // Without a trusted time, the certificate would never expire.
         let mut timeless = bundle(WITH_A_TIMESTAMP);
         timeless["verificationMaterial"]["timestampVerificationData"] = json!({});
         assert!(verify(&without_log, &timeless).is_err());
@@ -308,7 +311,7 @@ mod tests {
         assert!(error.to_lowercase().contains("sct") || error.contains("timestamp"), "{error}");
         let without_ct = keyless(|root| root["ctlogs"] = json!([])).unwrap();
         assert_eq!(verify(&without_ct, &bundle(SIGNED)).as_deref(), Ok(SUBJECT));
-        // The authority counts from the day on that the root says.
+        // The authority is valid from the day in the root.
         let later =
             keyless(|root| root["certificateAuthorities"][0]["validFor"] = json!({ "start": "2026-01-02T00:00:00Z" }));
         assert!(verify(&later.unwrap(), &bundle(SIGNED)).is_err());

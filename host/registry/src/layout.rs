@@ -1,14 +1,14 @@
-//! OCI image layouts in a tar archive: what is locked, with its signatures and the lock, for machines without a network.
+//! OCI image layouts in a tar archive: the locked components with their signatures and the lock, for machines without a network.
 //!
 //! | entry | holds |
 //! |---|---|
-//! | `oci-layout`, `index.json` | what the OCI Image Specification requires of a layout; components have their repository and version as their name, signature bundles and bills of materials are referrers |
+//! | `oci-layout`, `index.json` | the index of the layout, by the OCI Image Specification; components are named by their repository and version, signature bundles and bills of materials are referrers |
 //! | `blobs/sha256/DIGITS` | manifests, configs, components, bundles and bills of materials |
-//! | `mcp-host.lock` | what of the lock is in the archive, before the contents |
+//! | `mcp-host.lock` | the lock entries of the archive, before the contents |
 //!
-//! The same lock makes the same archive, and unpacked it is a mirror (`directory`). An archive is not trusted: a file counts only if its content has the digest in its name, and
-//! nothing is written to a path that the archive names. Bounded: 65536 entries; contents that the lock names, each of its size; 64 MiB of
-//! others.
+//! Equal locks give equal archives, and an unpacked archive is a mirror (`directory`). Archives are not trusted: a file is
+//! accepted only if its content has the digest in its name, and no path of the archive is written to (path traversal). Bounded:
+//! 65536 entries; locked contents, each by its size; 64 MiB of other contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -29,16 +29,16 @@ use crate::store::{Store, StoreError};
 const LOCK: &str = "mcp-host.lock";
 /// The directory of contents.
 const BLOBS: &str = "blobs/sha256/";
-/// The maximum number of entries that are read.
+/// The maximum number of entries in an archive.
 const MAX_ENTRIES: usize = 65_536;
 /// The maximum size of the entry with the lock.
 const MAX_LOCK_SIZE: u64 = 4 << 20;
-/// The maximum size of contents that the lock does not name, together.
+/// The maximum total size of contents that are not in the lock.
 const MAX_OTHERS: u64 = 64 << 20;
 /// The content of an empty config.
 const EMPTY_CONFIG: &[u8] = b"{}";
 
-/// Why an archive cannot be written or read.
+/// The reason why an archive cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -48,24 +48,24 @@ pub enum LayoutError {
     /// The archive cannot be written or read.
     #[error("the archive cannot be {doing}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The error.
         source: io::Error,
     },
-    /// Something that is locked is not in the store.
+    /// A locked content is not in the store.
     #[error("`{0}` is not complete in the store; run `mcp-host store fetch`")]
     Missing(String),
-    /// The archive is not one of these.
+    /// The archive has another format.
     #[error("the archive cannot be used: {0}")]
     Invalid(String),
 }
 
-/// Writes an archive with those components of a lock.
+/// Writes an archive with these components of a lock.
 ///
 /// # Errors
 ///
-/// Something is not in the store, or the archive cannot be written.
+/// A content is not in the store, or the archive cannot be written.
 pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write) -> Result<(), LayoutError> {
     let mut out = Out { archive: Builder::new(archive), written: BTreeSet::new() };
     let mut index = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() };
@@ -109,16 +109,15 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
     out.archive.into_inner().and_then(|mut archive| archive.flush()).map_err(written)
 }
 
-/// Reads an archive into the store, as far as its lock has components of those references, and returns that part of the lock, of which
-/// nothing is verified.
+/// Reads an archive into the store. Returns the part of its lock with these references, unverified.
 ///
-/// The lock comes before the contents. What it names has the size that it says; other contents, such as the configs of components, are
-/// small, and [`MAX_OTHERS`] together. Extension headers, of which a reader holds as much in memory as they say, are refused: an export
-/// has none.
+/// The lock precedes the contents. Locked contents are bounded by their size in the lock; other contents, such as the configs of
+/// components, by [`MAX_OTHERS`] in total. Extension headers, which can make a reader allocate any amount of memory, are refused:
+/// an export has none.
 ///
 /// # Errors
 ///
-/// A content is not what its name says, the lock is missing or comes late, a bound is exceeded, or the disk fails.
+/// A content does not have the digest in its name, the lock is missing or late, a bound is exceeded, or the disk fails.
 pub fn import(archive: impl Read, references: &BTreeSet<Reference>, store: &Store) -> Result<Lock, LayoutError> {
     let invalid = |problem: String| Err(LayoutError::Invalid(problem));
     let mut archive = Archive::new(archive);
@@ -199,7 +198,7 @@ fn read(source: io::Error) -> LayoutError {
     LayoutError::Io { doing: "read", source }
 }
 
-/// An archive that is written.
+/// An archive during writing.
 struct Out<W: Write> {
     archive: Builder<W>,
     written: BTreeSet<Digest>,
@@ -214,7 +213,7 @@ impl<W: Write> Out<W> {
         self.stream(digest, bytes.len() as u64, bytes)
     }
 
-    /// Writes a content, once.
+    /// Writes a content, unless it has been written already.
     fn stream(&mut self, digest: &Digest, size: u64, content: impl Read) -> Result<(), LayoutError> {
         if !self.written.insert(*digest) {
             return Ok(());

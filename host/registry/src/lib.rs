@@ -1,28 +1,28 @@
-//! Components from OCI registries: what a reference names is resolved, verified, stored by its content, and locked.
+//! Components from OCI registries: a reference is resolved, and its component verified, stored by its digest, and locked.
 //!
-//! Only commands that an admin runs come here (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving reads the config, the
-//! lock and the store (`mcp_host_config::registry`), and never a registry.
+//! Only the commands of an admin use this crate (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving reads the
+//! config, the lock and the store (`mcp_host_config::registry`), and never requests a registry.
 //!
-//! The order of [`Registries::obtain`], in which each step relies on those before it only:
+//! The order of [`Registries::obtain`], in which each step relies only on the steps before it:
 //!
 //! | step | module |
 //! |---|---|
-//! | a tag within the range, the newest by semantic versioning | `versions` |
+//! | the newest tag within the range, by semantic versioning | `versions` |
 //! | the bytes of the manifest, once, and their digest | `client` |
-//! | signature bundles that refer to that digest: "none" is told apart from "could not look" | `referrers` |
-//! | signatures by keys and identities of `[[trust]]`, over exactly those bytes; the provenance that it requires | `bundle`, `keyless`, `statement`, `trust` |
+//! | signature bundles that refer to that digest; "none" and "could not look" are different results | `referrers` |
+//! | signatures by keys and identities of `[[trust]]`, over exactly those bytes; the required provenance | `bundle`, `keyless`, `statement`, `trust` |
 //! | exactly one layer `application/wasm`, of at most [`MAX_COMPONENT_SIZE`](manifest::MAX_COMPONENT_SIZE) bytes | `manifest` |
-//! | the layer, hashed while it is written, under the name of its digest | `store` |
+//! | the layer, hashed while it is written, under its digest | `store` |
 //! | bills of materials, which are shown and never trusted | `sbom` |
 //!
-//! Each step asks the mirrors first: registries (`client`), or directories with an OCI image layout (`directory`).
+//! Each step requests mirrors first: registries (`client`), or directories with an OCI image layout (`directory`).
 //!
-//! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability) with those that were
-//! agreed to, and writes the [lock](LockFile).
+//! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability) with the
+//! agreed ones, and writes the [lock](LockFile).
 //!
-//! Nothing that a registry says is trusted before it is verified, and nothing is unbounded: `http` has times and sizes, redirects carry no
-//! credentials to another host, and names resolve to public addresses unless the config lists them. What a publisher wrote is escaped in
-//! messages.
+//! Data from a registry is not trusted before it is verified, and everything is bounded: `http` has timeouts and size limits,
+//! redirects carry no credentials to another host, and names must resolve to public addresses unless the config lists them. Texts
+//! of publishers are escaped in messages.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 

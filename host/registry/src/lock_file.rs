@@ -1,7 +1,7 @@
-//! Changing the lock: read, changed and written by one command at a time.
+//! Changing the lock: one command at a time reads, changes and writes it.
 //!
-//! A command holds `flock` on the directory of the lock from the moment when it reads it until it has written it. The file is written
-//! under another name, synced and renamed: whenever a process is killed, the lock is the one before or the one after.
+//! A command holds `flock` on the lock's directory from reading until writing. The file is replaced by an atomic rename of a
+//! synced temporary file: if a process is killed, the lock is either the old or the new one.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 
 use mcp_host_config::registry::{Lock, LockError};
 
-/// A lock that may be changed.
+/// A lock file that may be changed.
 #[derive(Debug)]
 pub struct LockFile {
     path: PathBuf,
     directory: File,
-    /// What it says, which [`save`](Self::save) writes.
+    /// The content, which [`save`](Self::save) writes.
     pub lock: Lock,
 }
 
-/// Why a lock cannot be changed.
+/// The reason why a lock cannot be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockFileError {
-    /// It cannot be read, or is not valid.
+    /// The file cannot be read, or is invalid.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// Another command changes it.
+    /// Another command is changing the file.
     #[error("another command is changing {}; run this again when it has ended", .0.display())]
     Busy(PathBuf),
-    /// It cannot be written. The one before is there.
+    /// The file cannot be written. The old one is unchanged.
     #[error("the lock {} cannot be written: {source}", file.display())]
     Write {
         /// The file.
@@ -39,11 +39,11 @@ pub enum LockFileError {
 }
 
 impl LockFile {
-    /// Reads the lock and keeps others from changing it.
+    /// Reads the lock, and prevents other commands from changing it.
     ///
     /// # Errors
     ///
-    /// Another command changes it, or it is not valid.
+    /// Another command is changing the lock, or it is invalid.
     pub fn open(path: &Path) -> Result<Self, LockFileError> {
         let failed = |source| LockFileError::Write { file: path.to_owned(), source };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -60,11 +60,11 @@ impl LockFile {
         &self.path
     }
 
-    /// Writes the lock. A lock without components, where there was no file, makes none.
+    /// Writes the lock. Without components, no new file is created.
     ///
     /// # Errors
     ///
-    /// The disk fails. The lock before is there then.
+    /// The disk fails. The old lock is then unchanged.
     pub fn save(&self) -> Result<(), LockFileError> {
         let failed = |source| LockFileError::Write { file: self.path.clone(), source };
         let text = self.lock.to_text().map_err(|error| failed(io::Error::other(error.to_string())))?;

@@ -1,4 +1,4 @@
-//! Manifests and indexes of the OCI Image Specification, and the layout that CNCF TAG Runtime gives a component.
+//! Manifests and indexes of the OCI Image Specification, and the layout of components by CNCF TAG Runtime.
 //!
 //! | part | value |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `config` | `application/vnd.wasm.config.v0+json` |
 //! | `layers` | exactly one, `application/wasm`, at most [`MAX_COMPONENT_SIZE`] bytes |
 //!
-//! Members that are not named here are ignored, as the specification requires: the digest covers them.
+//! Other members are ignored, as the specification requires: the digest covers them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use mcp_host_base::text::quote;
 use mcp_host_model::digest::Digest;
 use serde::{Deserialize, Serialize};
 
-/// The annotation with the version that a manifest is of.
+/// The annotation with the version of a manifest.
 pub(crate) const VERSION: &str = "org.opencontainers.image.version";
 /// The maximum size of a component in bytes.
 pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
@@ -32,7 +32,7 @@ pub(crate) const WASM_LAYER: &str = "application/wasm";
 /// The type of an empty config.
 pub(crate) const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
-/// What a manifest or an index refers to.
+/// A reference in a manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -73,7 +73,7 @@ pub(crate) struct Index {
 }
 
 impl Descriptor {
-    /// A descriptor of those bytes.
+    /// A descriptor of these bytes.
     pub(crate) fn of(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
@@ -84,7 +84,7 @@ impl Descriptor {
         }
     }
 
-    /// Its digest, which must be SHA-256.
+    /// The digest, which must be SHA-256.
     pub(crate) fn parse_digest(&self) -> Result<Digest, String> {
         self.digest.parse().map_err(|error| format!("{error}"))
     }
@@ -95,7 +95,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// It is not one. The error is escaped.
+    /// The bytes are not a manifest. The error is escaped.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let manifest: Self = serde_json::from_slice(bytes).map_err(|error| not_json("manifest", &error))?;
         if manifest.schema_version != 2 {
@@ -107,11 +107,11 @@ impl Manifest {
         }
     }
 
-    /// The component that it has: its digest and its size.
+    /// The component of the manifest: its digest and its size.
     ///
     /// # Errors
     ///
-    /// It has no component, or more than one, or one that is too large.
+    /// The manifest has no component, several, or one that is too large.
     pub(crate) fn component(&self) -> Result<(Digest, u64), String> {
         let [layer] = self.layers.as_slice() else {
             return Err(format!("the manifest has {} layers, and that of a component has one", self.layers.len()));
@@ -130,7 +130,7 @@ impl Manifest {
 }
 
 impl Index {
-    /// Parses an index. Fails if it is none; the error is escaped.
+    /// Parses an index. The error is escaped.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let index: Self = serde_json::from_slice(bytes).map_err(|error| not_json("index", &error))?;
         match &index.media_type {

@@ -1,4 +1,4 @@
-//! Where a repository is looked for: a registry, or a directory with an OCI image layout. Both answer the same questions.
+//! The places of a repository: a registry, or a directory with an OCI image layout. Both have the same operations.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place of a repository at a mirror of what it begins with; `rest` is what follows that.
+    /// The place of a repository at a mirror of its prefix; `rest` is the part of its name after the prefix.
     pub(crate) fn at(mirror: &Mirror, repository: &Repository, rest: &str) -> Self {
         match mirror {
             Mirror::Registry(prefix) => Self::Registry(prefix.join(rest)),
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The tags that it has.
+    /// The tags of the repository.
     pub(crate) async fn tags(&self, client: &Client) -> Result<Vec<String>, HttpError> {
         match self {
             Self::Registry(repository) => client.tags(repository).await,
@@ -39,7 +39,7 @@ impl Place {
         }
     }
 
-    /// The bytes of a manifest or an index, by tag or by digest. Those by digest have it.
+    /// The bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
     pub(crate) async fn manifest(&self, client: &Client, name: &str) -> Result<Bytes, HttpError> {
         match self {
             Self::Registry(repository) => client.manifest(repository, name).await,
@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    /// The bytes of a small blob, which have that digest.
+    /// The bytes of a small blob with this digest.
     pub(crate) async fn small_blob(&self, client: &Client, digest: &Digest, max: usize) -> Result<Bytes, HttpError> {
         match self {
             Self::Registry(repository) => client.small_blob(repository, digest, max).await,
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    /// Brings a blob of that size into the store, hashed while it is written.
+    /// Streams a blob of this size into the store, and hashes it at the same time.
     pub(crate) async fn blob(&self, client: &Client, blob: (&Digest, u64), store: &Store) -> Result<(), HttpError> {
         match self {
             Self::Registry(repository) => client.blob(repository, blob, store).await,
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// The index of the referrers of a manifest with that artifact type, and maybe of others; none if there are none.
+    /// The index of a manifest's referrers, with this artifact type and maybe others; `None` if there are none.
     pub(crate) async fn referrers(
         &self,
         client: &Client,
@@ -85,7 +85,7 @@ impl Place {
         Index::parse(&index).map(Some).map_err(|reason| self.broken(reason))
     }
 
-    /// An answer of this place that cannot be used.
+    /// The error for an unusable answer of this place.
     pub(crate) fn broken(&self, reason: String) -> HttpError {
         match self {
             Self::Registry(repository) => HttpError::Broken { host: repository.registry().to_owned(), reason },

@@ -1,7 +1,7 @@
-//! Publishing a component: the layout of CNCF TAG Runtime, and what refers to its manifest: signature bundles, a provenance, a bill of
-//! materials.
+//! Publishing a component: the layout of CNCF TAG Runtime, and the referrers of its manifest: signature bundles, a provenance, a
+//! bill of materials.
 //!
-//! The same bytes of the same version make the same manifest: nothing in it depends on the time. A version that is there with another
+//! Equal bytes with an equal version give an equal manifest: nothing in it depends on the time. An existing version with other
 //! content is not replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::sbom::{MAX_SBOM_SIZE, SbomSummary};
 use crate::signer::Signer;
 use crate::statement::{self, PROVENANCE};
 
-/// The annotation with what a component asks for.
+/// The annotation with the needs of a component.
 const NEEDS: &str = "io.mcp-host.needs.v1";
 
 /// A component to publish.
@@ -32,48 +32,48 @@ const NEEDS: &str = "io.mcp-host.needs.v1";
 pub struct Upload<'a> {
     /// The component.
     pub component: Bytes,
-    /// The interfaces that it imports.
+    /// The imported interfaces.
     pub imports: &'a BTreeSet<String>,
-    /// The interfaces that it exports.
+    /// The exported interfaces.
     pub exports: &'a BTreeSet<String>,
-    /// The name of its provider.
+    /// The name of the component's provider.
     pub title: &'a str,
-    /// What it asks for, as JSON.
+    /// The declared needs, as JSON.
     pub needs: Option<String>,
-    /// The key that signs it.
+    /// The signing key.
     pub signer: Option<&'a Signer>,
-    /// What else refers to it.
+    /// The referrers to publish.
     pub attachments: Vec<Attachment>,
 }
 
-/// A document that refers to what is published.
+/// A document that refers to the published component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
-    /// A bundle that another program has made: a signature, or an attestation.
+    /// A bundle made by another program: a signature, or an attestation.
     Bundle(Bytes),
-    /// The predicate of a provenance (SLSA 1), which is signed with the key.
+    /// The predicate of a provenance (SLSA 1), to be signed with the key.
     Provenance(Value),
     /// A bill of materials: CycloneDX or SPDX, in JSON.
     Sbom(Bytes),
 }
 
-/// Why a document cannot be attached.
+/// The reason why a document cannot be attached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachmentError {
-    /// It is too large.
+    /// The document is too large.
     #[error("it has more than {0} bytes")]
     TooLarge(usize),
-    /// It is no bundle that this version verifies.
+    /// The document is not a bundle that this version verifies.
     #[error("it is no signature bundle: {0}")]
     Bundle(&'static str),
-    /// It is no provenance.
+    /// The document is not a provenance.
     #[error(
         "it is no provenance of SLSA 1: expected JSON with `runDetails.builder.id`, and the repository in \
          `buildDefinition.externalParameters`, or a statement of in-toto with that as its `predicate`"
     )]
     Provenance,
-    /// It is no bill of materials.
+    /// The document is not a bill of materials.
     #[error("it is neither CycloneDX nor SPDX in JSON")]
     Sbom,
 }
@@ -83,7 +83,7 @@ impl Attachment {
     ///
     /// # Errors
     ///
-    /// It is none, or too large.
+    /// The bytes are not a bundle, or too large.
     pub fn bundle(bytes: Bytes) -> Result<Self, AttachmentError> {
         within(&bytes, MAX_BUNDLE_SIZE)?;
         Bundle::parse(&bytes).map_err(AttachmentError::Bundle)?;
@@ -94,7 +94,7 @@ impl Attachment {
     ///
     /// # Errors
     ///
-    /// It is none, or too large.
+    /// The bytes are not a provenance, or too large.
     pub fn provenance(bytes: &[u8]) -> Result<Self, AttachmentError> {
         within(bytes, MAX_BUNDLE_SIZE / 2)?;
         let mut document: Value = serde_json::from_slice(bytes).map_err(|_| AttachmentError::Provenance)?;
@@ -112,14 +112,14 @@ impl Attachment {
     ///
     /// # Errors
     ///
-    /// It is none, or too large.
+    /// The bytes are not a bill of materials, or too large.
     pub fn sbom(bytes: Bytes) -> Result<Self, AttachmentError> {
         within(&bytes, MAX_SBOM_SIZE)?;
         SbomSummary::read(&bytes).ok_or(AttachmentError::Sbom)?;
         Ok(Self::Sbom(bytes))
     }
 
-    /// The type of the artifact that refers to a manifest, and its document.
+    /// The artifact type and the bytes of the document for this manifest.
     fn document(self, manifest: &Digest, signer: Option<&Signer>) -> Result<(&'static str, Bytes), RegistryError> {
         let invalid = |reason: String| RegistryError::Unpublished(reason);
         match self {
@@ -141,21 +141,21 @@ fn within(bytes: &[u8], max: usize) -> Result<(), AttachmentError> {
     if bytes.len() > max { Err(AttachmentError::TooLarge(max)) } else { Ok(()) }
 }
 
-/// What was published.
+/// The result of publishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The digest of its manifest.
+    /// The digest of the manifest.
     pub manifest: Digest,
     /// The digest of the component.
     pub component: Digest,
 }
 
 impl Registries {
-    /// Publishes a component as that version, and its signature.
+    /// Publishes a component with this version, and its signature.
     ///
     /// # Errors
     ///
-    /// The reference names no whole version, the version is there with another content, or the registry refuses.
+    /// The reference has no whole version, the version exists with other content, or the registry refuses.
     pub async fn push(&self, reference: &Reference, upload: Upload<'_>) -> Result<Published, RegistryError> {
         let Selector::Version(version) = &reference.selector else {
             return Err(RegistryError::Unpublished(format!(
@@ -196,7 +196,7 @@ impl Registries {
             Ok(_) | Err(HttpError::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
-        // Whatever can be wrong with them is found before something is published.
+        // The documents are validated before anything is published.
         let mut documents = Vec::new();
         if let Some(signer) = upload.signer {
             let bundle = bundle::sign(signer, &statement::signature(&digest));
@@ -234,7 +234,7 @@ impl Registries {
         if self.client.put_manifest(repository, &digest, MANIFEST, bytes.clone()).await? {
             return Ok(());
         }
-        // The registry has no referrers API: the index of referrers has a tag.
+        // Without the referrers API, the index of referrers has a tag.
         let tag = fallback_tag(&subject_digest);
         let mut index = match self.client.manifest(repository, &tag).await {
             Ok(index) => Index::parse(&index).map_err(|reason| broken(repository, reason))?,
@@ -275,7 +275,7 @@ pub(crate) fn referrer(subject: Descriptor, artifact_type: &str, document: &[u8]
     }
 }
 
-/// The config of a component. It has a time, as its format requires: always the same one.
+/// The config of a component. Its format requires a time, which is constant.
 fn config(upload: &Upload<'_>, component: &Descriptor) -> Vec<u8> {
     let config = json!({
         "created": "1970-01-01T00:00:00Z",

@@ -1,8 +1,9 @@
-//! What refers to a manifest: signature bundles and bills of materials, by the referrers API, else by the tag that the specification has for
-//! registries without.
+//! The referrers of a manifest: signature bundles and bills of materials, from the referrers API, or from the tag that the
+//! specification defines for registries without it.
 //!
-//! A registry that has none says so; one that does not answer is an error, and never "none". Everything here is written by whoever may
-//! write to the repository: a referrer that is malformed is skipped, and more than [`MAX_REFERRERS`] of a type are an error.
+//! A registry without referrers answers that there are none; a missing answer is an error, and never "none". Any principal with
+//! write access to the repository can add referrers: a malformed one is skipped, and more than [`MAX_REFERRERS`] of a type are an
+//! error.
 
 use bytes::Bytes;
 use mcp_host_config::registry::Repository;
@@ -15,10 +16,10 @@ use crate::manifest::Manifest;
 use crate::place::Place;
 use crate::sbom::{MAX_SBOM_SIZE, MAX_SBOMS, SBOM_TYPES};
 
-/// The maximum number of referrers of a manifest that have a type.
+/// The maximum number of a manifest's referrers per type.
 const MAX_REFERRERS: usize = 64;
 
-/// A document with its digest, by which the store has it.
+/// A document with its digest, which is its name in the store.
 pub(crate) type Document = (Digest, Bytes);
 
 /// The signature bundles that refer to a manifest.
@@ -33,7 +34,7 @@ pub(crate) async fn bundles(client: &Client, place: &Place, manifest: &Digest) -
     Ok(found)
 }
 
-/// The bills of materials that refer to a manifest, each with its type: the first ones that are not too large.
+/// The bills of materials that refer to a manifest, each with its type: the first ones within the size limit.
 pub(crate) async fn sboms(
     client: &Client,
     place: &Place,
@@ -54,12 +55,12 @@ pub(crate) async fn sboms(
     Ok(found)
 }
 
-/// Whether there is a signature of cosign v2, which has a tag of its own.
+/// Whether there is a signature of cosign v2, which has a separate tag.
 pub(crate) async fn has_v2_signature(client: &Client, repository: &Repository, manifest: &Digest) -> bool {
     client.manifest(repository, &format!("{}.sig", fallback_tag(manifest))).await.is_ok()
 }
 
-/// The manifests with an artifact type that the index of referrers lists.
+/// The manifests with an artifact type in the index of referrers.
 async fn listed(
     client: &Client,
     place: &Place,
@@ -82,7 +83,7 @@ async fn referrer(client: &Client, place: &Place, digest: &Digest) -> Result<Opt
     Ok(Manifest::parse(&bytes).ok())
 }
 
-/// The document that a referrer has: its only layer, of that type if one is given.
+/// The document of a referrer: its only layer, with this media type if one is given.
 fn document_of(referrer: &Manifest, manifest: &Digest, media_type: Option<&str>, max: usize) -> Option<Digest> {
     let is_about = referrer.subject.as_ref().and_then(|subject| subject.parse_digest().ok()) == Some(*manifest);
     let [layer] = referrer.layers.as_slice() else { return None };

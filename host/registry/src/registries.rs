@@ -1,4 +1,4 @@
-//! All registries of a config: its mirrors, its authorities, and the order in which something is obtained.
+//! All registries of a config: its mirrors, its authorities, and the steps of obtaining a component.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::trust::{Moment, Subject, Verified, Verifier};
 use crate::versions;
 
-/// What a message says beside "no signature" where cosign v2 has signed.
+/// The hint beside "no signature" if cosign v2 has signed.
 const V2_HINT: &str =
     " but for a signature of cosign v2, which is not accepted (sign again: cosign v3, or `mcp-host push --sign`)";
 
@@ -36,12 +36,12 @@ pub struct Registries {
     mirrors: BTreeMap<Repository, Vec<Mirror>>,
 }
 
-/// What was obtained: verified, and in the store. It is not locked.
+/// A component that was obtained: verified and stored, but not locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obtained {
-    /// What was asked for.
+    /// The requested reference.
     pub reference: Reference,
-    /// The version of its tag; none for one by digest.
+    /// The version in the tag; `None` for a reference by digest.
     pub version: Option<Version>,
     /// The digest of the manifest.
     pub manifest: Digest,
@@ -49,27 +49,27 @@ pub struct Obtained {
     pub component: Digest,
     /// The size of the component.
     pub size: u64,
-    /// Who has signed, of those that are trusted.
+    /// The trusted signers.
     pub signers: BTreeSet<LockedSigner>,
-    /// The digests of the signature bundles that count.
+    /// The digests of the accepted signature bundles.
     pub bundles: Vec<Digest>,
-    /// What a provenance says that one of the trusted has signed.
+    /// The content of a provenance that a trusted signer has signed.
     pub provenance: Option<LockedProvenance>,
-    /// The bills of materials, which nobody has verified.
+    /// The bills of materials, unverified.
     pub sboms: Sboms,
 }
 
-/// The versions that a registry has.
+/// The available versions in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// The newest one that the reference names; none for one by digest.
+    /// The newest version that matches the reference; `None` for a reference by digest.
     pub within: Option<Version>,
     /// The newest release.
     pub newest: Option<Version>,
 }
 
-/// Checks that a manifest is of the version whose tag names it. The manifest is signed, and the tag is not: without this, whoever may
-/// write to the registry makes an old version a new one.
+/// Checks that a manifest belongs to the version in the tag. The manifest is signed, but the tag is not: without this check, a
+/// client with write access to the registry could present an old version as a new one (downgrade attack).
 pub(crate) fn check_version(
     reference: &Reference,
     version: Option<&Version>,
@@ -88,7 +88,7 @@ pub(crate) fn check_version(
     }
 }
 
-/// A manifest that a reference was resolved to.
+/// The resolved manifest of a reference.
 struct Resolved {
     version: Option<Version>,
     bytes: Bytes,
@@ -96,7 +96,7 @@ struct Resolved {
 }
 
 impl Registries {
-    /// The registries of that config.
+    /// The registries of this config.
     pub fn new(config: &Config) -> Self {
         let authorities = config.registry.ca.iter().flat_map(|bundle| bundle.certificates()).cloned().collect();
         let private = config.registry.private.iter().map(|name| name.as_str().to_ascii_lowercase()).collect();
@@ -104,11 +104,11 @@ impl Registries {
         Self { client, mirrors: config.registry.mirrors.clone() }
     }
 
-    /// Obtains what a reference names now: resolved, verified by that trust, and stored.
+    /// Obtains the current component of a reference: resolved, verified with this trust, and stored.
     ///
     /// # Errors
     ///
-    /// It cannot be had, or is not signed as the trust requires. Then nothing new of it is named by any lock.
+    /// The component is unavailable, or not signed as the trust requires. No lock then refers to newly stored content.
     pub async fn obtain(&self, reference: &Reference, trust: &Trust, store: &Store) -> Result<Obtained, RegistryError> {
         let resolved = self.resolve(reference).await?;
         let (verified, bundles) = self.verified(reference, trust, &resolved.digest).await?;
@@ -135,23 +135,23 @@ impl Registries {
         })
     }
 
-    /// The versions that there are now, by their tags: nothing of them is verified.
+    /// The current versions, from tags, unverified.
     ///
     /// # Errors
     ///
-    /// The registry does not say.
+    /// The registry does not return the tags.
     pub async fn available(&self, reference: &Reference) -> Result<Available, RegistryError> {
         let tags = self.tags(&reference.repository).await?;
         let within = versions::newest(&reference.selector, &tags).map(|(version, _)| version);
         Ok(Available { within, newest: versions::newest_release(&tags) })
     }
 
-    /// Brings what is locked into the store, as far as it is not there or was changed. Returns whether something was missing. What is
-    /// requested is named by its digest, so nothing is verified again.
+    /// Brings missing or changed contents of a locked component into the store. Returns whether any was missing. Contents are
+    /// requested by digest, so signatures are not verified again.
     ///
     /// # Errors
     ///
-    /// No registry or mirror has it with that digest.
+    /// No registry or mirror has a content with this digest.
     pub async fn fetch(&self, locked: &LockedComponent, store: &Store) -> Result<bool, RegistryError> {
         let repository = &locked.source.repository;
         let has = |digest: &Digest| matches!(store.open_verified(digest), Ok(Some(_)));
@@ -228,7 +228,7 @@ impl Registries {
         }
     }
 
-    /// What is verified of a manifest, and the bundles that count. All mirrors are asked: one may have none.
+    /// The verified facts about a manifest, and the accepted bundles. All mirrors are requested, because one may have no bundles.
     async fn verified(
         &self,
         reference: &Reference,
@@ -272,8 +272,8 @@ impl Registries {
         verifier.verify(subject, &parsed, moment).map(|verified| counting(verified, &found))
     }
 
-    /// Brings the bills of materials of a manifest into the store: those of the first place that has any. That they cannot be had is said in
-    /// the result.
+    /// Brings the bills of materials of a manifest into the store, from the first place that has any. If they are unavailable,
+    /// the result has the problem.
     async fn sboms(&self, repository: &Repository, manifest: &Digest, store: &Store) -> Result<Sboms, RegistryError> {
         let (mut sboms, mut is_answered) = (Sboms::default(), false);
         for place in self.places(repository) {
@@ -294,7 +294,7 @@ impl Registries {
         Ok(if is_answered { Sboms::default() } else { sboms })
     }
 
-    /// Brings the config of a component into the store, for archives: nothing else reads it. Returns whether it was not there.
+    /// Brings the config of a component into the store, which only archives use. Returns whether it was missing.
     async fn store_config(
         &self,
         repository: &Repository,
@@ -330,7 +330,7 @@ impl Registries {
         self.first(repository, &what, async |place| place.blob(&self.client, blob, store).await).await
     }
 
-    /// The answer of the first place that has one.
+    /// The first answer from one of the places.
     async fn first<T>(
         &self,
         repository: &Repository,
@@ -354,7 +354,7 @@ impl Registries {
         }
     }
 
-    /// Where a repository is: at its mirrors, by the longest prefix, then at itself.
+    /// The places of a repository: its mirrors with the longest prefix, then the registry itself.
     fn places(&self, repository: &Repository) -> Vec<Place> {
         let of_prefix = |(prefix, mirrors)| Some((prefix, mirrors, Repository::strip_prefix(prefix, repository)?));
         let longest = self.mirrors.iter().filter_map(of_prefix).max_by_key(|(prefix, ..)| prefix.path().len());
@@ -365,13 +365,13 @@ impl Registries {
     }
 }
 
-/// The bundles that count, and what is verified with them alone.
+/// The accepted bundles, and the facts verified with them alone.
 fn counting(verified: Verified, found: &[Document]) -> (Verified, Vec<Document>) {
     let documents = verified.used.iter().filter_map(|number| found.get(*number).cloned()).collect();
     (verified, documents)
 }
 
-/// The manifest of a locked component in the store. None if it is not there.
+/// The stored manifest of a locked component; `None` if it is missing.
 pub(crate) fn stored_manifest(store: &Store, locked: &LockedComponent) -> Result<Option<Manifest>, String> {
     let bytes = store.read(&locked.manifest, MAX_MANIFEST_SIZE).map_err(|error| error.to_string())?;
     bytes.map(|bytes| Manifest::parse(&bytes)).transpose()

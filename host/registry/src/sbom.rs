@@ -1,7 +1,7 @@
 //! Bills of materials that refer to a manifest: CycloneDX or SPDX, in JSON.
 //!
-//! They are fetched, stored and shown, and never trusted: nobody has verified who wrote them, and nothing depends on them. One that cannot
-//! be had is no error. Bounded: [`MAX_SBOMS`] of at most [`MAX_SBOM_SIZE`] bytes.
+//! Bills of materials are fetched, stored and shown, but never trusted: their author is not verified, and nothing depends on
+//! them. An unavailable one is not an error. Bounded: [`MAX_SBOMS`] of at most [`MAX_SBOM_SIZE`] bytes.
 
 use std::fmt;
 
@@ -21,28 +21,28 @@ pub(crate) const SBOM_TYPES: [&str; 2] = ["application/vnd.cyclonedx+json", "app
 /// The maximum length of a version in a summary.
 const MAX_VERSION_LEN: usize = 16;
 
-/// What there is of a manifest.
+/// The bills of materials of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sboms {
-    /// The documents that are in the store.
+    /// The documents in the store.
     pub found: Vec<LockedSbom>,
-    /// Why there may be more.
+    /// The reason why there may be further ones.
     pub problem: Option<String>,
 }
 
-/// What a document says that it is.
+/// A summary of a document's own content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SbomSummary {
-    /// Its media type.
+    /// The media type.
     pub media_type: &'static str,
-    /// The version of its format, as it says.
+    /// The version of the format, from the document.
     pub format_version: String,
-    /// The number of components that it lists.
+    /// The number of listed components.
     pub components: usize,
 }
 
 impl SbomSummary {
-    /// Reads a document. None if it is of neither format.
+    /// Reads a document. `None` if it has neither format.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let document: Value = serde_json::from_slice(bytes).ok()?;
         let text = |member: &str| document.get(member).and_then(Value::as_str);
@@ -58,7 +58,7 @@ impl SbomSummary {
         Some(Self { media_type, format_version, components })
     }
 
-    /// The summary of a document in the store; none if it is not there, was changed, or is of neither format.
+    /// The summary of a document in the store; `None` if it is missing, changed, or has neither format.
     pub fn of(sbom: &LockedSbom, store: &Store) -> Option<Self> {
         Self::read(&store.read(&sbom.digest, MAX_SBOM_SIZE).ok()??)
     }

@@ -1,4 +1,4 @@
-//! Private keys that sign what is published: PKCS#8 in PEM, ECDSA on P-256 or Ed25519, not encrypted.
+//! Private keys for signing publications: unencrypted PKCS#8 in PEM, ECDSA on P-256 or Ed25519.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ enum Key {
     Ed25519(Ed25519KeyPair),
 }
 
-/// Why a key cannot sign. Nothing of it is shown.
+/// The reason why a key cannot sign. The key is not shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignerError {
@@ -37,7 +37,7 @@ pub enum SignerError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It is not a private key that can be used.
+    /// The file is not a usable private key.
     #[error(
         "{} is {found}, and a private key of ECDSA on P-256 or Ed25519 in PKCS#8 without a password is expected (`-----BEGIN PRIVATE \
          KEY-----`); `openssl genpkey -algorithm ed25519 -out key.pem` makes one, and `openssl pkey -in key.pem -pubout` its public key",
@@ -46,7 +46,7 @@ pub enum SignerError {
     Key {
         /// The file.
         file: PathBuf,
-        /// What it is, as far as its first line says.
+        /// The kind of the file, from its first line.
         found: &'static str,
     },
     /// The operating system has no random numbers.
@@ -55,14 +55,14 @@ pub enum SignerError {
 }
 
 impl Signer {
-    /// Reads a key. Fails if it cannot be read, or is another kind of key.
+    /// Reads a key. Fails if the file cannot be read, or is another kind of key.
     pub fn read(file: &Path) -> Result<Self, SignerError> {
         let read = regular_file::read(file, MAX_FILE_SIZE);
         let pem = read.map_err(|source| SignerError::Read { file: file.to_owned(), source })?;
         Self::from_pem(&pem).ok_or_else(|| SignerError::Key { file: file.to_owned(), found: kind(&pem) })
     }
 
-    /// Parses a key. None if it is not one, or of another kind.
+    /// Parses a key. `None` if the text is not a key, or another kind.
     pub fn from_pem(pem: &[u8]) -> Option<Self> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?;
         let bytes = der.secret_pkcs8_der();
@@ -80,7 +80,7 @@ impl Signer {
         Some(Self { key, public })
     }
 
-    /// Its public key.
+    /// The public key.
     pub fn public_key(&self) -> &PublicKey {
         &self.public
     }
@@ -96,7 +96,7 @@ impl Signer {
     }
 }
 
-/// What a file is that is no key that can sign, by the first line of its PEM.
+/// The kind of an unusable file, from the first line of its PEM.
 fn kind(pem: &[u8]) -> &'static str {
     let text = String::from_utf8_lossy(pem);
     let label = text.lines().find_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));

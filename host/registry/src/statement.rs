@@ -1,11 +1,11 @@
-//! What is signed: in-toto statements of version 1 about a manifest.
+//! Signed statements about a manifest: in-toto, version 1.
 //!
-//! | `predicateType` | is |
+//! | `predicateType` | statement |
 //! |---|---|
 //! | `https://sigstore.dev/cosign/sign/v1` | a signature |
-//! | `https://slsa.dev/provenance/v1` | a provenance: who has built it, and from what (SLSA) |
+//! | `https://slsa.dev/provenance/v1` | a provenance: the builder and the source (SLSA) |
 //!
-//! Statements of other types, and about other manifests, count as nothing.
+//! Statements of other types, or about other manifests, are ignored.
 
 use mcp_host_config::registry::{LockedProvenance, Provenance};
 use mcp_host_model::digest::Digest;
@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 
 /// The type of a statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
-/// What a statement of cosign says that it is: a signature.
+/// The predicate type of a cosign signature.
 pub(crate) const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
 /// A provenance of SLSA.
 pub(crate) const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
-/// The maximum length of what a provenance names.
+/// The maximum length of a name in a provenance.
 const MAX_NAME_LEN: usize = 2048;
-/// The members of a provenance's `buildDefinition.externalParameters` that the known build types have the repository in.
+/// The members of `buildDefinition.externalParameters` in which the known build types have the repository.
 const SOURCES: [&str; 4] = ["/workflow/repository", "/source", "/source/uri", "/repository"];
 
-/// What a verified payload states of a manifest.
+/// A verified statement about a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement {
-    /// That its signer publishes it.
+    /// The signer publishes the manifest.
     Signature,
-    /// Who has built it, and from what.
+    /// The builder and the source.
     Provenance(Claims),
 }
 
-/// What a provenance says.
+/// The content of a provenance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
     builder: String,
@@ -39,7 +39,7 @@ pub(crate) struct Claims {
 }
 
 impl Statement {
-    /// Reads a payload, whose signature has been verified. None if it states nothing of that manifest that counts.
+    /// Reads a payload with a verified signature. `None` unless it is a known statement about this manifest.
     pub(crate) fn read(payload: &[u8], manifest: &Digest) -> Option<Self> {
         let statement: Value = serde_json::from_slice(payload).ok()?;
         let text = |member: &str| statement.get(member).and_then(Value::as_str);
@@ -66,7 +66,7 @@ impl Claims {
         Some(Self { builder, sources })
     }
 
-    /// What is locked of it, if it is as required. Where nothing is required, its first source counts.
+    /// The lock entry for the provenance, if it meets the requirement. Without a requirement, the first source is used.
     pub(crate) fn accepted(&self, required: Option<&Provenance>) -> Option<LockedProvenance> {
         let is_source = |source: &&String| {
             required.is_none_or(|required| {
@@ -79,20 +79,20 @@ impl Claims {
         is_builder.then(|| LockedProvenance { builder: self.builder.clone(), source: source.clone() })
     }
 
-    /// What it says, for a message.
+    /// The content, for a message.
     pub(crate) fn describe(&self) -> String {
         let source = self.sources.first().map_or("nothing that is known", String::as_str);
         format!("built by {} from {source}", self.builder)
     }
 }
 
-/// A repository without `@refs/…` or `@COMMIT` behind it.
+/// A repository without the suffix `@refs/…` or `@COMMIT`.
 fn without_revision(source: &str) -> &str {
     let is_revision = |text: &str| text.starts_with("refs/") || text.bytes().all(|byte| byte.is_ascii_hexdigit());
     source.split_once('@').filter(|(_, revision)| is_revision(revision)).map_or(source, |(repository, _)| repository)
 }
 
-/// A statement that a manifest is signed.
+/// A statement that signs a manifest.
 pub(crate) fn signature(manifest: &Digest) -> Value {
     statement(manifest, SIGNATURE, json!({}))
 }
@@ -111,13 +111,13 @@ fn statement(manifest: &Digest, predicate_type: &str, predicate: Value) -> Value
     })
 }
 
-/// The type of predicate of a payload, which nobody has verified.
+/// The predicate type of a payload, unverified.
 pub(crate) fn predicate_type(payload: &[u8]) -> Option<String> {
     let statement: Value = serde_json::from_slice(payload).ok()?;
     statement.get("predicateType")?.as_str().filter(|text| text.len() <= MAX_NAME_LEN).map(str::to_owned)
 }
 
-/// Whether a document is a predicate of a provenance that says who has built something and from what.
+/// Whether a document is a predicate of a provenance with a builder and a source.
 pub(crate) fn is_provenance(predicate: &Value) -> bool {
     Claims::read(predicate).is_some_and(|claims| !claims.sources.is_empty())
 }

@@ -1,14 +1,14 @@
-//! The store: verified contents, each in a file that is named by its SHA-256, and the locks that name them.
+//! The store: verified contents, each in a file that is named by its SHA-256, and the locks that refer to them.
 //!
-//! A file is written under another name, synced, and renamed, so it is complete as soon as it has its name, whoever is killed whenever, and
-//! two hosts that write the same content do the same. A reader gets the descriptor of the file that was hashed, not its path. Files and
-//! directories belong to this user alone ([`PrivateDir`]).
+//! A file is written under a temporary name, synced, and renamed. So it is complete when it has its final name, even if a process
+//! is killed, and concurrent writers of the same content do not conflict. A reader gets the descriptor of the hashed file, not
+//! its path (no TOCTOU race). Only this user can access files and directories ([`PrivateDir`]).
 //!
 //! | below the directory | holds |
 //! |---|---|
 //! | `blobs/sha256/DIGITS` | components, manifests and signature bundles |
-//! | `locks/DIGITS` | the path of a lock that uses the store, so that `store gc` knows what is needed |
-//! | `.lock` | nothing: `flock` keeps a collection from running beside a command that adds |
+//! | `locks/DIGITS` | the path of a lock that uses the store, so that `store gc` knows the needed contents |
+//! | `.lock` | nothing: `flock` on it prevents a collection while a command adds contents |
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -25,7 +25,7 @@ use tempfile::NamedTempFile;
 
 /// The maximum length of the path of a lock in bytes.
 const MAX_PATH_LEN: usize = 8192;
-/// The age from which on a temporary file belongs to nobody any more.
+/// The age after which a temporary file is abandoned.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(24);
 
 /// The store.
@@ -34,15 +34,15 @@ pub struct Store {
     root: PathBuf,
     blobs: PrivateDir,
     locks: PrivateDir,
-    /// Held shared while it is used, and exclusively by a collection.
+    /// Locked shared during use, and exclusively by a collection.
     guard: File,
 }
 
-/// Why the store cannot be used. Nothing is left behind by what failed.
+/// The reason why the store cannot be used. Failed operations leave no files behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no directory for it.
+    /// The config has no directory for the store.
     #[error("there is no directory for the store of components: set `store` of `[registry]`, or `HOME`")]
     NoDirectory,
     /// A directory cannot be used.
@@ -58,12 +58,12 @@ pub enum StoreError {
     Io {
         /// The store.
         dir: PathBuf,
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The content of a file is not what its name says.
+    /// The content of a file does not have the digest in its name.
     #[error(
         "{} has been changed: its content has the digest {found}; `mcp-host store fetch` replaces it", file.display()
     )]
@@ -73,34 +73,34 @@ pub enum StoreError {
         /// The digest of its content.
         found: Digest,
     },
-    /// A content is larger than its bound, or not what was expected.
+    /// A content exceeds its bound, or is not the expected one.
     #[error("{0}")]
     Content(String),
     /// A lock that uses the store cannot be read, so nothing is removed.
     #[error("nothing was removed: {0}")]
     Lock(#[from] LockError),
-    /// Another command uses the store.
+    /// Another command is using the store.
     #[error("another command uses the store {}; run this again when it has ended", .0.display())]
     Busy(PathBuf),
 }
 
-/// What a collection did.
+/// The result of a collection (`store gc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// The number of files that were removed.
+    /// The number of removed files.
     pub files: usize,
-    /// Their bytes.
+    /// The size of the removed files in bytes.
     pub bytes: u64,
-    /// The number of files that are needed.
+    /// The number of needed files.
     pub kept: usize,
 }
 
 impl Store {
-    /// Opens or makes the store.
+    /// Opens the store, or creates it.
     ///
     /// # Errors
     ///
-    /// Others may write to it, or the disk fails.
+    /// Other users may write to the store, or the disk fails.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Directory { dir: dir.to_owned(), source };
         let io_failed = |source| StoreError::Io { dir: dir.to_owned(), doing: "opened", source };
@@ -112,12 +112,12 @@ impl Store {
         Ok(Self { root: dir.to_owned(), blobs, locks, guard })
     }
 
-    /// The file for a content, which may not be there.
+    /// The file for a content, which may not exist.
     pub fn file(&self, digest: &Digest) -> PathBuf {
         store_file(&self.root, digest)
     }
 
-    /// Begins to write a content of at most `max` bytes.
+    /// Starts to write a content of at most `max` bytes.
     pub(crate) fn begin(&self, max: u64) -> Result<Incoming<'_>, StoreError> {
         let file = self.blobs.new_file().map_err(|source| self.failed("written", source))?;
         Ok(Incoming { store: self, file, hash: Context::new(&SHA256), size: 0, max })
@@ -127,7 +127,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The disk fails. Nothing is left then.
+    /// The disk fails. No file is left then.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::compute(bytes);
         let mut incoming = self.begin(bytes.len() as u64)?;
@@ -136,11 +136,11 @@ impl Store {
         Ok(digest)
     }
 
-    /// Opens a content: the descriptor of the file that was hashed, at its beginning. None if there is no such file.
+    /// Opens a content: the descriptor of the verified file, at its beginning. `None` if the file does not exist.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or its content is another one.
+    /// The file cannot be read, or its content has another digest.
     pub fn open_verified(&self, digest: &Digest) -> Result<Option<File>, StoreError> {
         let file = self.file(digest);
         let mut opened = match mcp_host_base::regular_file::open(&file) {
@@ -156,17 +156,18 @@ impl Store {
         Ok(Some(opened))
     }
 
-    /// Reads a content of at most `max` bytes. None if it is not there. Fails like [`open_verified`](Self::open_verified).
+    /// Reads a content of at most `max` bytes. `None` if the file does not exist. Fails like
+    /// [`open_verified`](Self::open_verified).
     pub fn read(&self, digest: &Digest, max: usize) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(file) = self.open_verified(digest)? else { return Ok(None) };
         let mut bytes = Vec::new();
         file.take(max as u64).read_to_end(&mut bytes).map_err(|source| self.failed("read", source))?;
-        // The content may have changed since, and may be larger.
+        // The content may have changed since the verification, and may be larger.
         let found = Digest::compute(&bytes);
         if found == *digest { Ok(Some(bytes)) } else { Err(StoreError::Changed { file: self.file(digest), found }) }
     }
 
-    /// Notes that a lock uses the store.
+    /// Registers a lock as a user of the store.
     pub fn register(&self, lock: &Path) -> Result<(), StoreError> {
         let lock = std::path::absolute(lock).map_err(|source| self.failed("written", source))?;
         let bytes = lock.as_os_str().as_encoded_bytes();
@@ -183,14 +184,14 @@ impl Store {
         write().map_err(|source| self.failed("written", source))
     }
 
-    /// Removes what none of the locks names that use the store, and temporary files that are left.
+    /// Removes contents that no registered lock needs, and abandoned temporary files.
     ///
     /// # Errors
     ///
-    /// Another command uses the store, or a lock cannot be read: then nothing is removed.
+    /// Another command is using the store, or a lock cannot be read: then nothing is removed.
     pub fn collect(self) -> Result<Collected, StoreError> {
         let failed = |source| self.failed("cleaned", source);
-        // Shared and exclusive locks of one descriptor replace each other.
+        // A descriptor cannot hold a shared and an exclusive lock: one replaces the other.
         self.guard.unlock().map_err(failed)?;
         match self.guard.try_lock() {
             Ok(()) => {}
@@ -219,7 +220,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// What the locks name that use the store. A lock that is gone needs nothing.
+    /// The contents that the registered locks need. A deleted lock needs nothing.
     fn needed(&self) -> Result<BTreeSet<Digest>, StoreError> {
         let failed = |source| self.failed("read", source);
         let mut needed = BTreeSet::new();
@@ -231,7 +232,7 @@ impl Store {
                 needed.extend([component.manifest, component.component]);
                 needed.extend(component.bundles.iter().copied());
                 needed.extend(component.sboms.iter().map(|sbom| sbom.digest));
-                // A manifest that is not there or was changed names nothing.
+                // A missing or changed manifest refers to nothing.
                 let manifest = self.read(&component.manifest, MAX_MANIFEST_SIZE).ok().flatten();
                 let manifest = manifest.and_then(|bytes| Manifest::parse(&bytes).ok());
                 needed.extend(manifest.and_then(|manifest| manifest.config.parse_digest().ok()));
@@ -245,13 +246,13 @@ impl Store {
     }
 }
 
-/// Whether a temporary file is of a process that has ended long ago.
+/// Whether a temporary file belongs to a process that ended long ago.
 fn is_abandoned(metadata: &std::fs::Metadata) -> bool {
     let age = metadata.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
     age.is_some_and(|age| age > MAX_TEMPORARY_AGE)
 }
 
-/// A content that is being written. Dropped, it leaves nothing.
+/// A content during writing. Dropping it removes the file.
 pub(crate) struct Incoming<'s> {
     store: &'s Store,
     file: NamedTempFile,
@@ -274,7 +275,7 @@ impl Incoming<'_> {
         self.file.write_all(piece).map_err(|source| self.store.failed("written", source))
     }
 
-    /// Puts it in its place, if its digest is that one.
+    /// Moves the content to its place, if it has this digest.
     pub(crate) fn finish(self, expected: &Digest) -> Result<(), StoreError> {
         let hash = self.hash.finish();
         if hash.as_ref() != expected.bytes() {

@@ -1,8 +1,9 @@
-//! Whether what was found is signed as `[[trust]]` requires.
+//! Verifies that signatures meet the requirements of `[[trust]]`.
 //!
-//! A signature counts by a key of the table that is not past its date, or by a certificate of one of its identities. One key in two
-//! entries is one signer, and so is one identity that two entries match: signers are assigned to entries, each to one at most, and
-//! `minimum` is compared with the largest number that can be. A provenance counts if one of the same keys or identities has signed it.
+//! A signature counts if it is by a key of the table before its expiry date, or by a certificate of one of its identities. A key
+//! in two entries is one signer, and so is an identity that matches two entries: each signer is assigned to at most one entry,
+//! and `minimum` is compared with the largest possible assignment. A provenance counts if one of the same keys or identities has
+//! signed it.
 
 use std::collections::BTreeSet;
 
@@ -21,52 +22,52 @@ use crate::statement::{Claims, Statement};
 /// The maximum number of signatures that a message describes.
 const MAX_HINTS: usize = 4;
 
-/// When a signature has to count.
+/// The time of a verification.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
-    /// Something new is locked at that time: keys that are past their date do not count.
+    /// A new component is locked now: expired keys do not count.
     Now(Timestamp),
-    /// What was locked is looked at again: dates do not matter.
+    /// A locked component is verified again: expiry dates are ignored.
     Locked,
 }
 
-/// What has to be verified.
+/// The subject of a verification.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) reference: &'a Reference,
     pub(crate) manifest: &'a Digest,
-    /// What to say where there is no signature.
+    /// The hint for the error of a missing signature.
     pub(crate) hint: &'static str,
 }
 
-/// What was verified.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verified {
-    /// Who has signed, of those that are trusted.
+    /// The trusted signers.
     pub(crate) signers: BTreeSet<LockedSigner>,
-    /// What a provenance says that one of the trusted has signed.
+    /// The content of a provenance that a trusted signer has signed.
     pub(crate) provenance: Option<LockedProvenance>,
-    /// The bundles that count, by their position.
+    /// The indexes of the accepted bundles.
     pub(crate) used: Vec<usize>,
 }
 
-/// A `[[trust]]` that verifies: its trusted root is parsed once.
+/// A verifier for a `[[trust]]`, with its trusted root parsed once.
 pub(crate) struct Verifier<'t> {
     trust: &'t Trust,
     keyless: Option<Keyless>,
 }
 
-/// Who of the trusted has signed a bundle, and what.
+/// The trusted signers of a bundle, and the statement.
 struct Attested {
     bundle: usize,
     statement: Statement,
-    /// The keys of the table, by their position.
+    /// The indexes of the keys in the table.
     keys: Vec<usize>,
-    /// The identity, and the entries of the table that match it.
+    /// The identity, and the table's entries that match it.
     identity: Option<(LockedIdentity, Vec<usize>)>,
 }
 
-/// What was found of signatures that do not count, for a message.
+/// The signatures that do not count, for a message.
 #[derive(Default)]
 struct Found {
     expired: BTreeSet<String>,
@@ -76,7 +77,7 @@ struct Found {
 impl<'t> Verifier<'t> {
     /// Fails if the trusted root cannot be used.
     pub(crate) fn new(trust: &'t Trust) -> Result<Self, RegistryError> {
-        // A file that cannot be read is reported with the config, and left out of it for commands that do without.
+        // An unreadable file has been reported with the config, and is left out for commands that do not need it.
         if trust.root.is_none() && !trust.identities.is_empty() {
             let reason = "it is not there, or is none; `mcp-host check` says which file that is".to_owned();
             return Err(RegistryError::Root { reason });
@@ -85,11 +86,11 @@ impl<'t> Verifier<'t> {
         Ok(Self { trust, keyless: keyless.map_err(|reason| RegistryError::Root { reason })? })
     }
 
-    /// Who of the trusted has signed the subject: enough of them, and the provenance that is required.
+    /// Verifies that enough trusted signers have signed the subject, and the required provenance.
     ///
     /// # Errors
     ///
-    /// There are no signatures, or not enough by those that are trusted, or no such provenance.
+    /// There are no signatures, too few by trusted signers, or no matching provenance.
     pub(crate) fn verify(
         &self,
         subject: Subject<'_>,
@@ -156,7 +157,7 @@ impl<'t> Verifier<'t> {
         Ok(Verified { signers, provenance: accepted.map(|(_, provenance)| provenance), used })
     }
 
-    /// Who of the trusted has signed a bundle.
+    /// The trusted signers of a bundle.
     fn attested(
         &self,
         position: usize,
@@ -209,7 +210,7 @@ impl<'t> Verifier<'t> {
         keys.iter().filter_map(|number| self.trust.keys.get(*number)).map(|key| key.file.fingerprint())
     }
 
-    /// Who is trusted, for a message.
+    /// The trusted keys and identities, for a message.
     fn expected(&self) -> String {
         let keys = self.trust.keys.iter().map(|key| key.file.fingerprint().to_string());
         let identities = self.trust.identities.iter().map(|entry| format!("{} ({})", entry.subject, entry.issuer));
@@ -217,7 +218,7 @@ impl<'t> Verifier<'t> {
     }
 }
 
-/// Whether signatures by the key count then.
+/// Whether signatures by the key count at this time.
 fn counts(key: &TrustedKey, moment: Moment) -> bool {
     match (key.not_after, moment) {
         (Some(last), Moment::Now(now)) => now.to_zoned(TimeZone::UTC).date() <= last,
@@ -225,7 +226,7 @@ fn counts(key: &TrustedKey, moment: Moment) -> bool {
     }
 }
 
-/// The largest number of entries that have a signer of their own (a maximum matching by augmenting paths).
+/// The size of a maximum bipartite matching between signers and entries, by augmenting paths.
 fn assigned(signed: &[&(LockedIdentity, Vec<usize>)]) -> usize {
     let mut persons: Vec<(LockedSigner, BTreeSet<usize>)> = Vec::new();
     for (identity, entries) in signed {
@@ -235,7 +236,7 @@ fn assigned(signed: &[&(LockedIdentity, Vec<usize>)]) -> usize {
             None => persons.push((signer, entries.iter().copied().collect())),
         }
     }
-    /// Finds an entry for a person, and another one for whoever has it.
+    /// Finds an entry for a signer; the current holder of an entry moves to another one.
     fn assign(
         person: usize,
         persons: &[(LockedSigner, BTreeSet<usize>)],
@@ -259,7 +260,7 @@ fn assigned(signed: &[&(LockedIdentity, Vec<usize>)]) -> usize {
     (0..persons.len()).filter(|person| assign(*person, &persons, &mut BTreeSet::new(), &mut of_entry)).count()
 }
 
-/// A hint for a message: a fingerprint whole, anything else truncated.
+/// A hint for a message: a fingerprint in full, anything else truncated.
 fn shown_hint(hint: &str) -> String {
     match hint.parse::<Digest>() {
         Ok(fingerprint) => fingerprint.to_string(),
@@ -268,7 +269,7 @@ fn shown_hint(hint: &str) -> String {
 }
 
 impl Found {
-    /// What can be said of signatures that do not count.
+    /// Describes the signatures that do not count.
     fn describe(self, bundles: &[Bundle]) -> String {
         if !self.expired.is_empty() {
             return self.expired.into_iter().collect::<Vec<_>>().join(", ");
@@ -424,12 +425,12 @@ mod tests {
         assert!(error.contains("found none"), "{error}");
         let error = check(&trust, &attest(0, "https://f.example/b/\u{1b}web"), now).unwrap_err();
         assert!(error.contains("https://f.example/b/") && !error.contains('\u{1b}'), "{error}");
-        // A provenance is no signature.
+        // A provenance is not a signature.
         let only: Vec<_> = attest(0, "https://f.example/a/web").into_iter().skip(1).collect();
         assert!(check(&trust, &only, now).unwrap_err().contains("signed by 0"));
     }
 
-    /// A `[[trust]]` with those keys of the table, and the fixtures' root.
+    /// A `[[trust]]` with these keys of the table, and the fixtures' root.
     fn with_root(text: &str, keys: &Keys) -> Trust {
         std::fs::write(keys.dir.path().join("root.json"), fixtures::root_json().to_string()).unwrap();
         keys.trust(&format!("{text}\nroot = 'root.json'"))
@@ -461,9 +462,9 @@ mod tests {
             let error = check(&acme, &[fixture(number)], now).unwrap_err();
             assert!(error.contains(expected) && error.contains("https://forge.example/acme/**"), "{error}");
         }
-        // A signature that does not count takes nothing from one that does.
+        // A signature that does not count does not affect one that does.
         assert_eq!(check(&acme, &[fixture(fixtures::BY_ANOTHER), fixture(fixtures::SIGNED)], now), Ok(1));
-        // Without identities a certificate is no key.
+        // Without identities in the table, a certificate does not count.
         let key = keys.trust("keys = [{ file = '0.pub' }]");
         assert!(check(&key, &[fixture(fixtures::SIGNED)], now).unwrap_err().contains("signed by 0"));
     }

@@ -1,4 +1,4 @@
-//! Verification without a network: the config, the lock and the store agree, and the signatures are those that `[[trust]]` requires now.
+//! Verification without a network: config, lock and store are consistent, and the signatures meet the current `[[trust]]`.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use crate::sbom::Sboms;
 use crate::store::Store;
 use crate::trust::{Moment, Subject, Verified, Verifier};
 
-/// What is wrong with a component.
+/// A problem of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The reference.
     pub source: Reference,
-    /// What is wrong, and what to do.
+    /// The problem and the remedy.
     pub message: String,
 }
 
-/// Verifies what the config names. The dates of keys do not matter: what was locked before them is served.
+/// Verifies the components of the config. Expiry dates of keys are ignored: components locked before them are served.
 pub fn verify(config: &Config, lock: &Lock, store: &Store) -> Vec<Problem> {
     let references: BTreeSet<Reference> = config.references().collect();
     let mut problems = Vec::new();
@@ -36,13 +36,13 @@ pub fn verify(config: &Config, lock: &Lock, store: &Store) -> Vec<Problem> {
     problems
 }
 
-/// Verifies one component against the config and the store. The error says what is wrong, and what to do.
+/// Verifies one component with the config and the store. The error has the problem and the remedy.
 pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> Result<(), String> {
     verify_at(config, locked, store, Moment::Locked).map(drop)
 }
 
-/// Verifies a component that comes from elsewhere and is to be locked now: nothing of its entry is believed but what it names. The error says
-/// what is wrong, and what to do.
+/// Verifies a component from elsewhere that is locked now: only the references in its lock entry are used. The error has the
+/// problem and the remedy.
 pub fn verify_new(config: &Config, named: &LockedComponent, store: &Store) -> Result<Obtained, String> {
     let (verified, manifest) = verify_at(config, named, store, Moment::Now(Timestamp::now()))?;
     let bundles = verified.used.iter().filter_map(|number| named.bundles.get(*number).copied()).collect();

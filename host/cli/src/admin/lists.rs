@@ -1,4 +1,4 @@
-//! `admin sessions`, `admin subscriptions` and `admin cache`: lists of a running server, a page at a time.
+//! `admin sessions`, `admin subscriptions` and `admin cache`: paginated lists of a running server.
 
 use mcp_host_server::AdminClient;
 use mcp_host_server::admin_api::{
@@ -28,7 +28,7 @@ fn limit(text: &str) -> Result<usize, String> {
 }
 
 impl ListArgs {
-    /// The path of the list, with the parameters.
+    /// The path of the list, with its query parameters.
     fn path(&self, name: &str) -> String {
         let after =
             self.after.as_deref().map(|after| format!("&after={}", utf8_percent_encode(after, NON_ALPHANUMERIC)));
@@ -36,7 +36,7 @@ impl ListArgs {
     }
 }
 
-/// Prints the sessions. Returns whether that failed, which it does not.
+/// Prints the sessions. Always returns `false`: no failure is possible.
 pub(super) async fn sessions(
     client: &AdminClient,
     list: &ListArgs,
@@ -62,7 +62,7 @@ pub(super) async fn sessions(
     end(&sessions, "sessions", output)
 }
 
-/// Prints what clients watch. Returns whether that failed, which it does not.
+/// Prints the resources that clients watch. Always returns `false`: no failure is possible.
 pub(super) async fn subscriptions(
     client: &AdminClient,
     list: &ListArgs,
@@ -87,7 +87,7 @@ pub(super) async fn subscriptions(
     end(&found.resources, "resources", output)
 }
 
-/// Prints the response cache. Returns whether that failed, which it does not.
+/// Prints the response cache. Always returns `false`: no failure is possible.
 pub(super) async fn cache(
     client: &AdminClient,
     list: &ListArgs,
@@ -118,7 +118,7 @@ fn rows<T, const N: usize>(page: &Page<T>, row: impl Fn(&T) -> [Cell; N]) -> Vec
     page.items.iter().map(row).collect()
 }
 
-/// Says how many there are if the page does not have all of them, and how to continue.
+/// If the page is incomplete, prints the total number of items and how to continue.
 fn end<T>(page: &Page<T>, noun: &str, output: &mut Output<'_>) -> Result<bool, CliError> {
     if page.items.len() < page.total {
         output.line(&format!("{} of {} {noun}", page.items.len(), page.total))?;

@@ -1,4 +1,4 @@
-//! `admin explain --who`: who may perform an operation on a resource, by the rules of the running server.
+//! `admin explain --who`: which principals may perform an operation on a resource, by the rules of the running server.
 
 use mcp_host_server::admin_api::{WhoMay, WhoView};
 
@@ -7,7 +7,7 @@ use crate::escape;
 use crate::output::Output;
 use crate::table::{Cell, Table};
 
-/// Prints a row for each principal and group that is allowed or denied it.
+/// Prints a row for each principal and group that the rules allow or deny the operation.
 pub(super) fn print(found: &WhoView, output: &mut Output<'_>) -> Result<(), CliError> {
     let WhoView { uri, operation, served_at, allowed, denied, cut, .. } = found;
     output.line(&escape::line(&format!("{operation}  {uri}")))?;

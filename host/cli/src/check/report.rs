@@ -15,12 +15,12 @@ pub(super) struct JsonReport<'a> {
     plugins: Vec<PluginReport<'a>>,
     /// The warnings about the config as a whole.
     warnings: &'a [String],
-    /// What may be meant as it is: globs of rules that match nothing of what is listed.
+    /// Findings that may be intended: globs of rules that match no listed resource.
     notes: &'a [String],
     confinement: &'a ConfinementReport,
 }
 
-/// One plugin. Fields that are unknown because it did not load are null.
+/// One plugin. If the plugin did not load, the unknown fields are null.
 #[derive(Serialize)]
 struct PluginReport<'a> {
     name: &'a str,
@@ -32,16 +32,16 @@ struct PluginReport<'a> {
     pinned: bool,
     /// `ok`, `failing`, `not-loaded` or `not-asked` (an upstream, offline).
     state: &'static str,
-    /// Null if it works.
+    /// Null if the plugin works.
     error: Option<String>,
     provider: Option<Provider<'a>>,
-    /// The number of items on the first page of its listing.
+    /// The number of items on the first page of the listing.
     first_page_items: Option<usize>,
     /// The number of faults during the check, by kind.
     faults: Option<BTreeMap<&'static str, u64>>,
     requirements: Option<Vec<RequirementReport<'a>>>,
     warnings: Vec<String>,
-    /// What the provider asks for and the plugin is not granted.
+    /// What the provider requires and the plugin is not granted.
     notes: Vec<String>,
 }
 

@@ -1,12 +1,12 @@
-//! The clients: where each has its servers, and in which form.
+//! The supported clients: the file with the client's servers, and the form of an entry.
 //!
 //! | client | file of the user | file of a project | key | a token over HTTP |
 //! |---|---|---|---|---|
 //! | VS Code | `Code/User/mcp.json` of the config directory | `.vscode/mcp.json` | `servers` | `${input:ID}`, which VS Code asks for and stores encrypted |
 //! | Claude Desktop | `Claude/claude_desktop_config.json` of the config directory | none | `mcpServers` | the file has no servers over HTTP |
-//! | Claude Code | `~/.claude.json`, or that of `CLAUDE_CONFIG_DIR` | `.mcp.json` | `mcpServers` | `${VARIABLE}` |
+//! | Claude Code | `~/.claude.json`, or the same file in `CLAUDE_CONFIG_DIR` | `.mcp.json` | `mcpServers` | `${VARIABLE}` |
 //! | Cursor | `~/.cursor/mcp.json` | `.cursor/mcp.json` | `mcpServers` | `${env:VARIABLE}` |
-//! | Codex | `~/.codex/config.toml`, or that of `CODEX_HOME` | `.codex/config.toml` | `mcp_servers` | `bearer_token_env_var` |
+//! | Codex | `~/.codex/config.toml`, or the same file in `CODEX_HOME` | `.codex/config.toml` | `mcp_servers` | `bearer_token_env_var` |
 //! | Gemini CLI | `~/.gemini/settings.json` | `.gemini/settings.json` | `mcpServers` | `${VARIABLE}` |
 //! | Zed | `zed/settings.json` of the config directory | `.zed/settings.json` | `context_servers` | the token itself: Zed has no variables |
 //!
@@ -50,18 +50,18 @@ pub(crate) enum Syntax {
 /// How a client's file refers to a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenReference {
-    /// By an input of the file, which the client asks for.
+    /// An input of the file. The client prompts for its value.
     Input,
-    /// By a variable of the client's environment, between these texts.
+    /// A variable of the client's environment, between these texts.
     Variable(&'static str, &'static str),
-    /// By a key that names the variable.
+    /// A key that names the variable.
     VariableKey(&'static str),
-    /// Not at all: it has the token itself.
+    /// No reference: the file has the token itself.
     Literal,
 }
 
 impl Client {
-    /// Its name for people.
+    /// The client's name for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::VsCode => "VS Code",
@@ -74,12 +74,12 @@ impl Client {
         }
     }
 
-    /// Its name on the command line.
+    /// The client's name on the command line.
     pub(crate) fn argument(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The key of its file that has the servers.
+    /// The key of the client's file that has the servers.
     pub(crate) fn servers_key(self) -> &'static str {
         match self {
             Self::VsCode => "servers",
@@ -89,27 +89,27 @@ impl Client {
         }
     }
 
-    /// The syntax of its file.
+    /// The syntax of the client's file.
     pub(crate) fn syntax(self) -> Syntax {
         if self == Self::Codex { Syntax::Toml } else { Syntax::Json }
     }
 
-    /// Whether its file can have servers over HTTP.
+    /// Whether the client's file can have servers over HTTP.
     pub(crate) fn has_http(self) -> bool {
         self != Self::ClaudeDesktop
     }
 
-    /// What begins a variable in the command and the arguments of an entry. There is no way to write it as it is.
+    /// The prefix of a variable in the command and the arguments of an entry. The prefix cannot be escaped.
     pub(crate) fn variable_mark(self) -> Option<&'static str> {
         match self {
-            // `$NAME`, too.
+            // `$NAME` is a variable, too.
             Self::GeminiCli => Some("$"),
             Self::VsCode | Self::Cursor | Self::ClaudeCode => Some("${"),
             Self::ClaudeDesktop | Self::Codex | Self::Zed => None,
         }
     }
 
-    /// How its file refers to a token.
+    /// How the client's file refers to a token.
     pub(crate) fn token_reference(self) -> TokenReference {
         match self {
             Self::VsCode => TokenReference::Input,
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The file of the user.
+    /// The client's file of this user.
     pub(crate) fn user_file(self, dirs: &ClientDirs) -> PathBuf {
         match self {
             Self::VsCode => dirs.config.join("Code/User/mcp.json"),
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    /// The file of the project in that directory, if projects have one.
+    /// The client's file in this project directory, if the client has project files.
     pub(crate) fn project_file(self, project: &Path) -> Option<PathBuf> {
         let path = match self {
             Self::VsCode => ".vscode/mcp.json",
@@ -154,7 +154,7 @@ impl Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientDirs {
     home: PathBuf,
-    /// Of programs with a window.
+    /// The config directory of desktop programs.
     config: PathBuf,
     /// `XDG_CONFIG_HOME`, or `~/.config`.
     xdg_config: PathBuf,
@@ -165,10 +165,10 @@ pub(crate) struct ClientDirs {
 }
 
 impl ClientDirs {
-    /// Those of the user of this process; none without a home directory.
+    /// The directories of the user of this process; `None` without a home directory.
     pub(crate) fn of_user() -> Option<Self> {
         let home = std::env::home_dir().filter(|home| home.is_absolute())?;
-        // As the XDG base directory specification says, a relative path counts for nothing.
+        // The XDG base directory specification: relative paths are ignored.
         let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let xdg_config = variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let config = match cfg!(target_os = "macos") {

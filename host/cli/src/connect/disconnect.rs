@@ -1,4 +1,4 @@
-//! `disconnect`: removes what `connect --write` added.
+//! `disconnect`: removes the entry that `connect --write` added.
 
 use mcp_host_config::EndpointUrl;
 
@@ -47,7 +47,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let url = match &self.url {
             Some(url) => Some(url.as_str().to_owned()),
-            // There need not be a config.
+            // The config is optional here.
             None => context.config_without_secrets().ok().and_then(|config| endpoint_of(&config).ok().flatten()),
         };
         let file = self.place.open(self.client)?;

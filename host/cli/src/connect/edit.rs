@@ -1,4 +1,4 @@
-//! What adding a server to the text of a client's file, and removing it, have in common in either syntax.
+//! Adding a server to a client's file, and removing one: the parts that JSON and TOML share.
 
 use std::fmt;
 use std::path::Path;
@@ -10,24 +10,24 @@ use super::entry::Value;
 /// Why a file cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditError {
-    /// It has a mistake in its syntax.
+    /// The file has a syntax error.
     #[error("{0}")]
     Syntax(String),
-    /// The file, or the value of that key, has another type.
+    /// The file, or the value of this key, has another type.
     #[error("{} is not an object", .0.as_ref().map_or_else(|| "its content".to_owned(), |key| format!("`{key}`")))]
     NotATable(Option<String>),
-    /// It has a key twice.
+    /// The file has a key twice.
     #[error("it has `{key}` twice{}", .second.as_ref().map_or_else(String::new, |second| format!(", again on {second}")))]
     Twice {
         /// The key.
         key: String,
-        /// Where it is the second time.
+        /// The place of the second one.
         second: Option<Position>,
     },
-    /// It has another server of that name.
+    /// The file has another server with this name.
     #[error(transparent)]
     Other(OtherEntry),
-    /// It has no server of that name, or none that is ours.
+    /// The file has no server with this name, or no entry that `connect` added.
     #[error(
         "it has no {}{}",
         .name.as_ref().map_or_else(|| "server that `mcp-host connect` added".to_owned(), |name| format!("server `{name}`")),
@@ -36,10 +36,10 @@ pub(crate) enum EditError {
     NoEntry {
         /// The name that was given.
         name: Option<String>,
-        /// The names of the servers that it has.
+        /// The names of the servers in the file.
         known: Vec<String>,
     },
-    /// It has several that are ours.
+    /// The file has several entries that `connect` added.
     #[error("it has several servers of `mcp-host`: {}", .0.join(", "))]
     Several(Vec<String>),
 }
@@ -52,7 +52,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The place behind that much text.
+    /// The place behind this text.
     pub(super) fn after(text: &str) -> Self {
         let (before, line) = text.rsplit_once('\n').unwrap_or(("", text));
         let lines = if text.contains('\n') { before.matches('\n').count().saturating_add(2) } else { 1 };
@@ -66,47 +66,47 @@ impl fmt::Display for Position {
     }
 }
 
-/// A server of the same name that starts something else, or is elsewhere.
+/// A server with the same name that starts another program or has another URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has another server `{name}`{}", .at.as_ref().map_or_else(String::new, |at| format!(", {at}")))]
 pub(crate) struct OtherEntry {
     name: String,
-    /// Its command or its URL.
+    /// The server's command or URL.
     at: Option<String>,
 }
 
 impl OtherEntry {
     pub(super) fn named(name: &str, entry: &Json) -> Self {
         let at = ["command", "url", "httpUrl"].iter().find_map(|key| entry.get(key)?.as_str()).map(str::to_owned);
-        // The program is the same: what it serves is in its arguments.
+        // The program is the same; the arguments show what it serves.
         let args = entry.get("args").and_then(Json::as_array).filter(|_| starts_host(entry));
         let args = args.into_iter().flatten().filter_map(Json::as_str).map(|arg| format!(" {arg}"));
         let args: String = args.collect();
         Self { name: name.to_owned(), at: at.map(|at| at + &args) }
     }
 
-    /// What it was.
+    /// The server before the change, for messages.
     pub(super) fn description(&self) -> String {
         self.at.clone().unwrap_or_else(|| format!("another server `{}`", self.name))
     }
 }
 
-/// Whether an entry is this server already, and may be changed: it starts `mcp-host`, wherever that is, with the same arguments, or has
-/// the same URL. One that serves something else is another server.
+/// Whether an entry is this server already, and may be replaced: it starts `mcp-host` at any path with the same arguments, or has
+/// the same URL. An entry with other arguments is another server.
 pub(super) fn is_own(entry: &Json, new: &Value) -> bool {
     let new = new.to_json();
     let is_same_url = ["url", "httpUrl"].iter().any(|key| new.get(key).is_some() && new.get(key) == entry.get(key));
     is_same_url || starts_host(entry) && entry.get("args") == new.get("args")
 }
 
-/// Whether it starts this program, wherever that is.
+/// Whether an entry starts this program, at any path.
 fn starts_host(entry: &Json) -> bool {
     let command = entry.get("command").and_then(Json::as_str);
     command.and_then(|command| Path::new(command).file_name()).is_some_and(|name| name == "mcp-host")
 }
 
-/// The name of the entry to remove: the given one, or the only one that is ours. Ours starts `mcp-host`, or is at the URL of the config's
-/// server; what is at another URL says nothing of the program.
+/// The name of the entry to remove: the given one, or the only entry of this program. Such an entry starts `mcp-host`, or has the
+/// URL of the config's server; another URL does not show which program answers.
 pub(super) fn entry_to_remove(
     entries: &[(String, Json)],
     name: Option<&str>,

@@ -1,10 +1,10 @@
-//! The entry of a server in the file of a client.
+//! A server's entry in the config file of a client.
 
 use serde_json::json;
 
 use super::client::{Client, TokenReference};
 
-/// A value of an entry. Its keys stay in the order in which people write them.
+/// A value of an entry. The order of keys is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Bool(bool),
@@ -31,21 +31,21 @@ impl Value {
     }
 }
 
-/// A server that a client is to know.
+/// A server to add to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// The client starts it.
+    /// A server that the client starts.
     Stdio {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The program's arguments.
         args: Vec<String>,
     },
-    /// It runs.
+    /// A running server.
     Http {
-        /// The URL of its endpoint.
+        /// The URL of the server's endpoint.
         url: String,
-        /// The token that it needs, if it needs one.
+        /// The token, if the server requires one.
         token: Option<Token>,
     },
 }
@@ -53,18 +53,18 @@ pub(crate) enum Server {
 /// A token that a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// The variable of the client's environment that has it.
+    /// The variable of the client's environment with the token.
     pub(crate) variable: String,
-    /// What stands for the token itself, for a client without variables.
+    /// The text in place of a variable, for a client without variables.
     pub(crate) literal: String,
 }
 
-/// An entry: the server, and what belongs to it elsewhere in the file.
+/// An entry: the server, and the input elsewhere in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) server: Value,
-    /// The input that asks for the token.
+    /// The input that prompts for the token.
     pub(crate) input: Option<Input>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Input {
 }
 
 impl Entry {
-    /// The entry for a client, or in the form that most others read.
+    /// The entry for a client; without one, in the form that most clients read.
     pub(crate) fn new(name: &str, server: &Server, client: Option<Client>) -> Self {
         let id = input_id(name);
         let (server, input) = match server {

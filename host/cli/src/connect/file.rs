@@ -1,8 +1,8 @@
-//! A client's file: read, and replaced as a whole, with a backup of what it was.
+//! A client's file: read, and replaced atomically, with a backup of the old content.
 //!
-//! Nothing is lost: the new content is written to a file beside it, which takes its place by a rename, and only if the file still has
-//! the content that was read. A symbolic link stays, and the file that it leads to is replaced. File and backup can be read by their
-//! user only (0600), since clients keep tokens there.
+//! No content is lost: the new content goes to a temporary file, which is renamed over the old one only if the file still has the
+//! content that was read. A symbolic link stays; its target is replaced. File and backup have mode 0600, since clients keep
+//! tokens there.
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
@@ -17,13 +17,13 @@ use crate::error::CommandError;
 
 /// The maximum size of a client's file, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// What a backup's name has behind that of the file.
+/// The suffix of a backup's name.
 const BACKUP: &str = ".mcp-host.bak";
 
 /// Why a client's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{} cannot be read: {source}", file.display())]
     Read {
         /// The file.
@@ -31,47 +31,47 @@ pub(crate) enum FileError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It is a symbolic link that leads nowhere.
+    /// The file is a dangling symbolic link.
     #[error("{} is a symbolic link to a file that does not exist", file.display())]
     Dangling {
         /// The link.
         file: PathBuf,
     },
-    /// It is far larger than such a file is.
+    /// The file is too large for a client's file.
     #[error("{} has more than {MAX_BYTES} bytes", file.display())]
     TooLarge {
         /// The file.
         file: PathBuf,
     },
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("{} is not UTF-8: {position} has another byte", file.display())]
     NotUtf8 {
         /// The file.
         file: PathBuf,
-        /// Where the first byte is that is not.
+        /// The place of the first invalid byte.
         position: Position,
     },
-    /// It is in a project, and a link there leads to another place.
+    /// A link in the project leads to a file outside the project.
     #[error("{} leads out of the project, to {}; nothing was written", file.display(), target.display())]
     OutsideProject {
         /// The file, as the project has it.
         file: PathBuf,
-        /// Where it is.
+        /// The target of the link.
         target: PathBuf,
     },
-    /// A new file would belong to this user.
+    /// The file belongs to another user; a new file would belong to this user.
     #[error("{} belongs to another user", file.display())]
     Owner {
         /// The file.
         file: PathBuf,
     },
-    /// Something else has written to it.
+    /// Another program has changed the file.
     #[error("{} was changed by another program meanwhile; nothing was written", file.display())]
     Changed {
         /// The file.
         file: PathBuf,
     },
-    /// It, its backup or its directory cannot be written.
+    /// The file, its backup or its directory cannot be written.
     #[error("{} cannot be written: {source}", file.display())]
     Write {
         /// The file or directory.
@@ -86,14 +86,14 @@ impl CommandError for FileError {}
 /// A client's file, or the place where it will be.
 #[derive(Debug)]
 pub(crate) struct ClientFile {
-    /// Behind all links.
+    /// The path with all links resolved.
     path: PathBuf,
-    /// None if there is no file.
+    /// `None` if the file does not exist.
     text: Option<String>,
 }
 
 impl ClientFile {
-    /// Reads the file, if it is there.
+    /// Reads the file, if it exists.
     pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
         let read_error = |source| FileError::Read { file: path.to_owned(), source };
         match path.symlink_metadata() {
@@ -114,12 +114,12 @@ impl ClientFile {
         Ok(Self { path: resolved, text: Some(text) })
     }
 
-    /// The same of a file below a directory, in which no link may lead out of it.
+    /// Opens a file below a directory. Links in its path must not lead out of that directory.
     pub(crate) fn open_within(path: &Path, dir: &Path) -> Result<Self, FileError> {
         let file = Self::open(path)?;
         let read_error = |source| FileError::Read { file: path.to_owned(), source };
         let dir = dir.canonicalize().map_err(read_error)?;
-        // Of a file that is not there yet, the directories that are.
+        // For a file that does not exist yet: its closest existing directory.
         let target = file.path.ancestors().find_map(|above| above.canonicalize().ok()).unwrap_or_default();
         if target.starts_with(&dir) {
             Ok(file)
@@ -128,17 +128,17 @@ impl ClientFile {
         }
     }
 
-    /// Its content; nothing if there is no file.
+    /// The content of the file; empty if there is no file.
     pub(crate) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Where it is, behind all links.
+    /// The path with all links resolved.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Replaces the content. Returns the backup, if there was something to back up.
+    /// Replaces the content. Returns the backup, if there was content to back up.
     pub(crate) fn replace(&self, text: &str) -> Result<Option<PathBuf>, FileError> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -164,16 +164,17 @@ impl ClientFile {
     }
 }
 
-/// A new file in that directory, which has the content on disk, and which only its user can read.
+/// A new file in this directory with the content on disk. Only its user can read it.
 fn prepare(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
-    // `tempfile` makes it with mode 0600.
+    // `tempfile` creates files with mode 0600.
     let mut new = tempfile::Builder::new().prefix(".mcp-host-").tempfile_in(dir)?;
     new.write_all(text.as_bytes())?;
     new.as_file().sync_all()?;
     Ok(new)
 }
 
-/// Writes a backup of that content, and returns where it is. One of another content stays: the first has what the user wrote.
+/// Writes a backup of this content, and returns its path. A backup with other content stays: the first backup has the user's own
+/// text.
 fn back_up(path: &Path, dir: &Path, text: &str) -> Result<PathBuf, FileError> {
     for number in 1_u32.. {
         let backup = backup_path(path, number);

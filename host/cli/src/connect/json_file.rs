@@ -1,5 +1,5 @@
-//! The servers in a file of JSON, with comments and trailing commas as editors accept them. Comments, order, indentation and line ends
-//! stay as they are.
+//! The servers in a JSON file, with comments and trailing commas as editors accept them. Comments, order, indentation and line
+//! ends are kept.
 
 use jsonc_parser::common::Ranged as _;
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
@@ -8,12 +8,12 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::edit::{EditError, OtherEntry, Position, is_own};
 use super::entry::{Entry, Value, input_id};
 
-/// The key of the inputs that an editor asks for.
+/// The key of the inputs for which an editor prompts.
 const INPUTS: &str = "inputs";
-/// The mark with which some editors begin a file.
+/// The mark at the beginning of files of some editors.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What editors accept beyond JSON.
+/// The extensions of JSON that editors accept.
 const SYNTAX: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -41,7 +41,7 @@ impl<'t> JsonFile<'t> {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        // Spaces alone would be put before the object.
+        // Spaces alone would stand in front of the object.
         let text = if text.trim().is_empty() { "" } else { text };
         let root = CstRootNode::parse(text, &SYNTAX).map_err(|error| EditError::Syntax(error.to_string()))?;
         Ok(Self { source: text, root, has_mark })
@@ -52,12 +52,13 @@ impl<'t> JsonFile<'t> {
         mark.into_iter().chain(self.root.to_string().chars()).collect()
     }
 
-    /// The value of the file, which is made if there is none.
+    /// The object of the file, which is created if it is missing.
     fn object(&self) -> Result<CstObject, EditError> {
         self.root.object_value_or_create().ok_or(EditError::NotATable(None))
     }
 
-    /// The property of an object with the last name of that path. Of two, a client reads one, and it cannot be told which.
+    /// The property of an object with the last name of this path. A duplicate is an error: a client reads one of the two, and
+    /// which one is unknown.
     fn unique(&self, object: &CstObject, path: &[&str]) -> Result<Option<CstObjectProp>, EditError> {
         let name = path.last().copied().unwrap_or_default();
         let mut found =
@@ -68,7 +69,7 @@ impl<'t> JsonFile<'t> {
         }
     }
 
-    /// Where the second property at that path is.
+    /// The place of the second property at this path.
     fn second(&self, path: &[&str]) -> Option<Position> {
         let (name, above) = path.split_last()?;
         let parsed = parse_to_ast(self.source, &CollectOptions::default(), &SYNTAX).ok()?.value?;
@@ -81,7 +82,7 @@ impl<'t> JsonFile<'t> {
     }
 }
 
-/// Adds an entry, or replaces one of that name that is ours, or any if that is forced. Returns the new text.
+/// Adds an entry, or replaces the entry of this name if it is ours or `force` is set. Returns the new text.
 pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<String, EditError> {
     let file = JsonFile::parse(text)?;
     let root = file.object()?;
@@ -102,7 +103,7 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
     if let Some(input) = &entry.input {
         file.unique(&root, &[INPUTS])?;
         let inputs = root.array_value_or_create(INPUTS).ok_or_else(|| EditError::NotATable(Some(INPUTS.to_owned())))?;
-        // Text that people changed stays.
+        // An input that the user changed stays.
         if !inputs.elements().iter().any(|element| is_input(element, &input.id)) {
             inputs.append(input_value(&input.value));
         }
@@ -110,7 +111,7 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
     Ok(file.text())
 }
 
-/// Removes the entry of that name, or the only one that is ours, and the input of its token. Returns its name and the new text.
+/// Removes the entry with this name, or the only one that is ours, and the input of its token. Returns the name and the new text.
 pub(crate) fn remove(
     text: &str,
     key: &str,
@@ -138,7 +139,7 @@ pub(crate) fn remove(
     Ok((name, file.text()))
 }
 
-/// Removes an input that no server uses any more.
+/// Removes an input that no server uses.
 fn remove_input(file: &JsonFile<'_>, root: &CstObject, id: &str) -> Result<(), EditError> {
     let Some(property) = file.unique(root, &[INPUTS])? else { return Ok(()) };
     let Some(inputs) = property.array_value() else { return Ok(()) };

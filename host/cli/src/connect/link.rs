@@ -1,5 +1,5 @@
-//! Links by which a client adds a server when they are opened. They end up in histories and chats, so a token is never part of one: the
-//! entry has an input or a variable in its place.
+//! Links that add a server to a client when the user opens them. Links end up in histories and chats, so a link has an input or a
+//! variable in place of the token.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::client::Client;
 use super::entry::Entry;
 
-/// All but the characters that RFC 3986 calls unreserved.
+/// All characters but the unreserved ones of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The link for an entry, if the client has links.

@@ -1,4 +1,4 @@
-//! Which server a client is connected to: one that it starts for paths or for a config, or one that runs at a URL.
+//! The server of a `connect` command: one that the client starts for paths or for a config, or a running one at a URL.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::served_paths::{Components, ServedPaths};
 
-/// The name of a server unless a config or a path has one.
+/// The name of a server if neither a config nor a path has one.
 const DEFAULT_NAME: &str = "mcp-host";
 
 /// The options that say which server it is.
@@ -57,7 +57,7 @@ fn variable(text: &str) -> Result<String, String> {
 }
 
 impl ServerArgs {
-    /// The server, and its name.
+    /// The server and its name.
     pub(super) fn server(&self, paths: &[PathBuf], context: &Context) -> Result<(Server, String), CliError> {
         if !paths.is_empty() {
             return self.of_paths(paths);
@@ -79,12 +79,12 @@ impl ServerArgs {
         Ok((stdio(vec!["--config".to_owned(), utf8(&file)?])?, name))
     }
 
-    /// The server that `serve PATH` is.
+    /// The server of `serve PATH`.
     fn of_paths(&self, paths: &[PathBuf]) -> Result<(Server, String), CliError> {
         if self.url.is_some() {
             return Err(ConnectError::PathAndUrl.into());
         }
-        // A mistake is told now, and not by a client that cannot start the server.
+        // An error is reported now, and not later by a client that cannot start the server.
         let served = ServedPaths::find(paths, self.yes)?;
         Components::find(&served.providers(), self.plugins.as_deref(), [], "connect CLIENT PATH")?;
         let mut args = Vec::new();
@@ -93,20 +93,20 @@ impl ServerArgs {
         }
         args.extend(self.yes.then(|| "--yes".to_owned()));
         for path in paths {
-            // `ServedPaths` has opened it: what was looked at is what is named.
+            // `ServedPaths` has opened the canonical path: the entry names the path that was examined.
             args.push(utf8(&path.canonicalize().with_context(|| format!("the path `{}`", path.display()))?)?);
         }
         Ok((stdio(args)?, server_name(served.name())))
     }
 
-    /// The token, which the client has in a variable. One without variables gets that of this process.
+    /// The token. The client has it in a variable; a client without variables gets the value of this process's variable.
     fn client_token(&self) -> Token {
         let literal = std::env::var(&self.token_variable).unwrap_or_default();
         Token { variable: self.token_variable.clone(), literal }
     }
 }
 
-/// The URL at which a config's server is reached from this machine; none if it speaks over stdio.
+/// The URL of a config's server as seen from this machine; `None` if the server uses stdio.
 pub(super) fn endpoint_of(config: &Config) -> Result<Option<String>, ConnectError> {
     if let Some(url) = &config.http.public_url {
         return Ok(Some(url.as_str().to_owned()));
@@ -119,7 +119,7 @@ pub(super) fn endpoint_of(config: &Config) -> Result<Option<String>, ConnectErro
     Ok(Some(format!("{scheme}://{}/mcp", reachable(address))))
 }
 
-/// An address that is reached from this machine.
+/// An address that this machine can reach.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
@@ -136,7 +136,7 @@ fn stdio(args: Vec<String>) -> Result<Server, CliError> {
     Ok(Server::Stdio { command, args: ["serve".to_owned(), "--stdio".to_owned()].into_iter().chain(args).collect() })
 }
 
-/// The path of this program: as `PATH` has it, if it is there, since that survives an upgrade where it is a link to a version.
+/// The path of this program. Its entry in `PATH` is preferred: that may be a link to a version, which survives an upgrade.
 fn program() -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -146,7 +146,7 @@ fn program() -> Result<PathBuf, CliError> {
     Ok(candidates.into_iter().find(is_program).unwrap_or(program))
 }
 
-/// A name that each client accepts: letters, digits, `-` and `_`, beginning with a letter.
+/// A name that each client accepts: letters, digits, `-` and `_`, with a letter first.
 fn server_name(name: &str) -> String {
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let plain = plain.trim_matches('-').trim_start_matches(|c: char| !c.is_ascii_alphabetic());

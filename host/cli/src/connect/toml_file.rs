@@ -1,4 +1,4 @@
-//! The servers in a file of TOML. Comments, order and spaces stay as they are.
+//! The servers in a TOML file. Comments, order and spaces are kept.
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<DocumentMut, EditError> {
     text.parse().map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))
 }
 
-/// Adds an entry, or replaces one of that name that is ours, or any if that is forced. Returns the new text.
+/// Adds an entry, or replaces the entry of this name if it is ours or `force` is set. Returns the new text.
 pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let before = match document.get(key) {
@@ -24,7 +24,7 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
         _ => {}
     }
     let mut group = Table::new();
-    // Its header would say nothing beside those of the servers.
+    // The headers of the servers make the group's own header redundant.
     group.set_implicit(true);
     let servers = document.entry(key).or_insert(Item::Table(group));
     match servers {
@@ -37,7 +37,7 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
     Ok(document.to_string())
 }
 
-/// Removes the entry of that name, or the only one that is ours. Returns its name and the new text.
+/// Removes the entry with this name, or the only one that is ours. Returns the name and the new text.
 pub(crate) fn remove(
     text: &str,
     key: &str,
@@ -88,7 +88,7 @@ fn value(of: &Value) -> toml_edit::Value {
     }
 }
 
-/// The value as JSON, for comparisons. What JSON does not have is its text.
+/// The value as JSON, for comparisons. A type without a JSON counterpart becomes text.
 fn to_json(item: &Item) -> serde_json::Value {
     match item {
         Item::Value(toml_edit::Value::String(text)) => text.value().as_str().into(),

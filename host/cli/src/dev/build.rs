@@ -1,8 +1,8 @@
-//! One run of the build command: a process group, which ends as a whole.
+//! One run of the build command in a process group, which ends as a whole.
 //!
-//! The command is run by `sh` in the directory of the project, without standard input; both its outputs go to one pipe, so
-//! that their lines keep their order, and from there line by line to standard error. When the shell ends, whatever is left of its group
-//! is killed. [`Build::cancel`] sends SIGTERM to the group, and SIGKILL after [`GRACE`].
+//! `sh` runs the command in the directory of the project, without standard input. Standard output and standard error share one
+//! pipe, so their lines keep their order; each line goes to standard error. When the shell ends, the rest of its group is killed.
+//! [`Build::cancel`] sends SIGTERM to the group, and SIGKILL after [`GRACE`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use crate::messages::Messages;
 const GRACE: Duration = Duration::from_secs(1);
 /// The longest wait for output after the end of the command: a process that left the group may keep the pipe open.
 const DRAIN: Duration = Duration::from_millis(200);
-/// The bytes that are read at once.
+/// The bytes per read.
 const CHUNK: usize = 16 << 10;
 
 /// A build that is running. Dropping it kills its processes.
@@ -40,20 +40,20 @@ pub(super) struct Build {
 /// The end of a build.
 #[derive(Debug)]
 pub(super) struct Finished {
-    /// The exit status of the shell, or why there is none.
+    /// The exit status of the shell, or the error of waiting for it.
     pub(super) status: io::Result<ExitStatus>,
-    /// How long it took.
+    /// The duration of the build.
     pub(super) elapsed: Duration,
 }
 
-/// The process group. None when its leader has been waited for: then the number may be that of another group.
+/// The process group. `None` after the leader was reaped: the number may then belong to another group.
 #[derive(Debug)]
 struct Group(Mutex<Option<Pid>>);
 
 impl Group {
     fn kill(&self, signal: Signal) {
         if let Some(group) = *self.0.lock() {
-            // It fails if all its processes have ended.
+            // The call fails if all processes of the group have ended.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -72,7 +72,7 @@ impl Build {
         shell.arg("-c").arg(command.as_str()).current_dir(dir).process_group(0);
         shell.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         if messages.is_colored() {
-            // What they would find out by themselves on a terminal.
+            // Without a terminal the tools of a build would not color their output.
             for (variable, value) in [("CARGO_TERM_COLOR", "always"), ("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1")] {
                 if std::env::var_os(variable).is_none() {
                     shell.env(variable, value);
@@ -82,13 +82,13 @@ impl Build {
         let began = Instant::now();
         let child = shell.spawn()?;
         let group = Arc::new(Group(Mutex::new(Some(Pid::from_child(&child)))));
-        // Its ends of the pipe: the reader sees the end of the output when the last writer is closed.
+        // Closes the shell's copies of the pipe: the reader sees the end of the output when the last writer is closed.
         drop(shell);
         let task = tokio::spawn(run(child, group.clone(), output, messages.clone(), began));
         Ok(Self { group, task })
     }
 
-    /// Waits for its end, until all of its output is printed. May be dropped and called again until it has returned.
+    /// Waits for the end of the build, and until its output is printed. Cancel-safe until it has returned.
     pub(super) async fn finished(&mut self) -> Finished {
         match (&mut self.task).await {
             Ok(finished) => finished,
@@ -96,12 +96,12 @@ impl Build {
         }
     }
 
-    /// Ends its processes, and waits for the end.
+    /// Ends the processes of the build, and waits for their end.
     pub(super) async fn cancel(mut self) {
         self.group.kill(Signal::TERM);
         if timeout(GRACE, &mut self.task).await.is_err() {
             self.group.kill(Signal::KILL);
-            // Only a process that the kernel does not let go, such as one that waits for a broken disk, takes longer.
+            // Only a process that is stuck in the kernel, such as on a broken disk, takes longer.
             let _ = timeout(GRACE, &mut self.task).await;
         }
     }
@@ -128,7 +128,7 @@ async fn run(
     let drained = tokio::time::sleep(Duration::ZERO);
     tokio::pin!(drained);
     loop {
-        // Until the end without a limit, then for what is still in the pipe.
+        // No timeout before the command ends; then a timeout for the rest of the pipe.
         let read = tokio::select! {
             read = output.read(&mut chunk) => read,
             ended = &mut ended, if status.is_none() => {
@@ -151,10 +151,10 @@ async fn run(
     Finished { status, elapsed }
 }
 
-/// Waits for the end of the shell, and kills what is left of its group. Blocks.
+/// Waits for the end of the shell, and kills the rest of its group. Blocks.
 fn end(mut child: Child, group: &Group) -> io::Result<ExitStatus> {
     let leader = WaitId::Pid(Pid::from_child(&child));
-    // Without reaping it: so long the number of the group is not given to another.
+    // The shell is not reaped yet, so the kernel cannot reuse the number of the group.
     let waited = rustix::io::retry_on_intr(|| waitid(leader.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
     group.kill(Signal::KILL);
     let mut number = group.0.lock();
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use clap::ColorChoice;
 
-    /// Starts a command that writes the number of its group to a file, and waits for that.
+    /// Starts a command that writes the number of its group to a file, and waits for the file.
     async fn start(command: &str) -> (tempfile::TempDir, Build, Pid) {
         let dir = tempfile::tempdir().unwrap();
         let command = format!("{command} echo $$ > group; wait");
@@ -184,7 +184,7 @@ mod tests {
         (dir, build, group)
     }
 
-    /// Waits until no process of the group is left but ones that nobody has waited for yet.
+    /// Waits until the group has no processes left but zombies.
     async fn wait_until_gone(group: Pid) {
         while rustix::process::test_kill_process_group(group).is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;

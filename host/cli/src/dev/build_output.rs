@@ -1,8 +1,8 @@
-//! The output of a build, made fit for a terminal that shows a status line as well.
+//! The output of a build, filtered for a terminal that also shows a status line.
 //!
-//! Of control sequences only colors stay, if messages are colored, and they end with their line. Others are removed: a build
-//! that draws progress over several lines would draw over the lines of others. Of a line that overwrites itself (`\r`) the last
-//! state is shown. Everything else that a terminal would obey is escaped.
+//! Of control sequences only colors are kept, if messages are colored; each line ends with a reset. Other sequences are removed:
+//! a build that draws progress over several lines would overwrite other lines. Of a line that overwrites itself (`\r`) the last
+//! state is shown. Other control characters are escaped.
 //!
 //! Bounded: a line is cut at [`MAX_LINE`] bytes.
 
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::escape;
 
-/// The bytes of a line that are shown.
+/// The maximum length of a shown line, in bytes.
 const MAX_LINE: usize = 16 << 10;
 /// Ends all colors.
 const RESET: &str = "\u{1b}[0m";
@@ -19,18 +19,18 @@ const RESET: &str = "\u{1b}[0m";
 #[derive(Debug)]
 pub(super) struct BuildOutput {
     is_colored: bool,
-    /// The line that has not ended.
+    /// The line that is still incomplete.
     line: Vec<u8>,
     is_cut: bool,
 }
 
 impl BuildOutput {
-    /// Output of which colors stay, or not.
+    /// Keeps or removes colors.
     pub(super) fn new(is_colored: bool) -> Self {
         Self { is_colored, line: Vec::new(), is_cut: false }
     }
 
-    /// Adds output, and returns the lines that are complete.
+    /// Adds output, and returns the complete lines.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         let mut lines = String::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -48,7 +48,7 @@ impl BuildOutput {
         lines
     }
 
-    /// Returns the last line, if it had no end.
+    /// Returns the last line, if it had no line end.
     pub(super) fn finish(mut self) -> String {
         let mut lines = String::new();
         if !self.line.is_empty() {
@@ -64,7 +64,7 @@ impl BuildOutput {
     }
 }
 
-/// Appends a line as it is shown.
+/// Appends a line in its filtered form.
 fn show(line: &str, is_colored: bool, shown: &mut String) {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let line = line.rsplit('\r').next().unwrap_or(line);
@@ -98,7 +98,7 @@ fn show(line: &str, is_colored: bool, shown: &mut String) {
 }
 
 fn push_escaped(text: &str, shown: &mut String) {
-    // A tab is harmless in a line of its own.
+    // A tab is harmless within a line.
     for (index, part) in text.split('\t').enumerate() {
         if index > 0 {
             shown.push('\t');

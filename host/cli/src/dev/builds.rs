@@ -1,7 +1,7 @@
-//! The state of builds: the sources and the command, the build that is running, and what the last one came to.
+//! The state of builds: the sources and the command, the running build, and the result of the last one.
 //!
-//! A change of a source starts a build, in place of one that is running. While one runs, what looks like its own output does not
-//! count: new files, and lock files.
+//! A change of a source starts a build, and cancels a running one. During a build, changes that look like the build's own output
+//! are ignored: new files, and lock files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use super::{GOOD, NEUTRAL, format_elapsed};
 use crate::error::CliError;
 use crate::messages::Messages;
 
-/// The files that one message names.
+/// The maximum number of files in one message.
 const MAX_NAMED: usize = 3;
-/// Changes that wait to be handled.
+/// The maximum number of queued changes.
 const MAX_CHANGES: usize = 16;
-/// Builds in a row that a file interrupted, after which it is likely that the build itself writes it.
+/// The number of consecutive builds that the same files interrupted, after which the build itself probably writes them.
 const MAX_INTERRUPTIONS: usize = 5;
-/// What package managers write while they build.
+/// Files that package managers write during a build.
 const LOCK_FILES: [&str; 7] =
     ["Cargo.lock", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "go.sum", "uv.lock"];
 
@@ -37,22 +37,22 @@ pub(super) struct Builds {
     sources: Sources,
     running: Option<Build>,
     state: BuildState,
-    /// The builds in a row that were interrupted by a change of the same files.
+    /// The number of consecutive builds that a change of the same files interrupted.
     interruptions: usize,
-    /// The components as the last build left them.
+    /// The components after the last build.
     components: BTreeMap<PathBuf, Option<Digest>>,
-    /// When the change was noticed that is not shown yet.
+    /// The time of the last change whose effect is not shown yet.
     changed_at: Option<Instant>,
 }
 
-/// What the last build came to.
+/// The result of the last build.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BuildState {
-    /// One is running, since then.
+    /// A build is running, since this time.
     Running(Instant),
-    /// It succeeded.
+    /// The build succeeded.
     Succeeded,
-    /// It failed.
+    /// The build failed.
     Failed,
 }
 
@@ -60,19 +60,19 @@ pub(super) enum BuildState {
 pub(super) enum BuildEvent {
     /// Sources changed.
     Changed(Change),
-    /// The build that was running has ended.
+    /// The running build has ended.
     Finished(Finished),
 }
 
-/// What a build came to.
+/// The result of a build.
 pub(super) enum Outcome {
-    /// It failed, with that message.
+    /// The build failed, with this message.
     Failed(String),
-    /// It succeeded.
+    /// The build succeeded.
     Succeeded,
 }
 
-/// The watcher of the sources, on a task of its own.
+/// The watcher of the sources, on its own task.
 struct Sources {
     set: SourceSet,
     changes: mpsc::Receiver<Change>,
@@ -80,7 +80,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// Watches those sources from now on.
+    /// Starts to watch these sources.
     async fn watch(set: SourceSet, messages: &Messages) -> Self {
         let mut watcher = SourceWatcher::new(set.clone()).await;
         let limits = watcher.limits();
@@ -100,7 +100,7 @@ impl Sources {
 }
 
 impl Builds {
-    /// Watches the sources from now on.
+    /// Starts to watch the sources.
     pub(super) async fn watch(project: Project, settings: Settings, messages: Messages) -> Self {
         let sources = Sources::watch(source_set(&project, &settings), &messages).await;
         let components = digests(&settings).await;
@@ -138,17 +138,17 @@ impl Builds {
         on_one_line(self.settings.build.as_str())
     }
 
-    /// Returns the digest of a component as the last build left it.
+    /// Returns the digest of a component after the last build.
     pub(super) fn digest_of(&self, component: &Path) -> Option<Digest> {
         self.components.get(component).copied().flatten()
     }
 
-    /// Takes the time of the change whose effect is about to be shown.
+    /// Takes the time of the change whose effect is shown next.
     pub(super) fn take_changed_at(&mut self) -> Option<Instant> {
         self.changed_at.take()
     }
 
-    /// Waits for a change of the sources, or for the end of the build. May be cancelled.
+    /// Waits for a change of the sources, or for the end of the build. Cancel-safe.
     pub(super) async fn event(&mut self) -> BuildEvent {
         let build = async {
             match &mut self.running {
@@ -162,13 +162,13 @@ impl Builds {
         }
     }
 
-    /// Starts a build at a key.
+    /// Starts a build on request of the user.
     pub(super) fn start_now(&mut self) {
         self.changed_at = Some(Instant::now());
         self.start("");
     }
 
-    /// Starts a build because of that, in place of one that is running.
+    /// Starts a build for this reason, and cancels a running one.
     pub(super) fn start(&mut self, reason: &str) {
         let command = self.settings.build.clone();
         self.messages.labeled("build", NEUTRAL, &format!("{reason}{}", on_one_line(command.as_str())));
@@ -184,7 +184,7 @@ impl Builds {
         }
     }
 
-    /// Starts a build if sources changed. A config with mistakes is reported here unless its watcher does so.
+    /// Starts a build if sources changed. Reports an invalid config unless its watcher does so.
     pub(super) async fn on_change(&mut self, change: Change, is_config_watched: bool) {
         let Change { difference, at } = change;
         let Difference { mut changed, mut created } = difference;
@@ -194,8 +194,8 @@ impl Builds {
         changed.retain(|file| !is_config(file));
         created.retain(|file| !is_config(file));
         if self.running.is_some() && !has_new_settings {
-            // New files and lock files are the build's own. A file of the author comes with a change of another, or is built by
-            // the next one.
+            // New files and lock files are the build's own. A new file of the author comes with a change of an existing one, or
+            // is part of the next build.
             changed.retain(|file| !is_lock_file(file));
             created.clear();
         }
@@ -224,14 +224,14 @@ impl Builds {
         self.start(&reason);
     }
 
-    /// Reads the config again. Returns whether the project is built in another way.
+    /// Reads the config again. Returns whether the build settings changed.
     pub(super) async fn reread(&mut self, is_config_watched: bool) -> bool {
         let project = self.project.clone();
         let Ok(read) = tokio::task::spawn_blocking(move || project.read()).await else { return false };
         let settings = match read {
             Ok(settings) => settings,
             Err(error) => {
-                // Otherwise the watcher of the config says so.
+                // A running watcher of the config reports the error.
                 if !is_config_watched || !matches!(error, CliError::Config(_)) {
                     error.report(&self.messages);
                 }
@@ -247,7 +247,7 @@ impl Builds {
         is_new_command
     }
 
-    /// Notes the end of the build.
+    /// Records the end of the build.
     pub(super) async fn on_finished(&mut self, finished: Finished) -> Outcome {
         self.running = None;
         self.interruptions = 0;
@@ -273,7 +273,7 @@ impl Builds {
         Outcome::Succeeded
     }
 
-    /// Ends the build that is running, with all its processes.
+    /// Ends the running build, with all its processes.
     pub(super) async fn cancel(&mut self) {
         if let Some(build) = self.running.take() {
             build.cancel().await;
@@ -286,13 +286,13 @@ fn source_set(project: &Project, settings: &Settings) -> SourceSet {
     let dir = project.dir().to_owned();
     let granted =
         settings.config.plugins.iter().flat_map(|plugin| plugin.grants.dirs.values()).map(|grant| grant.host.clone());
-    // A grant of the whole directory does not make it all data.
+    // A grant of the whole project directory does not make all its files data.
     let granted = granted.filter(|granted| *granted != dir);
     let excluded = settings.files.iter().cloned().chain(granted).collect();
     SourceSet { dir, patterns: settings.watch.clone(), excluded, config_file: project.config_file().to_owned() }
 }
 
-/// The digests of the components of a config, as they are now.
+/// The current digests of the components of a config.
 async fn digests(settings: &Settings) -> BTreeMap<PathBuf, Option<Digest>> {
     let files = settings.files.clone();
     let digest =
@@ -312,7 +312,7 @@ fn on_one_line(command: &str) -> String {
     if lines.next().is_some() { format!("{first} …") } else { first.to_owned() }
 }
 
-/// The first files by name, and how many more there are.
+/// The first files by name, and the number of further files.
 fn named(files: &[String]) -> String {
     let names = files.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match files.len().saturating_sub(MAX_NAMED) {

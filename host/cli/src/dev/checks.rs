@@ -1,4 +1,4 @@
-//! The conformance test at a key: does the component that is built now keep the contract?
+//! The conformance test of the key `t`: does the component of the last build keep the contract?
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::messages::Messages;
 use crate::output::{Destination, Output};
 use crate::test::report;
 
-/// Tests the provider of a plugin with its grants, and prints a summary and what failed.
+/// Tests the provider of a plugin with its grants, and prints a summary and the failed checks.
 pub(super) async fn test(builder: HostBuilder, plugin: &config::Plugin, messages: &Messages) {
     let began = Instant::now();
     let report = match conformance::run(builder, plugin, Options::new()).await {

@@ -1,4 +1,4 @@
-//! Whether the host is compiling a component: until it has, the last one is served.
+//! Tracks whether the host is compiling a component. Until it has finished, the previous component is served.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::progress;
 #[derive(Clone, Debug)]
 pub(super) struct Compilations(watch::Sender<Running>);
 
-/// How many, and since when there is one.
+/// The number of running compilations, and the start of the first one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Running {
     number: usize,
@@ -25,7 +25,7 @@ impl Compilations {
         Self(watch::Sender::default())
     }
 
-    /// Progress of a host: a spinner for each component, and the state that is read here.
+    /// Reports a host's progress: a spinner for each component, and this state.
     pub(super) fn progress(&self, messages: &Messages) -> Progress {
         let (messages, compilations) = (messages.clone(), self.clone());
         Progress::new(move |file: &Path, size| (progress::spinner(&messages, file, size), compilations.begin()))
@@ -39,18 +39,18 @@ impl Compilations {
         Guard(self.clone())
     }
 
-    /// When the first of those began that are running; none if there is none.
+    /// The start of the earliest running compilation; `None` if none is running.
     pub(super) fn since(&self) -> Option<Instant> {
         self.0.borrow().since
     }
 
-    /// Reports when one begins or ends.
+    /// Subscribes to the start and end of compilations.
     pub(super) fn subscribe(&self) -> watch::Receiver<Running> {
         self.0.subscribe()
     }
 }
 
-/// A compilation, until it is dropped.
+/// A running compilation, until the guard is dropped.
 struct Guard(Compilations);
 
 impl Drop for Guard {

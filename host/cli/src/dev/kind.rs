@@ -1,4 +1,4 @@
-//! Which kind of project a directory holds, and the command that builds one of that kind.
+//! Recognizes the kind of a project, and its usual build command.
 //!
 //! | there is | command |
 //! |---|---|
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_host_base::regular_file;
 
-/// The maximum size of a `package.json` that is read.
+/// The maximum size of a `package.json`.
 const MAX_PACKAGE_JSON: usize = 1 << 20;
 
 /// The kind of a project.
@@ -26,7 +26,7 @@ pub(super) enum ProjectKind {
 }
 
 impl ProjectKind {
-    /// The kind of the project in that directory.
+    /// The kind of the project in this directory.
     pub(super) fn of(dir: &Path) -> Option<Self> {
         let has = |name: &str| dir.join(name).is_file();
         let kinds = [
@@ -39,7 +39,7 @@ impl ProjectKind {
         kinds.into_iter().find(|(_, files)| files.iter().any(|file| has(file))).map(|(kind, _)| kind)
     }
 
-    /// Its build command, where that is standard. `components` are the files that it may make.
+    /// The build command, if this kind has a standard one. `components` are the files that the build may make.
     pub(super) fn build_command(self, dir: &Path, components: &BTreeSet<PathBuf>) -> Option<String> {
         match self {
             Self::Cargo => Some(cargo_build(components.iter().find_map(|file| cargo_target(file)))),
@@ -62,7 +62,7 @@ impl ProjectKind {
         }
     }
 
-    /// An example of its component, for messages.
+    /// An example path of a component, for messages.
     pub(super) fn example_component(self) -> &'static str {
         match self {
             Self::Cargo => "target/wasm32-wasip2/debug/provider.wasm",
@@ -81,7 +81,7 @@ fn cargo_target(component: &Path) -> Option<(&str, &str)> {
     (is_target_dir && target.starts_with("wasm32-") && is_word(target) && is_word(profile)).then_some((target, profile))
 }
 
-/// Returns whether the shell takes it for one word as it stands.
+/// Returns whether the shell reads the text as one word without quotes.
 fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// The command for a directory with those files and a component.
+    /// The command for a directory with these files and a component.
     fn command(files: &[(&str, &str)], component: &str) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -1,11 +1,11 @@
-//! A line that is typed below the log: which resource to read.
+//! The input line below the log, for the resource to read.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// The characters that can be typed. A URI of a resource has at most 8 KiB.
+/// The maximum number of characters. A URI of a resource has at most 8 KiB.
 const MAX_CHARS: usize = 8192;
 
-/// A line that is being typed.
+/// An input line.
 #[derive(Debug, Default)]
 pub(super) struct LineEditor {
     text: String,
@@ -14,11 +14,11 @@ pub(super) struct LineEditor {
 /// The state of the line after a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Edited {
-    /// It is being typed.
+    /// The user is still typing.
     Typing,
-    /// It was confirmed.
+    /// The user confirmed the line.
     Submitted(String),
-    /// It was abandoned.
+    /// The user cancelled the line.
     Cancelled,
 }
 
@@ -43,7 +43,7 @@ impl LineEditor {
         Edited::Typing
     }
 
-    /// What was typed.
+    /// The text of the line.
     pub(super) fn text(&self) -> &str {
         &self.text
     }

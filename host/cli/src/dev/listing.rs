@@ -25,27 +25,27 @@ pub(super) struct Listing {
     pub(super) uris: Vec<String>,
     /// Resources and templates.
     pub(super) items: BTreeMap<ItemKey, Item>,
-    /// Whether there are more than were fetched.
+    /// Whether the listing has further items.
     pub(super) is_truncated: bool,
-    /// Why a part is missing.
+    /// The errors of parts that could not be fetched.
     pub(super) errors: Vec<String>,
 }
 
-/// What identifies an item: a resource and a template may have the same text.
+/// The identity of an item: a resource and a template may have the same text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ItemKey {
     Resource(String),
     Template(String),
 }
 
-/// An item of a listing: what it says of itself, by field.
+/// An item of a listing: its descriptive fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) title: Option<String>,
     pub(super) mime_type: Option<String>,
     pub(super) size: Option<u64>,
-    /// The others that are set.
+    /// The other fields that are set.
     pub(super) fields: BTreeMap<&'static str, String>,
 }
 
@@ -96,7 +96,7 @@ impl Listing {
         format!("{more}{}, {}", count(self.uris.len(), "resource"), count(templates, "template"))
     }
 
-    /// Shows its beginning, with numbers to choose resources by.
+    /// Shows the first items, with numbers for choosing resources.
     pub(super) fn show(&self, is_colored: bool) -> std::io::Result<String> {
         let mut shown = Vec::new();
         let mut output = Output::to(&mut shown, Destination::Terminal).colored(is_colored);

@@ -1,4 +1,4 @@
-//! The difference of two listings: what was added, removed and changed, and how.
+//! The difference of two listings: the items that were added, removed and changed, and the changed fields.
 //!
 //! Bounded: [`MAX_LINES`] lines, each with values of at most [`MAX_VALUE`] characters.
 
@@ -10,9 +10,9 @@ use clap::builder::styling::{AnsiColor, Style};
 use super::listing::{Item, ItemKey, Listing};
 use crate::escape;
 
-/// The lines of one difference.
+/// The maximum number of lines per difference.
 const MAX_LINES: usize = 20;
-/// The characters of one value.
+/// The maximum number of characters per value.
 const MAX_VALUE: usize = 60;
 
 /// The difference of two listings.
@@ -24,7 +24,7 @@ pub(super) struct ListingDiff {
     lines: Vec<(Sign, String)>,
 }
 
-/// What happened to an item.
+/// The kind of change of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Added,
@@ -51,10 +51,10 @@ impl Sign {
 }
 
 impl ListingDiff {
-    /// Compares a listing with the one before.
+    /// Compares a listing with the previous one.
     pub(super) fn new(before: &Listing, now: &Listing) -> Self {
         let mut diff = Self::default();
-        // Of listings that were not fetched to their end, the missing part says nothing.
+        // In an incomplete listing a missing item does not mean that it was removed.
         let is_whole = !now.is_truncated && now.errors.is_empty();
         for (key, item) in &now.items {
             match before.items.get(key) {
@@ -99,7 +99,7 @@ impl ListingDiff {
         if counts.is_empty() { "the listing is the same".to_owned() } else { counts.join(", ") }
     }
 
-    /// Its lines, escaped.
+    /// The lines of the difference, escaped.
     pub(super) fn show(&self, is_colored: bool) -> String {
         let mut shown = String::new();
         for (sign, line) in &self.lines {
@@ -123,7 +123,7 @@ fn uri(key: &ItemKey) -> String {
     }
 }
 
-/// An item that is new.
+/// Describes a new item.
 fn describe(key: &ItemKey, item: &Item) -> String {
     let size = item.size.map(|size| ByteSize(size).to_string());
     let title = value(item.title.as_deref().unwrap_or(&item.name));
@@ -134,7 +134,7 @@ fn describe(key: &ItemKey, item: &Item) -> String {
         .join("  ")
 }
 
-/// What changed of an item.
+/// The changed fields of an item.
 fn changes(key: &ItemKey, old: &Item, new: &Item) -> String {
     let quoted = |text: &str| format!("\"{}\"", value(text));
     let mut changes = Vec::new();
@@ -166,7 +166,7 @@ fn changes(key: &ItemKey, old: &Item, new: &Item) -> String {
     format!("{}  {}", uri(key), changes.join("; "))
 }
 
-/// A value of a provider, escaped and cut.
+/// A provider's value, escaped and truncated.
 fn value(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE) {
         Some((end, _)) => format!("{}…", escape::line(text.get(..end).unwrap_or_default())),

@@ -1,4 +1,4 @@
-//! How far the preparations of the plugins are, and what of that is new.
+//! The progress of the plugins' preparations, and its changes.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -9,14 +9,15 @@ use mcp_resource_host::host::PluginStatus;
 
 use super::{BAD, GOOD, NEUTRAL, format_elapsed};
 
-/// The preparations of the plugins, as they were seen last.
+/// The last known preparations of the plugins.
 #[derive(Default)]
 pub(super) struct Preparations {
     seen: BTreeMap<String, PreparationStatus>,
 }
 
 impl Preparations {
-    /// Looks at the plugins. Returns what is new, a line with its color each, and whether something has been prepared.
+    /// Compares the plugins with their last known state. Returns the changes, each a line with its color, and whether a
+    /// preparation has finished.
     pub(super) fn look_at(&mut self, plugins: Vec<PluginStatus>) -> (Vec<(AnsiColor, String)>, bool) {
         let now: BTreeMap<_, _> =
             plugins.into_iter().filter_map(|plugin| Some((plugin.name, plugin.preparation?))).collect();
@@ -27,13 +28,13 @@ impl Preparations {
         (lines, is_prepared)
     }
 
-    /// Whether something is being prepared, and how much of it is done, in per cent.
+    /// The progress of a running preparation, in per cent if the provider reports it.
     pub(super) fn running(&self) -> Option<Option<u8>> {
         self.seen.values().find(|status| status.state == PreparationState::Running).map(|status| status.percent)
     }
 }
 
-/// Whether that is another state than before. That one waits is none: the next one is in a moment.
+/// Whether this is a new state worth a line. `Waiting` is not: another state follows in a moment.
 fn is_news(before: Option<&PreparationStatus>, now: &PreparationStatus) -> bool {
     let is_other = |before: &PreparationStatus| {
         discriminant(&before.state) != discriminant(&now.state) || before.state.reason() != now.state.reason()

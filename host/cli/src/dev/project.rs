@@ -11,30 +11,30 @@ use crate::error::CliError;
 /// A project that is being developed.
 #[derive(Clone, Debug)]
 pub(super) struct Project {
-    /// Its directory, absolute.
+    /// The absolute path of the project's directory.
     dir: PathBuf,
     config_file: PathBuf,
-    /// The build command of the command line, which wins over all others.
+    /// The build command of the command line, which overrides all others.
     build: Option<BuildCommand>,
 }
 
-/// What the config says, as it is now.
+/// The current settings in the config.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// The config. While files are missing, it cannot be served with its plugins.
+    /// The config. While files are missing, its plugins cannot be served.
     pub(super) config: Config,
-    /// The files that are missing, such as a component before the first build.
+    /// The error about missing files, such as a component before the first build.
     pub(super) missing: Option<ConfigError>,
     /// The build command.
     pub(super) build: BuildCommand,
-    /// The sources, or none: the whole directory.
+    /// The sources; empty for the whole directory.
     pub(super) watch: Vec<WatchPattern>,
-    /// The files that the config names: components, and files with values.
+    /// The files in the config: components, and files with values.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
 impl Settings {
-    /// The config as far as it can be served.
+    /// The part of the config that can be served.
     pub(super) fn servable(&self) -> Config {
         let mut config = self.config.clone();
         if self.missing.is_some() {
@@ -45,7 +45,7 @@ impl Settings {
 }
 
 impl Project {
-    /// The project in that directory. A relative config file is relative to it.
+    /// The project in this directory. A relative path of a config file is relative to it.
     ///
     /// # Errors
     ///
@@ -60,12 +60,12 @@ impl Project {
         Ok(Self { config_file: dir.join(config_file), dir, build })
     }
 
-    /// Its directory.
+    /// The project's directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Its config file.
+    /// The project's config file.
     pub(super) fn config_file(&self) -> &Path {
         &self.config_file
     }
@@ -79,7 +79,7 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// The config is invalid, even without files that do not exist; or nothing says how to build the project.
+    /// The config is invalid even if missing files are ignored, or no build command is known.
     pub(super) fn read(&self) -> Result<Settings, CliError> {
         let (config, files, missing) = match Config::load(&self.config_file) {
             Ok(config) => (config.clone(), config.files, None),
@@ -96,7 +96,7 @@ impl Project {
         Ok(Settings { config, missing, build, watch: dev.watch, files })
     }
 
-    /// The build command of a project of its kind.
+    /// The standard build command for this kind of project.
     fn recognize(&self, files: &BTreeSet<PathBuf>) -> Result<BuildCommand, CliError> {
         let kind = ProjectKind::of(&self.dir);
         let command = kind.and_then(|kind| kind.build_command(&self.dir, files)).and_then(|text| text.parse().ok());

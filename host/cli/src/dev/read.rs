@@ -1,4 +1,4 @@
-//! Reading a resource at a key: which one is meant, and its content as it is shown.
+//! The action of the key `r`: choosing a resource, and showing its content.
 //!
 //! Bounded: [`MAX_LINES`] lines and [`MAX_BYTES`] of each content, and [`MAX_CONTENTS`] contents.
 
@@ -12,14 +12,14 @@ use mcp_resource_host::host::Host;
 use crate::messages::Messages;
 use crate::{escape, hint};
 
-/// The lines of a content that are shown.
+/// The maximum number of lines shown per content.
 const MAX_LINES: usize = 200;
-/// The bytes of a content that are shown.
+/// The maximum number of bytes shown per content.
 const MAX_BYTES: usize = 64 << 10;
-/// The contents that are shown.
+/// The maximum number of contents shown.
 const MAX_CONTENTS: usize = 8;
 
-/// Returns the URI that was meant: the number of a resource in the listing that was shown, a URI, or a path below the only mount.
+/// Returns the URI for the user's input: the number of a resource in the shown listing, a URI, or a path below the only mount.
 pub(super) fn chosen_uri(typed: &str, shown: &[String], host: &Host) -> Result<String, String> {
     if let Ok(number) = typed.parse::<usize>() {
         let uri = number.checked_sub(1).and_then(|index| shown.get(index));
@@ -37,7 +37,7 @@ pub(super) fn chosen_uri(typed: &str, shown: &[String], host: &Host) -> Result<S
     Ok(typed.to_owned())
 }
 
-/// Reads a resource as `local`, and prints it or why it cannot be read.
+/// Reads a resource as `local`, and prints the content or the error.
 pub(super) async fn read(host: &Host, uri: &str, messages: &Messages) {
     let began = Instant::now();
     match host.read(&Principal::LOCAL, uri).await {
@@ -59,7 +59,7 @@ pub(super) async fn read(host: &Host, uri: &str, messages: &Messages) {
     }
 }
 
-/// A content under its name, escaped.
+/// A content with its name, escaped.
 fn show(contents: &ResourceContents, elapsed: &str) -> String {
     let bytes = contents.body.as_bytes();
     let mime_type = contents.entry.mime_type.as_deref().map(|name| format!("{}, ", escape::line(name)));
@@ -80,7 +80,7 @@ fn show(contents: &ResourceContents, elapsed: &str) -> String {
     }
 }
 
-/// The part of a text that is shown, and whether there is more.
+/// The part of a text to show, and whether it is truncated.
 fn beginning(text: &str) -> (&str, bool) {
     let end =
         text.match_indices('\n').nth(MAX_LINES.saturating_sub(1)).map_or(text.len(), |(at, _)| at.saturating_add(1));

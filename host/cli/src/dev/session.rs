@@ -1,7 +1,7 @@
-//! The loop: what happens to builds, reloads and keys, one at a time.
+//! The event loop: handles builds, reloads and keys one at a time.
 //!
-//! What takes long runs beside it: the build, the listing, reads and the test; of each there is at most one, but for reads, which
-//! are bounded by the limits of the plugin.
+//! Long operations run in the background: the build, the listing, reads and the test. Each kind runs at most once at a time,
+//! except reads, which the limits of the plugin bound.
 
 use std::io;
 use std::sync::Arc;
@@ -41,39 +41,39 @@ pub(super) struct Session<'c> {
     context: &'c Context,
     messages: Messages,
     host: Arc<Host>,
-    /// Where clients connect.
+    /// The URL for clients.
     url: String,
     builds: Builds,
     compilations: Compilations,
     preparations: Preparations,
-    /// Reloads when the config or a component changes; begins when all files of the config are there.
+    /// The watcher that reloads when the config or a component changes. Starts when all files of the config exist.
     config_watcher: Option<AbortOnDropHandle<()>>,
     listing: Listing,
-    /// The generation that the listing is of.
+    /// The generation of the listing.
     listed_generation: Option<u64>,
     fetching: Option<AbortOnDropHandle<Fetched>>,
-    /// Notified when the listing changes, while the one that was fetched last is complete and of what was built last: a listing that
-    /// fails is called once, and not by the watcher, too.
+    /// Notified when the listing changes. Exists only while the last fetched listing is complete and belongs to the last build: a
+    /// failing listing is then fetched once, and not by the watcher, too.
     follower: Option<Subscriber>,
-    /// Whether something changed since the listing is being fetched.
+    /// Whether there was a change after the current fetch of the listing began.
     is_stale: bool,
-    /// The test that is running, which is polled by the loop.
+    /// The running test, which the event loop polls.
     testing: Option<LocalBoxFuture<'static, ()>>,
     /// The prompt for a resource.
     editor: Option<LineEditor>,
     last_read: Option<String>,
-    /// The URIs of the listing that was shown last, by number.
+    /// The URIs of the last shown listing, by number.
     shown: Vec<String>,
 }
 
-/// A listing, and the generation that was served before it was fetched.
+/// A listing, and the generation that was served before the fetch.
 struct Fetched {
     generation: u64,
     listing: Listing,
 }
 
 impl<'c> Session<'c> {
-    /// Begins with the first build.
+    /// Starts with the first build.
     pub(super) async fn start(
         context: &'c Context,
         project: Project,
@@ -110,7 +110,7 @@ impl<'c> Session<'c> {
         session
     }
 
-    /// Runs until it is ended by a key or a signal, or the server fails.
+    /// Runs until a key or a signal ends the session, or the server fails.
     pub(super) async fn run(
         mut self,
         mut terminal: Option<Terminal>,
@@ -145,7 +145,7 @@ impl<'c> Session<'c> {
                 _ = tick.tick() => {}
             }
         }
-        // The terminal first: what follows may take a while, and a second signal ends it.
+        // The terminal is restored first: the shutdown may take a while, and a second signal ends the process.
         self.messages.writer().set_status(None);
         drop(terminal);
         self.builds.cancel().await;
@@ -177,10 +177,10 @@ impl<'c> Session<'c> {
             }
             Outcome::Succeeded => {
                 if self.is_outdated() {
-                    // Until it is loaded, and if it does not load, changes of the data are not shown.
+                    // While the new component is not loaded, changes of the data are not shown.
                     self.follower = None;
                 } else if self.follower.is_none() && self.fetching.is_none() && self.listing.errors.is_empty() {
-                    // It is the served one again, after one that did not load.
+                    // The served component is current again, after one that did not load.
                     self.refresh_listing();
                 }
                 if self.config_watcher.is_none() {
@@ -195,7 +195,7 @@ impl<'c> Session<'c> {
         self.refresh_listing();
     }
 
-    /// Begins to reload on changes, if all files of the config are there.
+    /// Starts to reload on changes, if all files of the config exist.
     async fn watch_config(&mut self) {
         self.builds.reread(false).await;
         if let Some(missing) = self.builds.settings().missing.take() {
@@ -205,10 +205,10 @@ impl<'c> Session<'c> {
         let watcher = self.host.watch_config(self.builds.project().config_file());
         let watcher = watcher.map(super::serve_locally);
         self.config_watcher = Some(AbortOnDropHandle::new(tokio::spawn(watcher.run())));
-        // Of a component that was there before, the first snapshot of the watcher is the one that the host has loaded.
+        // If the component existed before, the watcher's first snapshot has the version that the host has loaded.
     }
 
-    /// Fetches the listing anew.
+    /// Fetches the listing again.
     fn refresh_listing(&mut self) {
         if self.fetching.is_some() {
             self.is_stale = true;
@@ -235,13 +235,13 @@ impl<'c> Session<'c> {
         }
         self.follow_listing();
         let diff = ListingDiff::new(&self.listing, &listing);
-        // Before the first component is loaded, only rules and settings are.
+        // Before the first component is loaded, only rules and settings can be reloaded.
         let has_plugins = !self.host.config().plugins.is_empty();
         let is_reload = has_plugins && self.listed_generation.is_some_and(|before| before != generation);
         let is_first = self.listing.items.is_empty() && !listing.items.is_empty();
         self.listed_generation = Some(generation);
         if !diff.is_empty() || is_reload || !self.listing.errors.is_empty() {
-            // A change of the data is none of the sources.
+            // A change of the data is not a change of the sources.
             let at = self.builds.take_changed_at().filter(|_| is_reload || is_first);
             let after = at.map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
             let summary = if is_first { String::new() } else { format!(": {}", diff.summary()) };
@@ -253,8 +253,7 @@ impl<'c> Session<'c> {
         self.listing = listing;
     }
 
-    /// Fetches the listing again when it changes. What changes until the provider has been polled for the first time is shown with the
-    /// next change.
+    /// Fetches the listing again on each change. Changes before the first poll of the provider are shown with the next change.
     fn follow_listing(&mut self) {
         if self.follower.is_none() && !self.is_outdated() {
             let follower = self.host.subscriber(&Principal::LOCAL);
@@ -263,7 +262,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Shows why the listing is incomplete. The next one is compared with the last that was complete.
+    /// Shows why the listing is incomplete. The next listing is compared with the last complete one.
     fn on_failed_listing(&mut self, generation: u64, errors: Vec<String>) {
         let is_reload = self.listed_generation.replace(generation).is_some_and(|before| before != generation);
         if is_reload || errors != self.listing.errors {
@@ -280,7 +279,7 @@ impl<'c> Session<'c> {
     /// Handles a key. Returns whether to quit.
     fn on_key(&mut self, key: Key) -> bool {
         let Key::Pressed(key) = key else {
-            // The writer of the status line knows its text only.
+            // The writer of the status line knows only its text, and not the width of the terminal.
             self.messages.writer().set_status(None);
             return false;
         };
@@ -324,14 +323,14 @@ impl<'c> Session<'c> {
             KeyCode::Char('b') if self.builds.is_running() => self.messages.note("a build is running"),
             KeyCode::Char('b') => self.builds.start_now(),
             KeyCode::Char('?' | 'h') => self.help(),
-            // An empty line, to keep what is above apart.
+            // The user adds an empty line as a separator.
             KeyCode::Enter => self.messages.print_line(""),
             _ => {}
         }
         false
     }
 
-    /// Whether a build has made another component than the one that is served.
+    /// Whether a build has made another component than the served one.
     fn is_outdated(&self) -> bool {
         let (config, served) = (self.host.config(), self.host.plugins());
         served.iter().any(|served| {
@@ -411,7 +410,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Shows what is new of preparations. What is prepared may be another listing.
+    /// Shows new states of preparations. Prepared data may change the listing.
     fn show_preparations(&mut self) {
         let (news, is_prepared) = self.preparations.look_at(self.host.plugins());
         for (color, line) in news {
@@ -435,7 +434,7 @@ impl<'c> Session<'c> {
     }
 }
 
-/// The result of a task, if there is one; none if it panicked, which is logged.
+/// The result of a task; `None` if the task panicked, which is logged.
 async fn joined<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Option<T> {
     match task {
         Some(task) => task.await.ok(),
@@ -443,7 +442,7 @@ async fn joined<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Option<T> {
     }
 }
 
-/// The next change of the listing, if it is followed.
+/// Waits for the next change of the listing, if there is a subscriber.
 async fn listing_changed(follower: &Option<Subscriber>) {
     match follower {
         Some(follower) => while follower.next().await != Update::Listing {},
@@ -451,7 +450,7 @@ async fn listing_changed(follower: &Option<Subscriber>) {
     }
 }
 
-/// The end of the test, if one is running.
+/// Waits for the end of the test, if one is running.
 async fn tested(test: &mut Option<LocalBoxFuture<'static, ()>>) {
     match test {
         Some(test) => test.await,
@@ -466,7 +465,7 @@ async fn next_key(terminal: &mut Option<Terminal>) -> Key {
     }
 }
 
-/// SIGCONT: the process was stopped, and continues.
+/// SIGCONT: the process continues after a stop.
 fn resumed() -> io::Result<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))
 }

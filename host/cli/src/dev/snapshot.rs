@@ -1,14 +1,14 @@
 //! Snapshots of the sources of a project, and the difference of two.
 //!
-//! The sources are all files of the directory, or those that `watch` of `[dev]` names. These never count: hidden files, what
-//! `.gitignore` and `.ignore` name, the build output of the usual tools ([`OUTPUT_DIRS`], `*.wasm`), backup files of editors,
-//! the files that the config names, and granted directories. What `watch` names as a path counts in any case.
+//! The sources are all files of the directory, or the files that `watch` of `[dev]` names. Excluded are hidden files, matches of
+//! `.gitignore` and `.ignore`, the build output of the usual tools ([`OUTPUT_DIRS`], `*.wasm`), backup files of editors, the
+//! files that the config names, and granted directories. A path in `watch` is included in any case.
 //!
 //! A file has changed if its content has. Content is compared by hash, up to [`MAX_HASHED`] per file and [`MAX_HASHED_TOTAL`] per
-//! snapshot; of other files the metadata is compared. So a build that writes a file anew with the same content changes nothing.
+//! snapshot; beyond these limits the metadata is compared. So a build that rewrites a file with the same content changes nothing.
 //!
-//! A file with the same metadata is not read again, if it was changed long enough before it was read: as git does it, one that is
-//! *racily clean*, whose metadata a later change may have left as it is, is read again in each snapshot until it is older.
+//! A file with unchanged metadata is not read again if its last change was old enough at the last read. As in git, a *racily
+//! clean* file is read again in each snapshot until it is older: a later change may have left its metadata unchanged.
 //!
 //! Bounded: a snapshot has at most [`MAX_ENTRIES`] files and directories.
 
@@ -26,25 +26,25 @@ use mcp_host_base::fs_watch::FileState;
 use mcp_host_base::regular_file;
 use mcp_host_config::WatchPattern;
 
-/// The number of files and directories that are watched.
+/// The maximum number of watched files and directories.
 pub(super) const MAX_ENTRIES: usize = 20_000;
-/// The size of the largest file whose content is compared.
+/// The maximum size of a file whose content is compared.
 const MAX_HASHED: u64 = 1 << 20;
-/// The bytes that one snapshot reads.
+/// The maximum number of bytes that one snapshot reads.
 const MAX_HASHED_TOTAL: u64 = 64 << 20;
-/// Directories into which tools write.
+/// The output directories of tools.
 const OUTPUT_DIRS: [&str; 6] = ["target", "node_modules", "dist", "build", "__pycache__", "venv"];
 
-/// Which files are the sources.
+/// Selects the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceSet {
     /// The directory of the project.
     pub(super) dir: PathBuf,
-    /// The sources, or none: the whole directory.
+    /// The sources; empty for the whole directory.
     pub(super) patterns: Vec<WatchPattern>,
-    /// Files and directories that do not count.
+    /// The excluded files and directories.
     pub(super) excluded: BTreeSet<PathBuf>,
-    /// A file that counts in any case: the config.
+    /// The config file, which is included in any case.
     pub(super) config_file: PathBuf,
 }
 
@@ -54,17 +54,17 @@ pub(super) struct Snapshot {
     files: BTreeMap<PathBuf, Stamp>,
     /// The directories in which a file may appear or change.
     pub(super) directories: BTreeMap<PathBuf, DirectoryId>,
-    /// Whether there are more files than are watched.
+    /// Whether the limit of entries was reached.
     pub(super) is_truncated: bool,
 }
 
-/// The identity of a directory. It changes with its entries, so that another directory of that name differs even if it has the same
-/// inode.
+/// The identity of a directory. It includes the change time, so that a new directory with the same name differs even if it reuses
+/// the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectoryId([u64; 2], [i64; 2]);
 
 impl DirectoryId {
-    /// None if there is no such directory.
+    /// `None` if the directory does not exist.
     pub(super) fn of(dir: &Path) -> Option<Self> {
         let metadata = dir.metadata().ok().filter(Metadata::is_dir)?;
         Some(Self([metadata.dev(), metadata.ino()], [metadata.ctime(), metadata.ctime_nsec()]))
@@ -75,9 +75,9 @@ impl DirectoryId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     state: FileState,
-    /// None for a file that is too large.
+    /// `None` for a file that is too large.
     hash: Option<u64>,
-    /// Whether the file has this content for as long as it has this state.
+    /// Whether the state identifies the content: the file is not racily clean.
     is_settled: bool,
 }
 
@@ -91,19 +91,19 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Returns whether there is none.
+    /// Returns whether the snapshots are equal.
     pub(super) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.created.is_empty()
     }
 }
 
 impl SourceSet {
-    /// Takes a snapshot. Blocks. Files whose metadata is as in `before` are not read again, unless they are racily clean.
+    /// Takes a snapshot. Blocks. Does not read files again whose metadata is as in `before`, unless they are racily clean.
     pub(super) fn snapshot(&self, before: &Snapshot) -> Snapshot {
         self.snapshot_at(SystemTime::now(), before)
     }
 
-    /// `now` is the time, or an earlier one.
+    /// `now` is the current time or an earlier one.
     fn snapshot_at(&self, now: SystemTime, before: &Snapshot) -> Snapshot {
         let mut taker = Taker { now, before, snapshot: Snapshot::default(), unhashed: MAX_HASHED_TOTAL };
         taker.add_file(&self.config_file);
@@ -120,11 +120,11 @@ impl SourceSet {
         taker.snapshot
     }
 
-    /// Adds the files below a path, or that file.
+    /// Adds this file, or the files below this directory.
     fn walk(&self, root: &Path, taker: &mut Taker<'_>, is_source: impl Fn(&Path) -> bool) {
         let excluded = self.excluded.clone();
         let mut walk = WalkBuilder::new(root);
-        // Projects outside of a git repository have a `.gitignore` as well.
+        // A project outside of a git repository can have a `.gitignore`, too.
         walk.require_git(false);
         walk.filter_entry(move |entry| entry.depth() == 0 || !is_output(entry) && !excluded.contains(entry.path()));
         for entry in walk.build().flatten() {
@@ -137,7 +137,7 @@ impl SourceSet {
                 _ => {}
             }
         }
-        // Of a path that does not exist, or is a file: where it would appear.
+        // For a path that is missing or a file: the directory in which it would appear.
         if !root.is_dir()
             && let Some(dir) = root.ancestors().skip(1).find(|dir| dir.is_dir())
         {
@@ -146,13 +146,13 @@ impl SourceSet {
     }
 }
 
-/// Returns whether a tool or an editor made it.
+/// Returns whether the entry is output of a tool or a temporary file of an editor.
 fn is_output(entry: &DirEntry) -> bool {
     let (name, is_dir) = (entry.file_name(), entry.file_type().is_some_and(|kind| kind.is_dir()));
     if is_dir {
         return OUTPUT_DIRS.iter().any(|output| name == *output);
     }
-    // Vim creates the file 4913 to learn whether it may.
+    // Vim creates the file 4913 to test whether it may write.
     let name = name.to_string_lossy();
     entry.path().extension() == Some(OsStr::new("wasm"))
         || name.ends_with('~')
@@ -165,7 +165,7 @@ struct Taker<'a> {
     now: SystemTime,
     before: &'a Snapshot,
     snapshot: Snapshot,
-    /// The bytes that may still be read.
+    /// The number of bytes that may still be read.
     unhashed: u64,
 }
 
@@ -195,7 +195,7 @@ impl Taker<'_> {
         let stamp = match known.filter(|stamp| stamp.is_settled) {
             Some(stamp) => stamp.clone(),
             None => match (self.hash(path, size), known) {
-                // It is not read this time, and is still the one that is known as far as can be told.
+                // The byte limit prevents a read; the known stamp has the same metadata.
                 (None, Some(stamp)) => stamp.clone(),
                 (hash, _) => Stamp { is_settled: !state.is_newer_than(self.now), hash, state },
             },
@@ -225,7 +225,7 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// Returns how it differs from the one before.
+    /// Returns the difference to an earlier snapshot.
     pub(super) fn difference(&self, before: &Self) -> Difference {
         let mut difference = Difference::default();
         for (path, stamp) in &self.files {
@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with those files, each with its name as its content.
+    /// A directory with these files, each with its name as its content.
     fn sources(files: &[&str], patterns: &[&str]) -> (tempfile::TempDir, SourceSet) {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().canonicalize().unwrap();
@@ -303,7 +303,7 @@ mod tests {
     fn a_file_has_changed_if_its_content_has() {
         let (_folder, set) = sources(&["a", "b", "c"], &[]);
         let before = set.snapshot(&Snapshot::default());
-        // The same content, in another file of that name.
+        // The same content in a new file with this name.
         fs::write(set.dir.join(".a"), "a").unwrap();
         fs::rename(set.dir.join(".a"), set.dir.join("a")).unwrap();
         fs::write(set.dir.join("b"), "other").unwrap();
@@ -322,7 +322,7 @@ mod tests {
             fs::write(set.dir.join("b"), "b").unwrap();
             let mut before = set.snapshot_at(taken_at, &Snapshot::default());
             fs::write(set.dir.join("b"), "c").unwrap();
-            // As if the clock of the file system had not advanced since.
+            // As if the clock of the file system had not advanced since then.
             for (path, stamp) in &mut before.files {
                 stamp.state = FileState::new(&path.metadata().unwrap());
             }

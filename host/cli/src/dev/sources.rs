@@ -1,7 +1,7 @@
 //! Watching the sources of a project.
 //!
-//! Events of the operating system tell only that it is worth looking: then a new snapshot is compared with the last one. Where
-//! there are no events, such as at the limit of inotify, snapshots are taken every [`POLL_INTERVAL`].
+//! An event of the operating system only triggers a new snapshot, which is compared with the last one. Where events are
+//! unavailable, such as at the limit of inotify, a snapshot is taken every [`POLL_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use super::snapshot::{Difference, DirectoryId, Snapshot, SourceSet};
 
-/// Sources must be unchanged for this long: an editor writes a file in several steps.
+/// Debounce: the sources must be unchanged for this time, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(40);
-/// The longest wait for that.
+/// The maximum duration of the debounce.
 const MAX_SETTLE: Duration = Duration::from_secs(2);
-/// The interval of snapshots where events are not available.
+/// The interval of snapshots without events.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a snapshot is taken again because directories are new.
+/// The maximum number of further snapshots for new directories.
 const MAX_RETAKES: usize = 8;
 
 /// A watcher of sources, with their last snapshot.
@@ -42,21 +42,21 @@ struct Events {
 pub(super) struct Change {
     /// The files.
     pub(super) difference: Difference,
-    /// When it was noticed.
+    /// The time at which the change was noticed.
     pub(super) at: Instant,
 }
 
-/// How the sources are watched, as far as it is worth a note.
+/// The limits of the watcher that deserve a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// There are more files than are watched.
+    /// There are more files than the watcher can watch.
     pub(super) is_truncated: bool,
-    /// Changes are found by polling.
+    /// The watcher polls for changes.
     pub(super) is_polling: bool,
 }
 
 impl SourceWatcher {
-    /// Watches those sources. Changes since then are noticed.
+    /// Starts to watch these sources.
     pub(super) async fn new(set: SourceSet) -> Self {
         let wakeup = Arc::new(Notify::new());
         let notify = wakeup.clone();
@@ -68,23 +68,24 @@ impl SourceWatcher {
         watcher
     }
 
-    /// How they are watched.
+    /// The limits of this watcher.
     pub(super) fn limits(&self) -> Limits {
         Limits { is_truncated: self.last.is_truncated, is_polling: self.events.source.is_none() }
     }
 
-    /// Waits for a change, until the sources have settled.
+    /// Waits for a change, and until the sources have settled.
     pub(super) async fn changed(&mut self) -> Change {
         loop {
             let wait = if self.events.source.is_none() { POLL_INTERVAL } else { Duration::MAX };
-            // An event or the timeout: both lead to a new snapshot.
+            // An event and the timeout both lead to a new snapshot.
             let _ = tokio::time::timeout(wait, self.events.wakeup.notified()).await;
             let at = Instant::now();
             let mut now = self.snapshot().await;
             if now.difference(&self.last).is_empty() {
-                // Of files that were read again, it knows that they need not be.
+                // The new snapshot records files that were read again and need no further read.
                 self.last = now;
-                // Something else in these directories: one that is written all the time must not keep a processor busy.
+                // Another file in these directories changed. The pause keeps a file that is written all the time from using a
+                // whole processor.
                 sleep(DEBOUNCE).await;
                 continue;
             }
@@ -105,8 +106,8 @@ impl SourceWatcher {
         }
     }
 
-    /// Takes a snapshot, and watches the directories that it found. Files that appear in a new directory before it is watched
-    /// are found by another snapshot.
+    /// Takes a snapshot, and watches the directories in it. A further snapshot finds files that appeared in a new directory
+    /// before the watch began.
     async fn snapshot(&mut self) -> Arc<Snapshot> {
         let mut snapshot = self.take().await;
         for _ in 0..MAX_RETAKES {
@@ -129,7 +130,7 @@ impl SourceWatcher {
 }
 
 impl Events {
-    /// Watches those directories and no others. Returns whether some are new, or have changed.
+    /// Watches exactly these directories. Returns whether some are new, or have changed.
     fn watch(&mut self, wanted: &BTreeMap<PathBuf, DirectoryId>) -> bool {
         let Some(source) = &mut self.source else { return false };
         for gone in self.watched.keys().filter(|dir| !wanted.contains_key(*dir)) {
@@ -138,8 +139,8 @@ impl Events {
         let (mut are_new, mut has_failed) = (false, false);
         for (dir, id) in wanted.iter().filter(|(dir, id)| self.watched.get(*dir) != Some(id)) {
             are_new = true;
-            // One that was replaced by another of that name is no longer watched. One that is gone again is none of the next
-            // snapshot.
+            // A directory that was replaced under its name is no longer watched. A directory that has disappeared is missing in
+            // the next snapshot.
             has_failed |= source.watch(dir, Depth::Entries).is_err() && DirectoryId::of(dir) == Some(*id);
         }
         self.watched.clone_from(wanted);

@@ -1,4 +1,4 @@
-//! The status line: what is going on, and the keys; while a resource is being chosen, the prompt.
+//! The status line: the current activity and the keys, or the prompt while the user chooses a resource.
 
 use std::time::Instant;
 
@@ -8,27 +8,27 @@ use super::line_editor::LineEditor;
 use super::{BAD, GOOD, NEUTRAL};
 use crate::escape;
 
-/// The keys, with what they do.
+/// The keys and their actions.
 pub(super) const KEYS: [(char, &str); 6] =
     [('r', "read"), ('t', "test"), ('l', "list"), ('b', "build"), ('?', "help"), ('q', "quit")];
 
-/// The characters of the prompt's text that are shown: its end.
+/// The maximum number of characters of the prompt's text; the end is shown.
 const MAX_TYPED: usize = 60;
 
-/// What is going on.
+/// The current activity.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// A build is running, since then.
+    /// A build is running, since this time.
     Building(Instant),
-    /// The host is compiling a component, since then: what is served is the last one.
+    /// The host is compiling a component since this time, and serves the previous one.
     Compiling(Instant),
     /// The last build failed.
     BuildFailed,
-    /// The provider is tested.
+    /// A conformance test is running.
     Testing,
-    /// The provider prepares its data: so many per cent are done, if it says so.
+    /// The provider prepares its data: the progress in per cent, if the provider reports it.
     Preparing(Option<u8>),
-    /// Nothing.
+    /// No activity.
     Ready,
 }
 

@@ -1,8 +1,8 @@
-//! The terminal, while keys are read from it.
+//! The terminal in key mode.
 //!
-//! Input is read by key, without an echo ("cbreak" mode). Output stays as it is, because the log and the status line are written by
-//! the thread of standard error; and signals stay as well, so that Ctrl-C and Ctrl-Z work even if this process hangs. The mode
-//! is restored when [`Terminal`] is dropped, also by a panic, and by [`Restore`] where the process exits otherwise.
+//! Input is read by key, without an echo ("cbreak" mode). Output keeps its mode, because the thread of standard error writes the
+//! log and the status line. Signals stay enabled, so Ctrl-C and Ctrl-Z work even if this process hangs. Dropping [`Terminal`]
+//! restores the mode, also in a panic; [`Restore`] does so where the process exits without a drop.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -13,44 +13,44 @@ use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// The keys that wait to be handled.
+/// The maximum number of queued keys.
 const MAX_KEYS: usize = 64;
 
-/// The terminal in the mode for keys.
+/// The terminal in key mode.
 #[derive(Debug)]
 pub(super) struct Terminal {
     restore: Restore,
     keys: mpsc::Receiver<Key>,
 }
 
-/// What comes from the terminal.
+/// An input event of the terminal.
 #[derive(Debug)]
 pub(super) enum Key {
     Pressed(KeyEvent),
-    /// Text that was pasted, or a change of size: the status line is drawn anew.
+    /// Pasted text, or a change of size: the status line is drawn again.
     Resized,
 }
 
-/// Restores the mode of before, once.
+/// Restores the original mode, once.
 #[derive(Clone, Debug)]
 pub(super) struct Restore(Arc<Mutex<Option<Termios>>>);
 
 impl Restore {
-    /// Restores the mode of before.
+    /// Restores the original mode.
     pub(super) fn now(&self) {
         if let Some(original) = self.0.lock().take() {
-            // There is nowhere to report that the terminal is gone.
+            // The terminal may be gone; there is no place to report this.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &original);
         }
     }
 }
 
 impl Terminal {
-    /// Reads keys from now on. None without a terminal: then there are no keys.
+    /// Starts to read keys. `None` without a terminal.
     ///
     /// # Errors
     ///
-    /// The terminal does not take the mode, or there is no thread.
+    /// The terminal rejects the mode, or the thread cannot be started.
     pub(super) fn enter() -> io::Result<Option<Self>> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Terminal {
         let restore = Restore(Arc::new(Mutex::new(Some(original.clone()))));
         set_mode(original)?;
         let (sender, keys) = mpsc::channel(MAX_KEYS);
-        // From here on a fault restores the mode.
+        // From here on an error restores the mode.
         let terminal = Self { restore, keys };
         thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&sender))?;
         Ok(Some(terminal))
@@ -69,19 +69,19 @@ impl Terminal {
     pub(super) async fn next(&mut self) -> Key {
         match self.keys.recv().await {
             Some(key) => key,
-            // The terminal is gone, of which SIGHUP tells as well.
+            // The terminal is gone. The process receives SIGHUP, too.
             None => std::future::pending().await,
         }
     }
 
-    /// Sets the mode again, after the process was stopped: the shell has set its own meanwhile.
+    /// Sets key mode again after a stop of the process: the shell has changed the mode meanwhile.
     pub(super) fn resume(&self) {
         if let Some(original) = self.restore.0.lock().clone() {
             let _ = set_mode(original);
         }
     }
 
-    /// Returns what restores the mode of before.
+    /// Returns a handle that restores the original mode.
     pub(super) fn restore(&self) -> Restore {
         self.restore.clone()
     }
@@ -98,7 +98,7 @@ fn set_mode(mut mode: Termios) -> io::Result<()> {
     Ok(tcsetattr(io::stdin(), OptionalActions::Now, &mode)?)
 }
 
-/// Reads keys until nobody takes them. Nothing else ends it: a thread cannot be woken from a read.
+/// Reads keys until the receiver is dropped. A thread cannot be woken from a read, so nothing else ends it.
 fn read_keys(keys: &mpsc::Sender<Key>) {
     loop {
         let key = match crossterm::event::read() {

@@ -1,4 +1,4 @@
-//! What is known of a call that failed.
+//! Details of a failed call.
 //!
 //! ```text
 //! failed call: read `boom` of plugin `notes`: trapped: wasm trap: wasm `unreachable` instruction executed
@@ -22,17 +22,17 @@ use super::Failures;
 use super::timing::{milliseconds, subject};
 use crate::escape;
 
-/// The frames that are shown.
+/// The maximum number of frames that are shown.
 const MAX_FRAMES: usize = 24;
-/// What stands below a stack without names.
+/// The line below a stack without names.
 const NO_NAMES: &str = "(the component has no names of functions: build it without `strip`, with line tables)";
-/// The bytes of the name of a function: of generic ones they are long.
+/// The maximum length of a function name, in bytes: names of generic functions are long.
 const MAX_FUNCTION: usize = 57;
-/// What a function without a name is called.
+/// The prefix of a function without a name.
 const NO_NAME: &str = "function[";
 /// The width of the labels.
 const INDENT: usize = 10;
-/// The frames that decide whether two calls failed at the same place.
+/// The number of innermost frames that identify the place of a failure.
 const MAX_COMPARED: usize = 8;
 
 /// Whether two calls failed at the same place, in the same way.
@@ -49,7 +49,7 @@ pub(super) fn is_same(one: &CallReport, other: &CallReport) -> bool {
 /// The innermost functions of the stack.
 fn functions(call: &CallReport) -> impl Iterator<Item = (&str, Option<u64>)> {
     let frames = call.stack.iter().flat_map(|stack| &stack.frames).take(MAX_COMPARED);
-    // The place within a function that calls another one says which call it was.
+    // The offset within a calling function identifies the call.
     frames.map(|frame| (frame.function.as_str(), frame.offset))
 }
 
@@ -57,7 +57,7 @@ fn functions(call: &CallReport) -> impl Iterator<Item = (&str, Option<u64>)> {
 struct Line {
     function: String,
     place: Option<String>,
-    /// How often it stands there, one below the other: recursion.
+    /// The number of consecutive repetitions: recursion.
     count: usize,
 }
 
@@ -67,7 +67,7 @@ impl Line {
     }
 }
 
-/// The stack with lines of the source, as far as they are known.
+/// The stack with source lines, where these are known.
 fn stack(call: &CallReport) -> Vec<Line> {
     let frames: &[StackFrame] = call.stack.as_ref().map_or(&[], |stack| &stack.frames);
     let offsets: Vec<_> = frames.iter().map(|frame| frame.offset).collect();
@@ -80,7 +80,8 @@ fn stack(call: &CallReport) -> Vec<Line> {
             Some(places) => {
                 let outermost = places.len().saturating_sub(1);
                 lines.extend(places.iter().enumerate().map(|(at, place)| {
-                    // Line tables have the last part of a name only; the one that others were inlined into has it in full.
+                    // Line tables have only the last part of a name; only the function into which others were inlined has its
+                    // full name.
                     let inlined =
                         place.function.clone().filter(|_| at < outermost || frame.function.starts_with(NO_NAME));
                     let function = inlined.unwrap_or_else(|| frame.function.clone());
@@ -98,7 +99,8 @@ fn stack(call: &CallReport) -> Vec<Line> {
     lines
 }
 
-/// `src/lib.rs:60:13`: a file below the current directory is relative to it, one of the standard library or of a registry to that.
+/// `src/lib.rs:60:13`. A file below the current directory is shown relative to it; a file of the standard library or of a
+/// registry relative to its root.
 fn format_place(place: &Place) -> String {
     let current = std::env::current_dir().ok();
     let file = shortened(&place.file, current.as_deref().and_then(|dir| dir.to_str()));
@@ -108,7 +110,7 @@ fn format_place(place: &Place) -> String {
     }
 }
 
-/// The path of a source file, in a project in that directory.
+/// The shortened path of a source file, for a project in this directory.
 fn shortened<'f>(file: &'f str, project: Option<&str>) -> &'f str {
     let of_project = project.and_then(|dir| file.strip_prefix(dir)?.strip_prefix('/'));
     let of_rust = file.strip_prefix("/rustc/").and_then(|file| Some(file.split_once("/library/")?.1));
@@ -116,7 +118,7 @@ fn shortened<'f>(file: &'f str, project: Option<&str>) -> &'f str {
     of_project.or(of_rust).or(of_registry).unwrap_or(file)
 }
 
-/// What it had used of its limits.
+/// The call's use of its limits.
 fn used(call: &CallReport) -> String {
     let (cpu, cpu_limit) = call.cpu;
     let mut text = format!(
@@ -140,7 +142,7 @@ fn host_call(call: &HostCall) -> String {
     format!("{}  {count}{}{bytes}{end}", call.function, milliseconds(call.time))
 }
 
-/// What is known of a call that failed, as escaped lines. `count` calls failed like this. Reads the component file.
+/// Details of a failed call, as escaped lines. `count` calls failed in this way. Reads the component file.
 pub(crate) fn show(call: &CallReport, count: usize) -> String {
     let fault = call.fault.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut shown = format!("failed call: {}: {}\n", subject(call), escape::line(&fault));
@@ -187,7 +189,7 @@ pub(crate) struct JsonFailure {
     function: &'static str,
     path: Option<String>,
     message: String,
-    /// How many calls failed like this.
+    /// The number of calls that failed in this way.
     count: usize,
     /// Innermost first.
     stack: Vec<JsonFrame>,
@@ -203,7 +205,7 @@ struct JsonFrame {
     function: String,
     /// `FILE:LINE:COLUMN`, if the component has debug information.
     place: Option<String>,
-    /// How often it stands there, one below the other.
+    /// The number of consecutive repetitions.
     count: usize,
 }
 

@@ -1,8 +1,8 @@
-//! The names and times of host calls, from the spans that wasmtime's generated bindings make.
+//! The names and times of host calls, from the spans in the bindings that wasmtime generates.
 //!
-//! Each function that a component may import has one call site with a span named [`SPAN`], in the crates of wasmtime-wasi and in those
-//! bindings of our own. A span lives as long as the host call. The layer is there only where calls are observed, and records them with the
-//! call that the thread polls.
+//! Each function that a component may import has one call site with a span named [`SPAN`], in the crates of wasmtime-wasi and in
+//! our own bindings. A span lives for the duration of the host call. The layer exists only where calls are observed, and assigns
+//! a host call to the guest call that the thread is polling.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -28,7 +28,7 @@ pub(in crate::diagnostics) struct HostCallLayer {
     names: Mutex<HashMap<Identifier, Arc<str>>>,
 }
 
-/// A layer that records host calls, and takes nothing else.
+/// A layer that records host calls, and ignores all other spans.
 pub(crate) fn layer<S>() -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -45,7 +45,7 @@ impl HostCallLayer {
     }
 }
 
-/// `wasi:filesystem/types descriptor.open-at`: the interface is the end of the path of the generated module.
+/// `wasi:filesystem/types descriptor.open-at`: the interface is the last part of the generated module's path.
 fn name(metadata: &Metadata<'_>, span: &Attributes<'_>) -> String {
     let mut function = Function::default();
     span.record(&mut function);
@@ -58,7 +58,7 @@ fn name(metadata: &Metadata<'_>, span: &Attributes<'_>) -> String {
     format!("{} {}", interface.replace('_', "-"), function.0)
 }
 
-/// The name of a function, without what says that it is a method.
+/// The name of a function, without the method marker.
 #[derive(Default)]
 struct Function(String);
 

@@ -1,4 +1,4 @@
-//! What calls cost: as a table, on one line, and for programs.
+//! The cost of calls: as a table, on one line, and as JSON.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::messages::Messages;
 use crate::output::{Destination, Output};
 use crate::table::{Cell, Table};
 
-/// The bytes of a path that are shown.
+/// The maximum length of a shown path, in bytes.
 const MAX_PATH: usize = 256;
 
 /// The time and the size of encoding a result for a client.
@@ -25,7 +25,7 @@ pub(crate) struct Encoding {
 }
 
 impl Encoding {
-    /// Measures an encoding, which returns the number of bytes.
+    /// Measures an encoder, which returns the number of bytes.
     pub(crate) fn measure(encode: impl FnOnce() -> usize) -> Self {
         let began = Instant::now();
         let bytes = encode();
@@ -110,7 +110,8 @@ fn rows(call: &CallReport) -> Vec<[Cell; 4]> {
     rows
 }
 
-/// Prints what the calls cost, and the encoding of the result if there is one, on standard error: as tables, or as a JSON object.
+/// Prints the cost of the calls, and of the encoding of the result if there is one, to standard error: as tables, or as a JSON
+/// object.
 pub(crate) fn print(
     messages: &Messages,
     calls: &Calls,
@@ -157,7 +158,7 @@ struct JsonCall<'a> {
     plugin: &'a str,
     function: &'static str,
     path: Option<&'a str>,
-    /// Null if there is an answer.
+    /// Null if the call succeeded.
     error: Option<String>,
     total_ms: f64,
     wait_ms: f64,

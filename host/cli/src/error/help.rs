@@ -1,4 +1,4 @@
-//! What to do about an error of the command line, unless its message says so.
+//! The help for errors of commands, unless the message contains it.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use super::CliError;
 use crate::escape;
 use mcp_resource_host::keyvalue::AdminError;
 
-/// What to do about a directory that is no provider project.
+/// The help for a directory that is not a provider project.
 const PROJECT_HELP: &str = "expected a directory with the sources of a provider and its config: `mcp-host new NAME` makes one, and \
                             `mcp-host dev NAME` builds and serves it";
 
-/// Where an installation of this program has its components.
+/// The directory of components in an installation of this program.
 fn installed() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.parent()?.join("lib/mcp-host/plugins"))
 }
 
 impl CliError {
-    /// Returns what to do about it, unless the message says so.
+    /// Returns the help, unless the message contains it.
     pub(super) fn help(&self) -> Option<String> {
         match self {
             Self::Exposure(error) => Some(error.help()),
@@ -106,7 +106,7 @@ impl CliError {
     }
 }
 
-/// What to do about an address that cannot be listened at, which that option or key of the config names.
+/// The help for an address that cannot be bound, from this option or config key.
 fn listen_help(setting: &str, error: &io::Error) -> Option<String> {
     match error.kind() {
         io::ErrorKind::AddrInUse => Some(format!(
@@ -143,7 +143,7 @@ fn request_help(error: &Error) -> Option<String> {
     Some(help)
 }
 
-/// Says how the project is built, if all that its config lacks are files, such as a component before the first build.
+/// Names the build command if the config lacks only files, such as a component before the first build.
 pub(super) fn build_help(error: &ConfigError) -> Option<String> {
     let build = error.partial_config()?.dev.as_ref()?.build.as_ref()?;
     let command = build.as_str().trim();

@@ -1,4 +1,4 @@
-//! Who may perform an operation on a resource, and by which rule.
+//! The principals that may perform an operation on a resource, and the rules that decide.
 
 use mcp_host_config::Operation;
 use mcp_resource_host::host::{Judged, Party, WhoMay};
@@ -9,7 +9,7 @@ use crate::escape;
 use crate::output::Output;
 use crate::table::{Cell, Table};
 
-/// Prints a row for each.
+/// Prints a row for each principal.
 pub(super) fn print(
     found: &WhoMay,
     operation: Operation,

@@ -1,8 +1,8 @@
-//! An entry `[[plugin]]` for a component, with all that its provider asks for.
+//! An entry `[[plugin]]` for a component, with the needs of its provider.
 //!
-//! The publisher wrote the names and texts in it, so each stands in a string of TOML or behind a `#`, with all characters escaped that
-//! could end it, or mislead a reader. What only the admin knows is left to be filled in: `PATH`, `URL`, `VALUE`. Each line of a setting is
-//! valid without its `#`.
+//! The publisher wrote the names and texts in the entry, so each stands in a TOML string or behind a `#`, and characters that
+//! could end that or mislead a reader are escaped. Values that only the admin knows are placeholders: `PATH`, `URL`, `VALUE`.
+//! Each setting is valid TOML without its `#`.
 
 use std::fmt::Write as _;
 use std::path::{Path, absolute};
@@ -18,7 +18,7 @@ use crate::escape;
 
 /// The maximum length of a comment, in characters.
 const MAX_COMMENT: usize = 200;
-/// The width that comments keep to, in characters: that of a terminal.
+/// The maximum width of a line with its comment, in characters: a terminal.
 const MAX_WIDTH: usize = 80;
 /// The maximum length of a name in the table, in characters.
 const MAX_NAME: usize = 32;
@@ -39,7 +39,7 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
     table.0
 }
 
-/// Renders what it asks for: lines of TOML in an entry, each with a line break.
+/// Renders the needs: lines of TOML in an entry, each with a line break.
 pub(crate) fn grants(needs: &Needs) -> String {
     let mut table = Lines(String::new());
     table.list(
@@ -65,7 +65,7 @@ pub(crate) fn grants(needs: &Needs) -> String {
     for (name, setting) in &needs.config {
         let (key, kind) = (key(name), setting.kind.name());
         let why = setting.why.as_ref().map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"));
-        // The provider has its defaults without the lines.
+        // The provider uses its defaults without these lines.
         match &setting.default {
             Some(default) => table.commented(&format!("# config.{key} = {}", value(default)), Some(&why)),
             None => {
@@ -78,7 +78,7 @@ pub(crate) fn grants(needs: &Needs) -> String {
     table.0
 }
 
-/// A value of that type, to be replaced.
+/// A placeholder value of this type.
 fn example(kind: SettingType) -> &'static str {
     match kind {
         SettingType::String => "\"VALUE\"",
@@ -98,8 +98,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Writes a line with a comment of the publisher: behind it, or above it where both are wider than [`MAX_WIDTH`]. There it is
-    /// indented: it cannot pass for a setting that is commented out.
+    /// Writes a line with a comment of the publisher: behind the line, or above it if both are wider than [`MAX_WIDTH`]. Above it
+    /// the comment is indented, so that it cannot look like a commented-out setting.
     fn commented(&mut self, line: &str, why: Option<&str>) {
         let Some(why) = why.map(comment) else { return self.line(line) };
         let beside = format!("{line}   # {why}");
@@ -126,7 +126,7 @@ impl Lines {
     }
 }
 
-/// The name of a plugin as near to that of the provider as possible, which is the scheme of its URIs, too.
+/// A valid plugin name as close as possible to the provider's name. It is the scheme of the plugin's URIs, too.
 fn plugin_name(name: &str) -> String {
     let is_valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let name = name.to_ascii_lowercase();
@@ -135,7 +135,7 @@ fn plugin_name(name: &str) -> String {
     if plain.parse::<PluginName>().is_ok() { plain.to_owned() } else { "provider".to_owned() }
 }
 
-/// A text behind a `#`: on one line, escaped, and cut.
+/// A text for a comment: on one line, escaped, and truncated.
 fn comment(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_COMMENT).collect();
     if short.len() < text.len() {
@@ -144,7 +144,7 @@ fn comment(text: &str) -> String {
     escape::line(&short).into_owned()
 }
 
-/// A key: bare if it can be.
+/// A key: bare if possible.
 fn key(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { string(key) }
@@ -169,7 +169,7 @@ fn string(text: &str) -> String {
     quoted
 }
 
-/// A value, which was found to be one of TOML.
+/// A value that has a TOML counterpart, as checked earlier.
 fn value(json: &Value) -> String {
     match json {
         Value::Null => string(""),
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(rendered, expected);
     }
 
-    /// Reads a table as a config, with directories and components that exist, and with the defaults that it has behind a `#`.
+    /// Parses a table as a config with existing directories and components, and with its commented-out defaults.
     fn parse(table: &str, dir: &Path) -> Config {
         std::fs::write(dir.join("web.wasm"), "").unwrap();
         let table = table.replace("/srv/web.wasm", "web.wasm").replace("\"PATH\"", "\".\"");

@@ -1,4 +1,5 @@
-//! `add`: a plugin whose component is from a registry. It is resolved, verified, inspected, locked, and written into the config.
+//! `add`: adds a plugin with a component from a registry, which is resolved, verified, inspected, locked, and written into the
+//! config.
 
 use mcp_host_config::PluginName;
 use mcp_host_config::registry::Reference;
@@ -54,14 +55,14 @@ impl Args {
         let mount = self.mount.clone().map_or_else(default, Ok)?;
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
-        // What another plugin has locked stays as it is: newer versions are for `update`, which shows the difference.
+        // A version that another plugin has locked stays: newer versions are for `update`, which shows the difference.
         let known = lock.lock.get(&self.source).cloned();
         let candidate = match &known {
             Some(locked) => project.locked(locked, &registries, &store, context).await?,
             None => project.obtain(&self.source, &registries, &store, context).await?,
         };
         let mut output = context.output();
-        // Another version of a component that is known is no new component.
+        // Another version of a known component is compared with the locked one.
         let before = known_of(&lock.lock, &project.references(), &self.source).filter(|_| known.is_none());
         let capabilities = match before {
             None => candidate.capabilities.clone(),
@@ -83,7 +84,7 @@ impl Args {
         let text = config_edit::add(&config_edit::read(&project.file)?, &self.name, &self.source, &mount, needs);
         candidate.print(&mut output)?;
         output.flush()?;
-        // The lock first: a config that names what is not locked cannot be served.
+        // The lock is saved first: a config with a reference that is not locked cannot be served.
         if known.is_none() {
             lock.lock.insert(locked);
             lock.save().map_err(RegistryCommandError::from)?;

@@ -1,4 +1,4 @@
-//! A `[[plugin]]` in the text of a config. The order, the comments and the spaces of everything else stay.
+//! Edits a `[[plugin]]` in the text of a config. The order, the comments and the spaces of everything else are kept.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use toml_edit::{DocumentMut, Item};
 use super::RegistryCommandError;
 use crate::inspect::plugin_table;
 
-/// Adds a plugin at the end: what it asks for stands in comments, and nothing is granted.
+/// Adds a plugin at the end: its needs stand in comments, and nothing is granted.
 pub(super) fn add(text: &str, name: &PluginName, source: &Reference, mount: &Mount, needs: Option<&Needs>) -> String {
     let mut new = text.trim_end().to_owned();
     if !new.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn add(text: &str, name: &PluginName, source: &Reference, mount: &Mou
     new
 }
 
-/// Removes a plugin with its comments. None if there is no `[[plugin]]` of that name.
+/// Removes a plugin with its comments. `None` if no `[[plugin]]` has this name.
 pub(super) fn remove(text: &str, name: &str) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let plugins = document.get_mut("plugin").and_then(Item::as_array_of_tables_mut)?;
@@ -46,7 +46,7 @@ pub(super) fn remove(text: &str, name: &str) -> Option<String> {
     Some(format!("{}\n", text.trim_end()))
 }
 
-/// Replaces the config, if it is valid: written under another name, synced and renamed, with the permissions that it has.
+/// Replaces the config if the new text is valid, by an atomic rename of a synced temporary file with the same permissions.
 pub(super) fn replace(file: &Path, text: &str) -> Result<(), RegistryCommandError> {
     let environment = Environment::from_process().keep_references();
     if let Err(error) = Config::parse_in(text, file, &environment)
@@ -55,7 +55,7 @@ pub(super) fn replace(file: &Path, text: &str) -> Result<(), RegistryCommandErro
         return Err(RegistryCommandError::Edit(error.to_string()));
     }
     let failed = |source| RegistryCommandError::Config { file: file.to_owned(), doing: "written", source };
-    // A symbolic link stays one.
+    // A symbolic link stays; its target is replaced.
     let target = file.canonicalize().map_err(failed)?;
     let write = || {
         let permissions = target.metadata()?.permissions();

@@ -1,4 +1,4 @@
-//! What a version wants beyond what was agreed to, and what else is not as it was.
+//! The requirements of a version that were not agreed to, and its other differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::error::CliError;
 use crate::output::Output;
 use crate::table::{Cell, Table};
 
-/// What `--agree` may have beside capabilities.
+/// The values of `--agree` beside capabilities.
 const SIGNER: &str = "signer";
 const DOWNGRADE: &str = "downgrade";
 const MOVED: &str = "moved";
 const PROVIDER: &str = "provider";
 const PROVENANCE: &str = "provenance";
 
-/// What somebody agrees to.
+/// The values that a person agrees to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agreed {
     capabilities: BTreeSet<Capability>,
@@ -39,26 +39,26 @@ impl Agreed {
         Ok(agreed)
     }
 
-    /// Whether nothing is agreed to.
+    /// Whether nothing was agreed to.
     pub(super) fn is_empty(&self) -> bool {
         self.capabilities.is_empty() && self.others.is_empty()
     }
 }
 
-/// A difference between what is locked and another version.
+/// The difference between a locked component and another version.
 pub(super) struct Difference {
-    /// What was and what is.
+    /// The old and new values.
     changes: Vec<[Cell; 2]>,
-    /// What is new or gone, and what that means.
+    /// Added and removed items, with their consequence.
     rows: Vec<[Cell; 3]>,
-    /// What has to be agreed to, as `--agree` has it.
+    /// The items that need agreement, in the notation of `--agree`.
     pub(super) unagreed: Vec<String>,
-    /// What is agreed to if it is locked.
+    /// The agreed capabilities for the new lock entry.
     pub(super) agreed: BTreeSet<Capability>,
 }
 
 impl Difference {
-    /// Compares a version with what is locked.
+    /// Compares a version with a locked component.
     pub(super) fn new(locked: &LockedComponent, candidate: &Candidate, config: &Config, by: &Agreed) -> Self {
         let (obtained, wanted) = (&candidate.obtained, &candidate.capabilities);
         let mut difference =
@@ -87,7 +87,7 @@ impl Difference {
             difference.require(SIGNER, by, "none of those has signed that signed before");
         }
         difference.provenance(locked, candidate, by);
-        // What it does not want is not agreed to in advance.
+        // Capabilities that the version does not want are not agreed to in advance.
         let is_wanted = |capability: &&Capability| wanted.iter().any(|wanted| capability.covers(wanted));
         difference.agreed.extend(by.capabilities.iter().filter(is_wanted).cloned());
         let agreed = difference.agreed.clone();
@@ -110,15 +110,15 @@ impl Difference {
         difference
     }
 
-    /// Whether nothing differs.
+    /// Whether there is no difference.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.rows.is_empty()
     }
 
-    /// Prints it.
+    /// Prints the difference.
     pub(super) fn print(&self, reference: &Reference, output: &mut Output<'_>) -> Result<(), CliError> {
         output.text(&reference.to_string())?;
-        // Two tables: digests are wide, and would move the notes of the second one out of sight.
+        // Two tables: digests are wide, and would move the notes of the second table off the screen.
         Table::without_headings().print(self.changes.clone(), output)?;
         Table::without_headings().print(self.rows.clone(), output)?;
         Ok(())
@@ -130,7 +130,7 @@ impl Difference {
         }
     }
 
-    /// A provenance that there was has to be there, of the same builder and repository.
+    /// A locked provenance must be present, with the same builder and repository.
     fn provenance(&mut self, locked: &LockedComponent, candidate: &Candidate, by: &Agreed) {
         let text = |provenance: &Option<LockedProvenance>| {
             provenance.as_ref().map_or_else(|| "not known".to_owned(), ToString::to_string)
@@ -189,8 +189,8 @@ fn joined(signers: &BTreeSet<LockedSigner>) -> String {
     if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
 }
 
-/// Returns the locked component that a new version is compared with. If several versions of the repository are locked, one that no plugin
-/// uses any more is preferred.
+/// Returns the locked component for comparison with a new version. Among several locked versions of the repository, one that no
+/// plugin uses is preferred.
 pub(super) fn known_of<'l>(
     lock: &'l Lock,
     named: &BTreeSet<Reference>,
@@ -200,8 +200,8 @@ pub(super) fn known_of<'l>(
     others.max_by_key(|other| (!named.contains(&other.source), other.version.clone()))
 }
 
-/// The imports that are new or gone. Those of which only the patch version differs are one line for each pair of versions: they are
-/// the same interfaces.
+/// The added and removed imports. Imports that differ only in the patch version are the same interface: each pair of versions is
+/// one line.
 fn changed_imports(old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<(&'static str, String)> {
     let gone: BTreeMap<_, _> = old.difference(new).map(|import| (without_patch(import), import.as_str())).collect();
     let (mut added, mut patched) = (Vec::new(), BTreeMap::<_, Vec<&str>>::new());
@@ -226,7 +226,7 @@ fn changed_imports(old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<(&'sta
     added
 }
 
-/// An interface without the part of its version that changes nothing of it: `wasi:http/types@0.2.6` is `wasi:http/types@0.2`.
+/// An interface without the compatible part of its version: `wasi:http/types@0.2.6` becomes `wasi:http/types@0.2`.
 fn without_patch(import: &str) -> (String, String) {
     let (name, version) = import.split_once('@').unwrap_or((import, ""));
     let compatible = match version.parse::<Version>() {

@@ -1,4 +1,4 @@
-//! `lock`: locks what the config names and the lock does not.
+//! `lock`: adds missing references of the config to the lock.
 
 use mcp_host_registry::Registries;
 
@@ -67,7 +67,7 @@ impl Args {
             let mut output = context.output();
             for reference in &open {
                 let candidate = project.obtain(reference, &registries, &store, context).await?;
-                // A reference that was edited is no new component: what was agreed to is compared.
+                // An edited reference is not a new component: its agreed capabilities are compared.
                 let before = known_of(&lock.lock, &references, reference).cloned();
                 let capabilities = match &before {
                     None => candidate.capabilities.clone(),
@@ -86,15 +86,15 @@ impl Args {
                 lock.lock.insert(candidate.locked(&capabilities)?);
                 candidate.print(&mut output)?;
                 output.flush()?;
-                // Each for itself: what has been agreed to is kept if the next one fails.
+                // Saved after each component: the agreement is kept if the next component fails.
                 lock.save().map_err(RegistryCommandError::from)?;
             }
         }
         if unagreed > 0 {
-            // With what was agreed to for the other version.
+            // The old entry stays, with the capabilities that were agreed to for it.
             return Err(RegistryCommandError::NotAgreed { count: unagreed }.into());
         }
-        // An entry that no plugin names may be what another component is to be compared with.
+        // An entry that no plugin uses may be needed for comparison with a reference that is not locked yet.
         if references.iter().all(|reference| lock.lock.get(reference).is_some()) && lock.lock.retain(&references) {
             lock.save().map_err(RegistryCommandError::from)?;
         }

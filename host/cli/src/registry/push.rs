@@ -23,7 +23,7 @@ Examples:
   openssl genpkey -algorithm ed25519 -out acme.pem       make a key
   openssl pkey -in acme.pem -pubout -out acme.pub        what others put into `[[trust]]`";
 
-/// The maximum size of a document that is read: larger ones are refused by what they are.
+/// The maximum size of a document to read: the check of its kind rejects larger ones.
 const MAX_DOCUMENT_SIZE: usize = 2 << 20;
 
 /// Publish a component in a registry, and sign it
@@ -103,7 +103,7 @@ impl Args {
         Ok(())
     }
 
-    /// The documents that are published beside it.
+    /// The documents that are published with the component.
     fn attachments(&self) -> Result<Vec<Attachment>, CliError> {
         let read = |file: &PathBuf, attach: fn(Vec<u8>) -> Result<Attachment, AttachmentError>| {
             let bytes = regular_file::read(file, MAX_DOCUMENT_SIZE);

@@ -1,4 +1,4 @@
-//! `remove`: a plugin from a registry, and what only it was locked for.
+//! `remove`: removes a plugin from the config, and its lock entry if no other plugin uses it.
 
 use mcp_host_config::PluginName;
 
@@ -29,9 +29,9 @@ impl Args {
         let text = text.ok_or_else(|| {
             RegistryCommandError::Edit(format!("no `[[plugin]]` of its own has the name `{name}`: remove it by hand"))
         })?;
-        // The config first: a lock may have more than a config names.
+        // The config is written first: a lock may have more entries than the config has references.
         config_edit::replace(&project.file, &text)?;
-        // Others that no plugin names stay: `lock` compares with them what a range was changed to.
+        // Other unused entries stay: `lock` compares them with an edited reference.
         let named = Project::load(context)?.references();
         let locked = lock.lock.components().map(|component| component.source.clone());
         let kept = locked.filter(|source| *source != removed || named.contains(source)).collect();

@@ -133,7 +133,8 @@ fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(),
     Ok(())
 }
 
-/// Of an archive only the contents and what names them are used: what was agreed to, and by whom it was signed, is found out here.
+/// Uses only the contents of an archive and their references. Agreement and signers are determined here, and not taken from the
+/// archive.
 async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, context: &Context) -> Result<(), CliError> {
     let (project, mut lock) = Project::load_to_change(context)?;
     let store = project.open_store()?;
@@ -181,7 +182,7 @@ async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, cont
     if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
 }
 
-/// Lists what is locked. Bills of materials are read from the store, and nothing of them is verified.
+/// Lists the locked components. Bills of materials are read from the store, and are not verified.
 fn list(project: &Project, json: bool, context: &Context) -> Result<(), CliError> {
     let lock = project.open_lock()?;
     let store = project.open_store()?;

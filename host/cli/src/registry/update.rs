@@ -1,4 +1,4 @@
-//! `update` and `diff`: a newer version, compared with what was agreed to.
+//! `update` and `diff`: compare a newer version with the agreed capabilities.
 
 use std::borrow::Cow;
 
@@ -118,21 +118,21 @@ fn not_locked(reference: &Reference) -> RegistryCommandError {
     RegistryCommandError::NotLocked(format!("`{reference}` is not locked; run `mcp-host lock`"))
 }
 
-/// A command for the plugin that names a reference.
+/// A command for the plugin with this reference.
 pub(super) fn command_of(project: &Project, reference: &Reference, command: &str) -> String {
     let named = project.config.plugins.iter().find(|plugin| plugin.reference().as_ref() == Some(reference));
     let name = named.map(|plugin| plugin.name.to_string()).unwrap_or_default();
     format!("mcp-host {command} {name}").trim_end().to_owned()
 }
 
-/// Says what to run to agree to a difference.
+/// Prints the command that agrees to a difference.
 pub(super) fn warn_of_unagreed(reference: &Reference, difference: &Difference, command: &str, context: &Context) {
     let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
     context.messages.warning(&format!("{reference} was not locked; to agree: {command} {}", options.join(" ")));
 }
 
-/// A value as one word of a shell: a publisher wrote a part of it.
+/// A value as one word of a shell: the publisher wrote a part of it.
 pub(super) fn word(text: &str) -> Cow<'_, str> {
-    // Only a NUL cannot be quoted, which no capability has.
+    // Only a NUL cannot be quoted, and no capability contains one.
     shlex::try_quote(text).unwrap_or_default()
 }

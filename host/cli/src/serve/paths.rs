@@ -1,6 +1,6 @@
-//! `serve PATH…`: a config in memory for [what the paths contain](crate::served_paths), the same that `init` writes.
+//! `serve PATH…`: a config in memory for the [contents of the paths](crate::served_paths), equal to the config of `init`.
 //!
-//! No file is read as a config, and nothing is reloaded. Over HTTP a client needs a token that is made for this run and printed; the
+//! No config file is read, and nothing is reloaded. Over HTTP a client needs a token, which is made for this run and printed; the
 //! config has only its digest.
 
 use std::io::IsTerminal as _;
@@ -37,7 +37,7 @@ pub(super) struct PathArgs {
     yes: bool,
 }
 
-/// What is served without a config.
+/// The server of paths, without a config file.
 #[derive(Debug)]
 pub(crate) struct PathServer {
     served: ServedPaths,
@@ -46,7 +46,7 @@ pub(crate) struct PathServer {
 }
 
 impl PathArgs {
-    /// Whether there is a path, so that no config is read.
+    /// Whether there are paths, so that no config is read.
     pub(super) fn are_given(&self) -> bool {
         !self.paths.is_empty()
     }
@@ -58,20 +58,20 @@ impl PathArgs {
         let text = served.render(ConfigPlace::Memory, &components)?;
         let mut config = Config::parse(&text, Path::new("mcp-host.toml")).map_err(not_served)?;
         config.file = None;
-        // Reached without a terminal only by `--http`, which is put over it.
+        // Without a terminal only `--http` leads here, and it replaces this address.
         config.server.http = std::io::stdin().is_terminal().then(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into());
         Ok((config, served))
     }
 }
 
-/// A path that changed since it was looked at: the text of the config, which is nowhere, helps nobody.
+/// The error for a path that changed after it was examined. It leaves out the text of the generated config, which is in no file.
 fn not_served(error: ConfigError) -> CliError {
     let problems: Vec<_> = error.diagnostics().iter().map(|problem| problem.message().to_owned()).collect();
     CliError::Other(anyhow::anyhow!("the paths cannot be served: {}", problems.join("; ")))
 }
 
 impl PathServer {
-    /// Completes the config: over HTTP, whoever has the token of this run may do what no rule denies.
+    /// Completes the config: over HTTP, a client with the token of this run may do everything that no rule denies.
     pub(super) fn new(config: &mut Config, served: ServedPaths) -> Result<Self, CliError> {
         let Some(address) = config.server.http else { return Ok(Self { served, token: None }) };
         let token = token::generate();
@@ -84,7 +84,7 @@ impl PathServer {
         Ok(Self { served, token: Some(token) })
     }
 
-    /// Logs what is served, and warns of what is served beside it.
+    /// Logs the served paths, and warns of other data that is served with them.
     pub(super) fn log(&self) {
         for (plugin, mount, path) in self.served.rows() {
             tracing::info!(target: log_target::PLUGIN, plugin, mount, path = %path.display(), "serving read-only, without a config");
@@ -97,10 +97,10 @@ impl PathServer {
         }
     }
 
-    /// Prints the address, and what a client needs: the URL, and the token of this run.
+    /// Prints the address and the entry for a client: the URL, and the token of this run.
     pub(super) fn print_listening(&self, messages: &Messages, name: &str, scheme: &str, address: SocketAddr) {
         let Some(token) = &self.token else { return messages.listening(scheme, address) };
-        // Letters, digits and punctuation that JSON has no escapes for.
+        // The token's characters need no escapes in JSON.
         let authorization = format!("{{ \"Authorization\": \"Bearer {}\" }}", token.as_str());
         messages.listening_with(
             scheme,

@@ -1,4 +1,4 @@
-//! Where the components of the providers are.
+//! Finds the components of the providers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use mcp_host_config::{Environment, find_component};
 
 use crate::error::CliError;
 
-/// Where the components are.
+/// The place of the components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Components {
-    /// In the plugin path: the config has their names.
+    /// The plugin path: the config has their names.
     Installed,
-    /// In this directory.
+    /// This directory.
     In(PathBuf),
 }
 
 impl Components {
-    /// Finds the components of these providers: in the chosen directory, or else in the plugin path, where packages have them, or in one
-    /// of `others`.
+    /// Finds the components of these providers in the chosen directory. Without one, searches the plugin path, where packages
+    /// have them, and then `others`.
     ///
     /// # Errors
     ///
-    /// No directory has them all.
+    /// No directory has all components.
     pub(crate) fn find(
         providers: &BTreeSet<&'static str>,
         chosen: Option<&Path>,

@@ -1,4 +1,4 @@
-//! What is at a path: a repository, a folder, or a database.
+//! The content of a path: a repository, a folder, or a database.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read as _};
@@ -7,14 +7,14 @@ use std::path::Path;
 use super::names;
 use super::repository::{Repository, has_work_tree, is_repository};
 
-/// How deep Markdown files are searched for.
+/// The maximum depth of the search for Markdown files.
 pub(super) const MAX_DEPTH: usize = 3;
-/// The number of directory entries that the search visits at most.
+/// The maximum number of directory entries that the search visits.
 pub(super) const MAX_ENTRIES: usize = 10_000;
 /// The first bytes of a database of SQLite.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
-/// What is at a path.
+/// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// The root of a git repository, and whether it has a work tree.
@@ -27,23 +27,23 @@ pub(super) enum Content {
     Database,
 }
 
-/// The ignore rules of a folder of files.
+/// The source of ignore rules for a folder of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Folder {
-    /// There may be some in it.
+    /// The folder may contain some.
     Plain,
-    /// It is the root of a work tree, which has them all.
+    /// The folder is the root of a work tree, which has all of them.
     WorkTree,
-    /// It is a part of a work tree: there may be some above.
+    /// The folder is a part of a work tree: directories above may have some.
     PartOfWorkTree,
 }
 
 impl Content {
-    /// Looks what is at a path. None if it is something that cannot be served.
+    /// Examines a path. `None` if it cannot be served.
     pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
         let metadata = fs::metadata(path)?;
         if metadata.is_dir() {
-            // One that cannot be listed is an error now, and not an empty folder later.
+            // A directory that cannot be listed is an error now, rather than an empty folder later.
             fs::read_dir(path)?;
             return Ok(Some(Self::of_directory(path)));
         }
@@ -57,12 +57,12 @@ impl Content {
         if Repository::is_above(dir) {
             return Self::Folder(Folder::PartOfWorkTree);
         }
-        // Work trees may be below, and `.git` may lead to a repository that cannot be found.
+        // The directory may contain work trees, and `.git` may refer to a repository that cannot be found.
         let is_notes = find_below(dir, is_markdown) == Search::Found && find_below(dir, is_git) == Search::NotFound;
         if is_notes { Self::Notes } else { Self::Folder(Folder::Plain) }
     }
 
-    /// The directory that is granted beside the path.
+    /// The directory that is granted in addition to the path.
     pub(super) fn granted_beside(&self) -> Option<&Path> {
         match self {
             Self::Repository { repository: Repository::Elsewhere(shared), .. } => Some(shared),
@@ -70,14 +70,14 @@ impl Content {
         }
     }
 
-    /// The name of what is at that path, as the host of a URI.
+    /// The name of the content at this path, as the host of a URI.
     pub(super) fn name(&self, path: &Path) -> String {
         let name = if *self == Self::Database { path.file_stem() } else { path.file_name() };
         names::host_name(&name.unwrap_or_default().to_string_lossy())
     }
 }
 
-/// Whether it begins as a database of SQLite does.
+/// Whether the file has the header of an SQLite database.
 fn is_sqlite(file: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
     File::open(file)?.take(16).read_to_end(&mut begin)?;
@@ -92,8 +92,8 @@ enum Search {
     LimitReached,
 }
 
-/// The bare repositories below a directory, by their paths from there: found within the same bounds as Markdown files. Their configs may
-/// have passwords in URLs, and unlike those in directories called `*.git` nothing but their contents shows what they are.
+/// The relative paths of bare repositories below a directory, within the search limits of Markdown files. The configs of
+/// repositories may have passwords in URLs. A repository without `.git` in its name can be recognized only by its contents.
 pub(super) fn bare_repositories(dir: &Path) -> Vec<String> {
     let (mut found, mut left) = (Vec::new(), MAX_ENTRIES);
     let mut level = vec![dir.to_owned()];
@@ -119,15 +119,15 @@ pub(super) fn bare_repositories(dir: &Path) -> Vec<String> {
     found
 }
 
-/// Searches a directory and those below it for such an entry. Hidden directories are skipped.
+/// Searches a directory and its subdirectories for a matching entry. Skips hidden directories.
 fn find_below(dir: &Path, is_wanted: fn(&DirEntry) -> bool) -> Search {
     let mut left = MAX_ENTRIES;
     find_within(dir, is_wanted, MAX_DEPTH, &mut left)
 }
 
-/// The same in so many levels, and among so many entries.
+/// Searches within this depth and number of entries.
 fn find_within(dir: &Path, is_wanted: fn(&DirEntry) -> bool, depth: usize, left: &mut usize) -> Search {
-    // What cannot be looked at may have it.
+    // A directory that cannot be read may contain the entry.
     let Ok(entries) = fs::read_dir(dir) else { return Search::LimitReached };
     let mut directories = Vec::new();
     for entry in entries.flatten() {
@@ -160,14 +160,14 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().to_string_lossy().starts_with('.')
 }
 
-/// Whether it is a Markdown file that is not hidden.
+/// Whether an entry is a Markdown file and not hidden.
 fn is_markdown(entry: &DirEntry) -> bool {
     let extension = entry.path().extension().map(|extension| extension.to_ascii_lowercase());
     let is_named = extension.is_some_and(|extension| extension == "md" || extension == "markdown");
     is_named && !is_hidden(entry) && entry.file_type().is_ok_and(|kind| kind.is_file())
 }
 
-/// Whether it is a repository, or leads to one.
+/// Whether an entry is a repository, or refers to one.
 fn is_git(entry: &DirEntry) -> bool {
     entry.file_name() == ".git"
 }

@@ -1,25 +1,27 @@
-//! What no client gets of a path: the config, files of environment variables, private keys, and the insides of repositories.
+//! The files of a path that the generated config denies to all clients: the config, files of environment variables, private keys,
+//! and the internal files of repositories.
 //!
-//! Globs are matched against URIs, so they hold for the files of a commit, too. Its diff has the text of all that it changed.
+//! Globs are matched against URIs, so they apply to the files of a commit, too. The diff of a commit is not covered: it has the
+//! text of all changes.
 
-/// Files of environment variables, which have passwords: what is before and behind `.env`. `files` does not serve most of them anyway,
-/// but `notes` and `git` would.
+/// Files of environment variables, which have passwords: the glob parts before and after `.env`. `files` skips most of them
+/// anyway, but `notes` and `git` do not.
 const ENVIRONMENT: [(&str, &str); 4] = [("**/", "*"), ("**/*", ""), ("**/*", ".*"), ("**/*", "~")];
 
 /// The directories of repositories, whose config may have a password in a URL.
 const REPOSITORIES: &str = "**/*.git/**";
 
-/// The extensions of private keys and of stores of keys.
+/// The extensions of private keys and key stores.
 const KEY_EXTENSIONS: [&str; 9] = ["pem", "key", "p8", "p12", "pfx", "jks", "keystore", "ppk", "kdbx"];
 
-/// The names that tools give private keys and stores of keys. What follows them is not `.pub`, but what marks a copy.
+/// The usual names of private keys and key stores. Only a copy suffix may follow: `.pub` is a public key.
 const KEY_NAMES: [&str; 7] =
     ["id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "secring.gpg"];
 
-/// What marks a copy of a file, behind its name.
+/// The suffixes of copies.
 const COPIES: [&str; 4] = ["~", ".bak", ".old", ".orig"];
 
-/// The globs of the rule that denies them, and bare repositories with other names, by their paths.
+/// The globs of the rule that denies these files, and the bare repositories with other names, by path.
 pub(super) fn globs<'p>(config_path: Option<&str>, repositories: impl IntoIterator<Item = &'p str>) -> Vec<String> {
     let config = config_path.map(|path| format!("**/{}", literal_glob(path)));
     let bare = repositories.into_iter().map(|path| format!("**/{}/**", literal_glob(path)));
@@ -32,8 +34,8 @@ pub(super) fn globs<'p>(config_path: Option<&str>, repositories: impl IntoIterat
     config.into_iter().chain(bare).chain([REPOSITORIES.to_owned()]).chain(environment).chain(keys).collect()
 }
 
-/// A glob that matches a word with each letter in either case: a file system may tell them apart, while the program that reads the file
-/// does not. A glob has no classes of characters, so each letter is a list of two.
+/// A case-insensitive glob for a word: a file system may be case-sensitive while the program that reads the file is not. Globs
+/// have no character classes, so each letter is an alternation.
 fn any_case(word: &str) -> String {
     let letter = |c: char| match c.is_ascii_alphabetic() {
         true => format!("{{{},{}}}", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
@@ -42,8 +44,7 @@ fn any_case(word: &str) -> String {
     word.chars().map(letter).collect()
 }
 
-/// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become
-/// `*`.
+/// A glob that matches this path of a URI. Characters that are special in a glob, or percent-encoded in a URI, become `*`.
 fn literal_glob(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_' | '~');
     let mut glob: String = path.chars().map(|c| if is_plain(c) { c } else { '*' }).collect();

@@ -1,6 +1,6 @@
-//! Names of plugins and hosts of URIs, made of the names of directories.
+//! Names of plugins and hosts of URIs, derived from the names of directories.
 
-/// The maximum length of a name. A plugin's has a prefix and a number beside it, and 64 characters at most.
+/// The maximum length of a name. The name of a plugin adds a prefix and a number, and has at most 64 characters.
 const MAX_LEN: usize = 40;
 
 /// The name of a directory as the host of a URI: lower-case letters, digits and `-`.
@@ -15,7 +15,7 @@ pub(super) fn host_name(name: &str) -> String {
     if plain.is_empty() { "project".to_owned() } else { plain.to_owned() }
 }
 
-/// Makes each name another one, by a number.
+/// Makes the names unique by appending numbers.
 pub(super) fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut taken = Vec::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! The plugins for a path: their names, their mounts and what they may read.
+//! The plugins for a path: names, mounts and grants.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ use super::repository::Repository;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedPlugin {
     pub(super) name: String,
-    /// The name of its path.
+    /// The name of the plugin's path.
     pub(super) label: String,
     /// Whether another plugin has the same provider.
     pub(super) has_sibling: bool,
     pub(super) mount: String,
-    /// The directory or file that it serves.
+    /// The served directory or file.
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
     pub(super) is_searched: bool,
-    /// The bare repositories below its path, by their relative paths: they are not served.
+    /// The relative paths of bare repositories below the path, which are not served.
     pub(super) bare_repositories: Vec<String>,
 }
 
-/// What a plugin serves.
+/// The kind of data that a plugin serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Git(Repository),
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// The mount of a plugin that is the only one of its kind.
+    /// The mount of the only plugin of its kind.
     fn mount(&self, name: &str) -> String {
         match self {
             Self::Git(_) => format!("git://{name}/"),
@@ -70,12 +70,12 @@ impl ServedPlugin {
         }
     }
 
-    /// The name of its provider.
+    /// The name of the plugin's provider.
     pub(super) fn provider(&self) -> &'static str {
         self.kind.provider()
     }
 
-    /// The directory of its repository, if that is not in its path.
+    /// The repository of the plugin, if it is outside the path.
     pub(super) fn repository_elsewhere(&self) -> Option<&Path> {
         match &self.kind {
             Kind::Git(Repository::Elsewhere(shared)) => Some(shared),
@@ -83,7 +83,7 @@ impl ServedPlugin {
         }
     }
 
-    /// The ignore rules of its folder, if it is one of files.
+    /// The ignore rules of the plugin's folder, if it is a folder of files.
     pub(super) fn folder(&self) -> Option<Folder> {
         match self.kind {
             Kind::Files(folder) => Some(folder),
@@ -92,7 +92,7 @@ impl ServedPlugin {
     }
 }
 
-/// The plugins for what is at a path of that name.
+/// The plugins for the content at a path with this name.
 pub(super) fn plugins_of(name: &str, path: &Path, content: Content) -> Vec<ServedPlugin> {
     let plugin = |kind| ServedPlugin::new(name, path, kind);
     match content {
@@ -107,7 +107,7 @@ pub(super) fn plugins_of(name: &str, path: &Path, content: Content) -> Vec<Serve
     }
 }
 
-/// Gives several plugins of one provider names and mounts of their own. One that is alone has the name of its provider.
+/// Gives several plugins of one provider distinct names and mounts. A single plugin has the name of its provider.
 pub(super) fn distinguish(plugins: &mut [ServedPlugin]) {
     let providers: Vec<_> = plugins.iter().map(ServedPlugin::provider).collect();
     for plugin in plugins {

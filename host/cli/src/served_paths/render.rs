@@ -1,4 +1,4 @@
-//! The config that serves paths, with comments for whoever edits it.
+//! Renders the config that serves paths, with comments for its editor.
 
 use std::path::{Component, Path};
 
@@ -10,17 +10,17 @@ use super::plugin::{Kind, ServedPlugin};
 use super::repository::Repository;
 use crate::error::CliError;
 
-/// Where a config is.
+/// The place of a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigPlace<'p> {
-    /// In that file. Its directory is where relative paths start.
+    /// This file. Relative paths start at its directory.
     File(&'p Path),
-    /// Nowhere. All paths are absolute.
+    /// Memory. All paths are absolute.
     Memory,
 }
 
 impl<'p> ConfigPlace<'p> {
-    /// A path as the config names it: relative to the directory of the config if it is below, so that both can be moved together.
+    /// A path as the config has it: relative if it is below the config's directory, so that both can be moved together.
     fn relative(self, path: &'p Path) -> &'p Path {
         let Self::File(file) = self else { return path };
         match file.parent().and_then(|base| path.strip_prefix(base).ok()) {
@@ -30,7 +30,7 @@ impl<'p> ConfigPlace<'p> {
         }
     }
 
-    /// The path of the config below what is served, if it is one of its files; in memory, the usual name of one.
+    /// The relative path of the config file, if it is below a served path; for a config in memory, the usual name.
     fn served_path(self, plugins: &[ServedPlugin]) -> Option<String> {
         let Self::File(file) = self else { return Some("mcp-host.toml".to_owned()) };
         let below = plugins.iter().filter_map(|plugin| file.strip_prefix(&plugin.path).ok());
@@ -39,11 +39,11 @@ impl<'p> ConfigPlace<'p> {
 }
 
 impl ServedPaths {
-    /// The config at that place.
+    /// Renders the config for this place.
     ///
     /// # Errors
     ///
-    /// A path is not UTF-8, which TOML is.
+    /// A path is not UTF-8, which TOML requires.
     pub(crate) fn render(&self, place: ConfigPlace<'_>, components: &Components) -> Result<String, CliError> {
         let name = &self.name;
         let mut text = format!(
@@ -71,9 +71,9 @@ impl ServedPaths {
         Ok(text)
     }
 
-    /// The rule that denies what must not leave the machine.
+    /// The rule that denies files with secrets.
     fn deny_rule(&self, place: ConfigPlace<'_>) -> String {
-        // Tables of a database are no files.
+        // Tables of a database are not files.
         if self.plugins.iter().all(|plugin| matches!(plugin.kind, Kind::Database)) {
             return String::new();
         }
@@ -139,7 +139,7 @@ fn render_plugin(plugin: &ServedPlugin, place: ConfigPlace<'_>, components: &Com
     ))
 }
 
-/// What a folder of files leaves out.
+/// The comment about the files that a folder leaves out.
 fn files_comment(folder: Folder) -> &'static str {
     match folder {
         Folder::Plain => {
@@ -172,7 +172,7 @@ fn git_access(repository: &Repository, path: &Path, place: ConfigPlace<'_>) -> R
             "{}# The revision that is listed; HEAD unless set:\n# config = {{ rev = \"main\" }}\n",
             dir_access(path, "/repo", place)?
         )),
-        // Git's links between the two directories hold only where both have the same paths as outside.
+        // Git's links between the two directories are valid only if both have the same paths inside the sandbox as outside.
         Repository::Elsewhere(shared) => {
             let (dir, shared) = (quoted(path)?, quoted(shared)?);
             let grant = |path: &str| format!("    {{ host = {path}, guest = {path} }},\n");
@@ -187,7 +187,7 @@ fn git_access(repository: &Repository, path: &Path, place: ConfigPlace<'_>) -> R
     }
 }
 
-/// Whether a relative path leads to a file below, without `..`.
+/// Whether a relative path stays below its directory, without `..`.
 fn is_below(path: &Path) -> bool {
     path.components().all(|component| matches!(component, Component::Normal(_)))
 }
@@ -196,7 +196,7 @@ fn utf8(path: &Path) -> Result<&str, CliError> {
     path.to_str().ok_or_else(|| CliError::NotUtf8 { path: path.to_owned() })
 }
 
-/// The path as a string of TOML.
+/// The path as a TOML string.
 fn quoted(path: &Path) -> Result<String, CliError> {
     Ok(toml_string(utf8(path)?))
 }

@@ -1,10 +1,10 @@
-//! The git repository of a directory: where its objects and references are (`gitrepository-layout`).
+//! The git repository of a directory: the place of its objects and references (`gitrepository-layout`).
 
 use std::path::{Component, Path, PathBuf};
 
 use mcp_host_base::regular_file;
 
-/// The maximum size of a file that names a directory, in bytes.
+/// The maximum size of a file that refers to a directory, in bytes.
 const MAX_LINK_BYTES: usize = 8 * 1024;
 /// The maximum size of a repository's config, in bytes.
 const MAX_CONFIG_BYTES: usize = 256 * 1024;
@@ -12,24 +12,24 @@ const MAX_CONFIG_BYTES: usize = 256 * 1024;
 /// The layout of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Repository {
-    /// In the directory itself: it has a directory `.git`, or is a bare repository.
+    /// The directory itself: it has a directory `.git`, or is a bare repository.
     Own,
-    /// In another directory, which the file `.git` of a submodule or of a linked worktree names.
+    /// Another directory, to which the file `.git` of a submodule or of a linked worktree refers.
     Elsewhere(PathBuf),
 }
 
 impl Repository {
-    /// Returns the layout of the repository in `dir`; none if there is no repository.
+    /// Returns the layout of the repository in `dir`; `None` if there is no repository.
     ///
-    /// A file `.git` may come with a downloaded folder, and name any repository of the user. It counts only if what it names
-    /// [leads back](leads_back) to the directory, as git writes it for worktrees and submodules.
+    /// A downloaded folder may have a file `.git` that refers to any repository of the user. So the file counts only if its
+    /// target [leads back](leads_back) to the directory, as git writes it for worktrees and submodules.
     pub(super) fn find(dir: &Path) -> Option<Self> {
         let dot_git = dir.join(".git");
         if is_repository(&dot_git) || is_repository(dir) {
             return Some(Self::Own);
         }
         let git_dir = lexically_normal(&dir.join(read_link_file(&dot_git, "gitdir: ")?));
-        // A linked worktree has only `HEAD` and an index of its own.
+        // A linked worktree has only its `HEAD` and its index here; the rest is in the common directory.
         let shared = match read_link_file(&git_dir.join("commondir"), "") {
             Some(common) => lexically_normal(&git_dir.join(common)),
             None => git_dir.clone(),
@@ -37,26 +37,26 @@ impl Repository {
         (is_repository(&shared) && leads_back(dir, &git_dir, &shared)).then_some(Self::Elsewhere(shared))
     }
 
-    /// Whether `dir` lies in the work tree of a repository whose root is a directory above.
+    /// Whether `dir` lies in the work tree of a repository with its root in a directory above.
     pub(super) fn is_above(dir: &Path) -> bool {
         dir.ancestors().skip(1).any(|above| has_work_tree(above) && Self::find(above).is_some())
     }
 }
 
-/// Whether a repository in `dir` has its work tree there: a bare one has none.
+/// Whether a repository in `dir` has its work tree there: a bare repository has none.
 pub(super) fn has_work_tree(dir: &Path) -> bool {
     dir.join(".git").symlink_metadata().is_ok()
 }
 
-/// Whether it has the objects and the references of a repository.
+/// Whether the directory has the objects and references of a repository.
 pub(super) fn is_repository(dir: &Path) -> bool {
     dir.join("HEAD").symlink_metadata().is_ok() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
-/// Whether the directory that a file `.git` in `dir` names is that of a worktree or a submodule in `dir`:
+/// Whether the target of a file `.git` in `dir` belongs to a worktree or a submodule in `dir`:
 ///
-/// - a linked worktree's is in `worktrees` of the repository, and its file `gitdir` names `DIR/.git`;
-/// - a submodule's has a config with `core.worktree`, which is `dir`.
+/// - for a linked worktree, the target is in `worktrees` of the repository, and its file `gitdir` has `DIR/.git`;
+/// - for a submodule, the target's config has `core.worktree`, which is `dir`.
 fn leads_back(dir: &Path, git_dir: &Path, shared: &Path) -> bool {
     let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if git_dir == shared {
@@ -66,12 +66,13 @@ fn leads_back(dir: &Path, git_dir: &Path, shared: &Path) -> bool {
         return false;
     };
     let is_of_dir = dot_git.ends_with(".git") && dot_git.parent().is_some_and(|tree| same(tree, dir));
-    // The file `commondir` of a made-up worktree could name another repository: that one has no such worktree.
+    // The file `commondir` of a forged worktree could refer to another repository, but that repository does not have this
+    // worktree.
     let worktrees = git_dir.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned));
     is_of_dir && worktrees.is_some_and(|worktrees| same(&worktrees, &shared.join("worktrees")))
 }
 
-/// `core.worktree` of a config as git writes it: one section, one key on a line.
+/// `core.worktree` of a config in git's own notation: one section, one key per line.
 fn work_tree_of(config: &Path) -> Option<PathBuf> {
     let bytes = regular_file::read(config, MAX_CONFIG_BYTES).ok().filter(|bytes| bytes.len() <= MAX_CONFIG_BYTES)?;
     let text = String::from_utf8(bytes).ok()?;
@@ -82,7 +83,7 @@ fn work_tree_of(config: &Path) -> Option<PathBuf> {
         } else if let Some((key, value)) = line.split_once('=').filter(|_| is_core)
             && key.trim().eq_ignore_ascii_case("worktree")
         {
-            // Quoted where the path has a character that begins a comment.
+            // Git quotes a path with a character that begins a comment.
             let value = value.trim();
             tree = Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value).into());
         }
@@ -90,7 +91,7 @@ fn work_tree_of(config: &Path) -> Option<PathBuf> {
     tree
 }
 
-/// Reads a file that consists of a path after a prefix.
+/// Reads a file that has a path after a prefix.
 fn read_link_file(file: &Path, prefix: &str) -> Option<PathBuf> {
     let bytes = regular_file::read(file, MAX_LINK_BYTES).ok().filter(|bytes| bytes.len() <= MAX_LINK_BYTES)?;
     let text = String::from_utf8(bytes).ok()?;
@@ -98,7 +99,7 @@ fn read_link_file(file: &Path, prefix: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// Returns an absolute path without `.` and `..`, resolved as the provider `git` resolves them: without looking at links.
+/// Normalizes an absolute path lexically, without resolving links, as the provider `git` does.
 fn lexically_normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, component| {
         match component {

@@ -1,4 +1,4 @@
-//! One plugin, with all that is known of it.
+//! One plugin in full detail.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
 
-/// The number of lines of the log that are printed.
+/// The maximum number of printed log lines.
 const LOG_LINES: usize = 10;
 
-/// Prints a plugin: a line for each thing, with its name in front.
+/// Prints a plugin: one line for each property, with its name in front.
 pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<(), CliError> {
     let PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, log } = details;
     let mut lines = of_status(status);
@@ -44,7 +44,7 @@ fn print_log_line(line: &PluginLogLine, output: &mut Output<'_>) -> Result<(), C
     Ok(())
 }
 
-/// What is missing of the grants, or granted and not used.
+/// Capabilities that are missing in the grants, or granted and not used.
 fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'static str, String)> {
     let odd = requirements.iter().filter(|requirement| ["missing", "unused"].contains(&requirement.status.as_str()));
     odd.map(|RequirementView { capability, status, .. }| ("imports", format!("{capability}: {status}")))
@@ -71,7 +71,7 @@ fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// How far a preparation is: `running, 42 %: 2100 of 5000 events; 3.1 s of 60 s CPU time in 12 calls`.
+/// The progress of a preparation: `running, 42 %: 2100 of 5000 events; 3.1 s of 60 s CPU time in 12 calls`.
 fn of_preparation(preparation: &PreparationView) -> String {
     let PreparationView { state, percent, message, reason, calls, cpu_ms, cpu_limit_ms } = preparation;
     let percent = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
@@ -83,7 +83,7 @@ fn of_preparation(preparation: &PreparationView) -> String {
     format!("{state}{percent}{text}; {} of {} CPU time in {calls}", millis(*cpu_ms), millis(*limit))
 }
 
-/// How often it was loaded, and failed to be, since the start of the server.
+/// The number of successful and failed loads since the start of the server.
 fn of_loads(loads: &PluginLoads) -> String {
     let failed = loads.failed.iter().map(|(reason, count)| format!("{count} failed ({reason})"));
     [loads.succeeded.to_string()].into_iter().chain(failed).collect::<Vec<_>>().join(", ")
@@ -100,7 +100,7 @@ fn of_usage(usage: &UsageView) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// A line for each program, and one for the last end of any of them.
+/// A line for each program, and one for the last exit of any program.
 fn of_programs(programs: &ProgramsView) -> Vec<(&'static str, String)> {
     let mut lines: Vec<_> = programs.programs.iter().map(|program| ("program", of_program(program))).collect();
     if let Some(end) = &programs.last_end {

@@ -1,4 +1,4 @@
-//! The report in JUnit's format, which CI systems show.
+//! The report in JUnit's format, for CI systems.
 
 use std::io;
 use std::path::Path;

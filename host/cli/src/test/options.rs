@@ -1,4 +1,4 @@
-//! The options of a provider: what it is granted and configured with.
+//! The options of a provider: its grants and its config.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) struct ProviderOptions {
 }
 
 impl ProviderOptions {
-    /// The plugin of the config to begin with.
+    /// The plugin of the config on which the options build.
     pub(crate) fn plugin_name(&self) -> Option<&str> {
         self.plugin.as_deref()
     }
@@ -49,7 +49,7 @@ impl ProviderOptions {
         plugin.grants.keyvalue.extend(self.keyvalue.iter().map(|name| (name.clone(), KeyvalueGrant::default())));
         plugin.grants.sql.extend(self.sql.iter().map(|(name, url)| (name.clone(), SqlGrant::new(url.clone()))));
         for origin in &self.http {
-            // An origin that is granted already keeps its grant, which may have a credential.
+            // An existing grant for the origin stays: it may have a credential.
             let _ = plugin.grants.http.add(HttpGrant::new(origin.clone()));
         }
         plugin

@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::provider::{Provider, name_and_version};
 use crate::table::{Cell, Table};
 
-/// Prints one line for each check, and below what is wrong and what to do.
+/// Prints one line for each check, and the problems with their remedies below.
 pub(super) fn print(file: &Path, report: &Report, output: &mut Output<'_>) -> Result<(), CliError> {
     let provider = report.provider.as_ref().map(name_and_version);
     let provider = provider.unwrap_or_else(|| "a component that does not describe itself".to_owned());
@@ -49,7 +49,7 @@ pub(crate) fn summary(report: &Report) -> String {
     format!("{passed} passed, {failed} failed, {skipped} skipped, in {} calls", report.calls)
 }
 
-/// Prints what is wrong and what to do, of the checks that failed.
+/// Prints the problems of the failed checks, with their remedies.
 pub(crate) fn print_failures(report: &Report, output: &mut Output<'_>) -> Result<(), CliError> {
     let failed = |(_, result): &(Check, &CheckResult)| result.outcome() == Outcome::Failed;
     report.checks().filter(failed).try_for_each(|(check, result)| print_messages(check, result, output))
@@ -81,12 +81,12 @@ fn print_messages(check: Check, result: &CheckResult, output: &mut Output<'_>) -
 #[derive(Serialize)]
 pub(super) struct JsonReport<'a> {
     passed: bool,
-    /// Null if it does not describe itself.
+    /// Null if the provider does not describe itself.
     provider: Option<Provider<'a>>,
     digest: Option<String>,
     calls: usize,
     checks: Vec<JsonCheck<'a>>,
-    /// Where calls failed.
+    /// The places of failed calls.
     failed_calls: Vec<JsonFailure>,
 }
 
@@ -96,11 +96,11 @@ struct JsonCheck<'a> {
     title: &'static str,
     /// `passed`, `failed` or `skipped`.
     outcome: &'static str,
-    /// Null unless it was skipped.
+    /// Null unless the check was skipped.
     reason: Option<&'a str>,
     problems: Vec<&'a str>,
     more_problems: usize,
-    /// Null unless it failed.
+    /// Null unless the check failed.
     advice: Option<String>,
     notes: &'a [String],
 }

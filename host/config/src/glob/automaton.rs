@@ -1,19 +1,19 @@
-//! What a glob matches of a set of URIs that is known in part: whether it could match one of them, and whether it matches all.
+//! Compares a glob with a partly known set of URIs: whether it could match one of them, and whether it matches all.
 //!
-//! The set is a [`UriPattern`]: texts with gaps between them. The glob becomes a nondeterministic finite automaton, one for each
-//! combination of its choices, up to [`MAX_EXPANSIONS`] of them, which is run over the pattern:
+//! The set is a [`UriPattern`]: texts with gaps between them. The glob becomes nondeterministic finite automata, one for each
+//! combination of its alternatives, up to [`MAX_EXPANSIONS`]. Each automaton runs over the pattern:
 //!
 //! | part of the pattern | to match one of its URIs | to match all of them |
 //! |---|---|---|
 //! | text | each character is consumed | each character is consumed |
-//! | gap | every state that any text for the gap leads to | the states that consume every text for the gap: a `*`, for a gap without slashes, or a `**` |
+//! | gap | all states that any text for the gap leads to | the states that consume every text for the gap: a `*`, for a gap without slashes, or a `**` |
 //!
-//! The first is exact but for globs with too many choices, which count as ones that could match. The second errs to the safe side: a
-//! glob that matches all, but only by several of its parts together, counts as one that does not.
+//! The first comparison is exact, except for a glob with too many alternatives, which counts as a possible match. The second one
+//! is conservative: a glob that matches all URIs only through several of its parts together counts as not matching all.
 
 use mcp_host_model::uri::{Gap, PatternPart, UriPattern};
 
-/// The maximum number of globs that one glob is expanded to.
+/// The maximum number of automata for one glob.
 const MAX_EXPANSIONS: usize = 64;
 
 /// Returns whether a normalized glob could match a URI of the pattern. False positives are possible.
@@ -34,7 +34,7 @@ pub(super) fn covers(glob: &str, pattern: &UriPattern) -> bool {
     expand_braces(glob).is_some_and(|globs| globs.iter().any(run))
 }
 
-/// Whether the texts before the first wildcard and before the first gap agree, which is quickly checked.
+/// Whether the texts before the first wildcard and before the first gap agree: a cheap check before the automaton.
 fn has_common_prefix(glob: &str, pattern: &UriPattern) -> bool {
     let literal = glob.split(['*', '?', '{']).next().unwrap_or_default();
     // A `P/**` also matches `P`.
@@ -61,12 +61,12 @@ impl Class {
         }
     }
 
-    /// Whether some text for the gap has a character of it.
+    /// Whether some text for the gap has a character of this class.
     fn meets(self, gap: Gap) -> bool {
         gap == Gap::Any || self != Self::One('/')
     }
 
-    /// Whether each character of each text for the gap is one of it.
+    /// Whether each character of each text for the gap is of this class.
     fn has_all_of(self, gap: Gap) -> bool {
         match gap {
             Gap::Segment => matches!(self, Self::NoSlash | Self::Any),
@@ -75,18 +75,18 @@ impl Class {
     }
 }
 
-/// A state. All transitions lead to itself or to later states.
+/// A state. All transitions lead to the same state or to later states.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The characters that lead to itself.
+    /// The characters that lead back to this state.
     repeat: Option<Class>,
     /// The characters that lead to the next state.
     next: Option<Class>,
-    /// The states that it leads to without a character.
+    /// The states that are reached from this state without a character.
     empty: [Option<usize>; 2],
 }
 
-/// A glob without choices as an automaton. The last state accepts.
+/// The automaton of a glob without alternatives. The last state accepts.
 struct Automaton {
     states: Vec<State>,
 }
@@ -97,17 +97,17 @@ impl Automaton {
         segments.dedup_by(|next, before| *next == "**" && *before == "**");
         let last = segments.len().saturating_sub(1);
         let mut automaton = Self { states: vec![State::default()] };
-        // A `**` that is not the last segment has the slash after it.
+        // A `**` that is not the last segment includes the slash after it.
         let mut has_slash = true;
         for (index, segment) in segments.into_iter().enumerate() {
             match segment {
                 "**" if index == last && index == 0 => automaton.repeat(Class::Any),
-                // `NAME+**`: the only segment of which a `**` is a part.
+                // `NAME+**`: the only segment that contains a `**`.
                 segment if segment.len() > 2 && segment.ends_with("**") => {
                     segment.trim_end_matches('*').chars().for_each(|character| automaton.push(Class::One(character)));
                     automaton.repeat(Class::Any);
                 }
-                // Only a single `**` also matches what it is below of.
+                // Only a single `**` also matches the path above it.
                 "**" if index == last => automaton.push_everything_below(!glob.ends_with("/**/**")),
                 "**" => {
                     if !has_slash {
@@ -163,7 +163,7 @@ impl Automaton {
         self.states.extend([inner, State::default()]);
     }
 
-    /// Consumes a slash and everything after it, or nothing if that is `optional`.
+    /// Consumes a slash and everything after it; with `optional` also nothing.
     fn push_everything_below(&mut self, optional: bool) {
         let end = self.end().saturating_add(2);
         if let Some(state) = self.states.last_mut() {
@@ -174,7 +174,7 @@ impl Automaton {
         self.states.extend([inner, State::default()]);
     }
 
-    /// Runs it over a pattern; `gap` returns the states after a gap.
+    /// Runs the automaton over a pattern; `gap` returns the states after a gap.
     fn matches(&self, pattern: &UriPattern, gap: impl Fn(&Self, &[bool], Gap) -> Vec<bool>) -> bool {
         let mut at = vec![false; self.states.len()];
         if let Some(first) = at.first_mut() {
@@ -248,7 +248,7 @@ fn set(states: &mut [bool], index: usize, is_in: bool) {
     }
 }
 
-/// Expands the choices of a glob; `None` if there are too many. Choices are not nested.
+/// Expands the alternatives of a glob; `None` if there are too many. Alternatives are not nested.
 fn expand_braces(glob: &str) -> Option<Vec<String>> {
     let mut globs = vec![String::new()];
     let mut rest = glob;
@@ -276,7 +276,7 @@ mod tests {
         UriPattern::text(mount).gap(Gap::Any)
     }
 
-    /// The pattern that a text describes: `<seg>` and `<any>` are gaps.
+    /// The pattern for a text, in which `<seg>` and `<any>` are gaps.
     fn pattern(text: &str) -> UriPattern {
         let mut pattern = UriPattern::default();
         for part in text.split_inclusive('>') {
@@ -356,7 +356,7 @@ mod tests {
             glob in r"(a://x|\*\*)(/([ab.]{1,3}|\*|\*\*|\?|[ab]\*|\*[ab]|\{a,b\}|\{,b\})){0,4}",
             uri in r"a://x(/[ab.]{0,3}){0,4}",
         ) {
-            // Dot segments are refused.
+            // Globs with dot segments are rejected.
             let Ok(parsed) = glob.parse::<UriGlob>() else { return Ok(()) };
             let text = UriPattern::text(&uri);
             prop_assert_eq!(reaches(&glob, &text), parsed.matches(&uri), "{} {}", glob, uri);

@@ -11,9 +11,9 @@
 //! | | `"rw"` | read and write |
 //! | `quota` | size | only with `mode = "rw"`: the maximum size of the directory; 256 MiB unless set, 4 KiB to 1 TiB |
 //!
-//! A grant covers the directory and everything below it, and nothing else, whatever a path, a link or a name in it
-//! says. Grants of one plugin may be nested, and each keeps its mode: a file that is reached through a read-only grant
-//! cannot be changed, linked or moved through it. A quota bounds *all* files below the directory, whoever wrote them.
+//! A grant covers the directory and everything below it, and nothing else: paths, links and names cannot lead out of it (path
+//! traversal). Grants of one plugin may be nested, and each keeps its mode: through a read-only grant, no file can be changed,
+//! linked or moved. A quota bounds the total size of *all* files below the directory, including files of other writers.
 //!
 //! ```
 //! use mcp_host_config::grants::{DirGrant, DirQuota, Mode};
@@ -44,13 +44,13 @@ use crate::paths::ExistingDirectory;
 use crate::reader::{FromNode, FromTable, Node, Table};
 use crate::size::{GIB, KIB, MIB, Size};
 
-/// The maximum size of a directory that a plugin writes to.
+/// The maximum size of a directory that a plugin may write to.
 pub type DirQuota = Size<{ 4 * KIB }, { 256 * MIB }, { 1024 * GIB }>;
 
 /// A granted directory of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirGrant {
-    /// The directory. A config file must name an existing one.
+    /// The directory. In a config file it must exist.
     pub host: PathBuf,
     /// The access mode.
     pub mode: Mode,
@@ -85,7 +85,7 @@ list_type! {
     }
 }
 
-/// The entry for a directory that is written as a string, at a guest path of the same name.
+/// The entry for a directory given as a string, with a guest path of the same name.
 fn entry_of(node: &Node<'_>) -> Option<String> {
     let host = node.value.as_str()?;
     let name = Path::new(host).file_name().and_then(OsStr::to_str).unwrap_or("data");
@@ -130,7 +130,7 @@ impl FromTable for Dir {
     }
 
     fn from_keys(keys: DirKeys, table: &Table<'_>) -> Option<Self> {
-        // An invalid mode has been reported, and does not decide whether a quota is allowed.
+        // An invalid mode has been reported already, and does not affect whether a quota is allowed.
         let mode = if table.has("mode") { keys.mode? } else { ModeName::ReadOnly };
         let mode = match mode {
             ModeName::ReadWrite => Mode::ReadWrite { quota: keys.quota },
@@ -150,7 +150,7 @@ impl FromTable for Dir {
 }
 
 named_enum! {
-    /// A mode as written.
+    /// A mode in the config.
     enum ModeName as "a mode", such as "\"rw\"" {
         /// Read.
         ReadOnly = "ro",

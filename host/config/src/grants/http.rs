@@ -1,31 +1,32 @@
 //! Web servers: `grants.http`.
 //!
-//! A list of origins that the plugin may send requests to. By default it is empty: every request is denied.
+//! An allowlist of origins to which the plugin may send requests. It is empty by default: every request is denied.
 //!
 //! | entry | grants |
 //! |---|---|
-//! | `"https://docs.rs"` | that host, over TLS, at port 443 |
+//! | `"https://docs.rs"` | this host, over TLS, at port 443 |
 //! | `"https://docs.rs:8443"` | the same host at another port, and at no other |
 //! | `"https://*.example.com"` | every host below `example.com`, at any depth: `a.example.com`, `a.b.example.com`; not `example.com` itself |
-//! | `"http://docs.rs"` | that host without TLS, at port 80: requests and responses can be read and modified in transit |
-//! | `"https://127.0.0.1:8080"`, `"https://[::1]"` | that address, public or not |
+//! | `"http://docs.rs"` | this host without TLS, at port 80: requests and responses can be read and modified in transit |
+//! | `"https://127.0.0.1:8080"`, `"https://[::1]"` | this address, public or not |
 //! | `{ origin = "https://api.example.com", … }` | the origin, with the keys below |
 //!
 //! | key in addition to `origin` | meaning |
 //! |---|---|
-//! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and headers of the same names that it sends are dropped |
+//! | `headers-from` | headers that the host adds to each request to the origin, from a [variable or a file](super::super::Secret). The provider never sees them, and its own headers with the same names are dropped |
 //! | `oauth` | a source of access tokens, which the host adds as `Authorization: Bearer …`: the key of a service account, a refresh token, or client credentials ([`OAuth`]). Only for `https`, and for `http` to `localhost` or a loopback address |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own. Only for `https` |
 //!
 //! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
-//! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535.
-//! There is no path, query, fragment or user information: an origin is granted as a whole. A wildcard stands for whole
-//! labels at the beginning, and is followed by at least two labels.
+//! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535. There is no
+//! path, query, fragment or user information: an origin is granted as a whole. A wildcard stands for one or more whole labels at
+//! the beginning, before at least two labels.
 //!
-//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one or more labels. Of several entries
-//! that match a request only the most specific applies: an exact host before any wildcard, then the longest wildcard.
-//! No two entries may be equal. An address matches only the same address, never a name that resolves to it; and a name
-//! never reaches a non-public address (loopback, private, link-local and similar), whatever it resolves to.
+//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one or more labels. If several entries match a
+//! request, only the most specific one applies: an exact host before any wildcard, then the longest wildcard. No two entries may
+//! be equal. An address matches only the same address, never a name that resolves to it. A name never reaches a non-public
+//! address (loopback, private, link-local and similar), even if it resolves to one: this
+//! prevents DNS rebinding.
 //!
 //! **Credentials** are sent to the origin of their entry and nowhere else, not even to the target of a redirect. A
 //! header that affects message framing or routing (`Host`, `Content-Length`, `Connection`, …) cannot be a credential.
@@ -75,11 +76,11 @@ pub use self::oauth::{
     AuthorizationGrant, ClientAuthentication, OAuth, OAuthClient, ServiceAccountKey, ServiceAccountKeyError,
 };
 
-/// The origins that a plugin may send requests to. No two entries have the same origin.
+/// The allowlist of a plugin. No two entries have the same origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpGrants(BTreeMap<OriginPattern, HttpGrant>);
 
-/// An origin, or all hosts below a domain, that a plugin may send requests to.
+/// An origin, or all hosts below a domain, to which a plugin may send requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpGrant {
@@ -87,13 +88,13 @@ pub struct HttpGrant {
     pub origin: OriginPattern,
     /// Headers that the host adds to each request to the origin. The provider never sees them.
     pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
-    /// Where the host gets the access token that it adds to each request to the origin. It takes precedence over a header
+    /// The source of the access token that the host adds to each request to the origin. It takes precedence over a header
     /// `Authorization` of `headers`.
     pub oauth: Option<OAuth>,
     /// Certificate authorities that are trusted for the origin, in addition to the machine's own. Ignored for plain
     /// HTTP.
     pub ca: Option<CaBundle>,
-    /// Whether the host sends `traceparent` with each request to the origin while the request of a client is traced.
+    /// Whether the host sends `traceparent` with each request to the origin while it traces the client's request.
     pub trace: bool,
 }
 
@@ -103,7 +104,7 @@ pub struct HttpGrant {
 pub struct DuplicateOrigin(OriginPattern);
 
 impl HttpGrant {
-    /// A grant of that origin without credentials and certificate authorities.
+    /// A grant of this origin without credentials and certificate authorities.
     pub fn new(origin: OriginPattern) -> Self {
         Self { origin, headers: BTreeMap::new(), oauth: None, ca: None, trace: false }
     }
@@ -123,8 +124,7 @@ impl HttpGrants {
         Ok(())
     }
 
-    /// Returns the grant that applies to an origin: the most specific one that matches. Without one, a request is
-    /// denied.
+    /// Returns the most specific matching grant for an origin. Without one, a request is denied.
     pub fn grant_for(&self, origin: &Origin) -> Option<&HttpGrant> {
         let matching = self.0.values().filter(|grant| grant.origin.matches(origin));
         matching.max_by_key(|grant| grant.origin.specificity())
@@ -205,7 +205,7 @@ impl HttpGrant {
     }
 }
 
-/// Returns whether requests leave this machine in plain text. No wildcard stands for this machine only.
+/// Returns whether requests leave this machine in plain text. A wildcard never stands for this machine only.
 fn is_readable_in_transit(pattern: &OriginPattern) -> bool {
     let is_loopback = || pattern.to_string().parse::<Origin>().is_ok_and(|origin| origin.host().is_loopback());
     pattern.scheme() == Scheme::Http && !is_loopback()

@@ -5,15 +5,15 @@
 //!
 //! | entry | meaning |
 //! |---|---|
-//! | `"NAME"` | that bucket, with the default quotas |
-//! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | that bucket, with its own quotas. `quota` and `keys` are optional |
+//! | `"NAME"` | this bucket, with the default quotas |
+//! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | this bucket, with its own quotas. `quota` and `keys` are optional |
 //!
 //! A name is the exact name that the provider opens: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
 //! letter or digit. Names are case-sensitive. No two entries have the same name.
 //!
-//! A bucket belongs to its plugin: the same name granted to another plugin, even one with the same component, is
-//! another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota deletes
-//! nothing: existing entries can be read and deleted, and new ones are rejected until they fit.
+//! A bucket belongs to its plugin: if the same name is granted to another plugin, even one with the same component, that is
+//! another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota deletes nothing:
+//! existing entries can be read and deleted, and new ones are rejected while they exceed the quota.
 //!
 //! ```
 //! use mcp_host_config::grants::KeyvalueGrant;
@@ -51,9 +51,9 @@ pub type BucketKeys = Count<1, 100_000, 100_000_000>;
 /// The quotas of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyvalueGrant {
-    /// The maximum total bytes of its keys and values. 64 MiB unless set; 1 KiB to 64 GiB.
+    /// The maximum total bytes of the keys and values. 64 MiB unless set; 1 KiB to 64 GiB.
     pub quota: BucketQuota,
-    /// The maximum number of its keys. 100,000 unless set; 1 to 100,000,000.
+    /// The maximum number of keys. 100,000 unless set; 1 to 100,000,000.
     pub keys: BucketKeys,
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::{Config, Environment};
 
-    /// What that value of `grants.keyvalue` grants, or the first thing that is wrong with it.
+    /// The grants for this value of `grants.keyvalue`, or its first problem.
     fn granted(value: &str) -> Result<BTreeMap<BucketName, KeyvalueGrant>, String> {
         let plugin = "name = 'git'\ncomponent = 'plugins/git.wasm'\nmount = 'git://linux/'";
         let text = format!("[[plugin]]\n{plugin}\ngrants.keyvalue = {value}\n");

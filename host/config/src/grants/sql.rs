@@ -1,23 +1,23 @@
 //! SQL databases: `grants.sql`.
 //!
-//! A list of the databases that a provider may query with `mcp-host:sql`. The host has their addresses and passwords,
-//! and enforces that the provider only reads. By default the list is empty: every query fails.
+//! A list of the databases that a provider may query with `mcp-host:sql`. The host has their addresses and passwords, and
+//! enforces read-only access. By default the list is empty: every query fails.
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `name` | the name that the provider asks for: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit. Required, and no two entries have the same |
+//! | `name` | the name that the provider uses: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit. Required, and no two entries have the same |
 //! | `url` | the database, from a [variable or a file](super::super::Secret): `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`. A URL of SQLite has no password, and may stand here itself. Required |
 //! | `schemas` | PostgreSQL: the schemas whose tables and views can be read, and the `search_path` |
-//! | `max-rows` | the maximum number of rows of a result; a truncated result says so to the provider |
+//! | `max-rows` | the maximum number of rows of a result; a truncated result is marked for the provider |
 //! | `max-bytes` | the maximum size of a result; a larger one fails |
 //! | `timeout` | the maximum time of a query, with the wait for a connection |
 //! | `connections` | the maximum number of connections, and of concurrent queries |
-//! | `listen` | PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once |
+//! | `listen` | PostgreSQL: a channel. On a notification (`NOTIFY`), watched resources are checked for changes immediately |
 //! | `ca` | PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own |
-//! | `allow-writing-role` | PostgreSQL: also connect as a superuser, or as a role that can write. Such a role is refused otherwise |
+//! | `allow-writing-role` | PostgreSQL: accept a superuser, or a role that can write. By default such a role is refused |
 //!
-//! **PostgreSQL.** A server is verified by TLS, as by `sslmode=verify-full`, unless the URL has `sslmode=disable` or
-//! the host is a directory (`?host=/run/postgresql`), which stands for a Unix socket. Of several hosts the first that
+//! **PostgreSQL.** A server is verified by TLS, as with `sslmode=verify-full`, unless the URL has `sslmode=disable` or the host
+//! is a directory (`?host=/run/postgresql`), which stands for a Unix socket. If there are several hosts, the first one that
 //! answers is used.
 //!
 //! **SQLite.** `sqlite:data/shop.db` is relative to the config file, `sqlite:///srv/shop.db` is absolute. The file must
@@ -66,7 +66,7 @@ pub type SqlConnections = Count<1, 4, 64>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SqlGrant {
-    /// Where it is.
+    /// The URL of the database.
     pub url: SqlUrl,
     /// The schemas that can be read, in the order in which names are looked up. Ignored for SQLite. `public` unless set.
     pub schemas: Vec<SchemaName>,
@@ -87,7 +87,7 @@ pub struct SqlGrant {
 }
 
 impl SqlGrant {
-    /// A grant of that database, with the default bounds.
+    /// A grant of this database, with the default bounds.
     pub fn new(url: SqlUrl) -> Self {
         Self::from(Database::with_defaults(None, url))
     }
@@ -129,15 +129,15 @@ checked_text! {
 }
 
 checked_text! {
-    /// The name of a channel that `NOTIFY` sends to: 1 to 63 bytes without NUL, as `pg_notify` has it. `NOTIFY` without quotes
-    /// converts a name to lower case.
+    /// The name of a channel for `NOTIFY`: 1 to 63 bytes without NUL, as `pg_notify` takes it. `NOTIFY` without quotes converts a
+    /// name to lower case.
     pub struct ChannelName, ChannelNameError as "the name of a channel", such as "\"shop_changed\"",
     schema Schema::string().with("minLength", 1),
     valid if is_identifier,
     otherwise "write the name that `pg_notify` is called with, in at most 63 bytes, such as \"shop_changed\""
 }
 
-/// Returns whether PostgreSQL takes a text as an identifier, of which it cuts off what is longer.
+/// Returns whether a text is short enough for a PostgreSQL identifier, which would be truncated silently.
 fn is_identifier(text: &str) -> bool {
     (1..=63).contains(&text.len()) && !text.contains('\0')
 }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::{Config, Environment};
 
-    /// What that value of `grants.sql` grants, or the first thing that is wrong with it.
+    /// The grants for this value of `grants.sql`, or its first problem.
     fn granted(value: &str) -> Result<BTreeMap<DatabaseName, SqlGrant>, String> {
         let plugin = "name = 'git'\ncomponent = 'plugins/git.wasm'\nmount = 'git://linux/'";
         let text = format!("[[plugin]]\n{plugin}\ngrants.sql = {value}\n");

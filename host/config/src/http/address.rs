@@ -8,8 +8,8 @@ use crate::declare::from_text;
 use crate::diagnostic::{Suggest, quote};
 use crate::reader::Schema;
 
-/// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses
-/// one.
+/// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses a free
+/// port.
 ///
 /// An address that other machines can reach has conditions: see
 /// [`Config::check_exposure`](crate::Config::check_exposure).
@@ -22,18 +22,18 @@ impl HttpAddress {
         self.0
     }
 
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can reach the address.
     pub fn is_loopback(self) -> bool {
         self.0.ip().to_canonical().is_loopback()
     }
 
-    /// Whether it stands for all addresses of this machine: `0.0.0.0`, `[::]`.
+    /// Whether the address stands for all addresses of this machine: `0.0.0.0`, `[::]`.
     pub fn is_wildcard(self) -> bool {
         self.0.ip().to_canonical().is_unspecified()
     }
 
-    /// Whether a listener at one of both addresses keeps another from the other one: they have the same port, and the same IP address,
-    /// or one that stands for the other. `[::]` stands for addresses of IPv4, too. Port 0 is another one each time.
+    /// Whether listeners cannot use both addresses at the same time: they have the same port, and IP addresses that are equal or
+    /// of which one includes the other. `[::]` includes IPv4 addresses. Port 0 never conflicts.
     pub fn conflicts_with(self, other: Self) -> bool {
         let (one, other) = (self.0, other.0);
         let covers = |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
@@ -59,8 +59,8 @@ impl Suggest for HttpAddressError {
 }
 
 impl HttpAddressError {
-    /// Returns the address that was probably meant: with the written IP address and port, as far as there are any. `default_port` is for an
-    /// address without a port.
+    /// Returns the address that the author probably meant, with the IP address and port from the text if there are any.
+    /// `default_port` is for an address without a port.
     pub(crate) fn nearest(&self, default_port: u16) -> SocketAddr {
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let text = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);

@@ -25,14 +25,14 @@ table! {
 }
 
 impl ClientAuthority {
-    /// The authority with that name and those certificates. Principals are named by the common name.
+    /// The authority with this name and these certificates. The common name of a certificate is the name of the principal.
     pub fn new(name: PrincipalName, ca: CaBundle) -> Self {
         Self::with_defaults(name, ca)
     }
 }
 
 named_enum! {
-    /// The part of a certificate that names its principal.
+    /// The part of a certificate that is the name of its principal.
     #[derive(Default)]
     pub enum CertificateName as "a part of a certificate", such as "\"common-name\"" {
         /// The common name of the subject.
@@ -47,7 +47,7 @@ named_enum! {
     }
 }
 
-/// Certificates, of which at least one belongs to an authority.
+/// Certificates, at least one of them of an authority.
 struct AuthorityBundle(CaBundle);
 
 written_as! {
@@ -63,7 +63,8 @@ written_as! {
     }
 }
 
-/// Returns whether a certificate may have issued others (RFC 5280, section 4.2.1.9). Those before version 3 do not say.
+/// Returns whether a certificate can be an authority (RFC 5280, section 4.2.1.9). Certificates before version 3 have no such
+/// field, and count as authorities.
 fn has_authority(bundle: &CaBundle) -> bool {
     let is_authority = |certificate: &X509Certificate<'_>| match certificate.basic_constraints() {
         Ok(Some(constraints)) => constraints.value.ca,

@@ -1,7 +1,7 @@
 //! Resource limits of HTTP clients: `limits` of `[http]`.
 //!
-//! A request that exceeds a limit is rejected with a status that says so; a connection or a session that exceeds one is
-//! closed. No limit can be disabled.
+//! A request beyond a limit is rejected with a specific status; a connection or a session beyond a limit is closed. No limit can
+//! be disabled.
 
 use super::share::{ClientShare, PrincipalShare};
 use crate::count::Count;

@@ -8,14 +8,14 @@ use crate::diagnostic::{Suggest, quote};
 use crate::quantity::bounded_value;
 use crate::reader::Schema;
 
-/// The share of a limit that one client may use: `1/64` to `1/1`, which is all of it. The default is `PART/WHOLE`.
+/// The share of a limit that one client may use: `1/64` to `1/1`, the whole limit. The default is `PART/WHOLE`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Share<const PART: u16, const WHOLE: u16> {
     part: NonZeroU16,
     whole: NonZeroU16,
 }
 
-/// The share of one address, or of one IPv6 network: `15/16` unless set. All clients behind a proxy have one.
+/// The share of one address, or of one IPv6 network: `15/16` unless set. All clients behind a proxy have one share together.
 pub type ClientShare = Share<15, 16>;
 /// The share of one authenticated principal: `1/4` unless set.
 pub type PrincipalShare = Share<1, 4>;
@@ -24,13 +24,13 @@ pub type PrincipalShare = Share<1, 4>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// It is not two numbers with a slash between them.
+    /// The text is not two numbers with a slash between them.
     #[error("{} is not a share", quote(.0))]
     NotAShare(String),
-    /// It is less than 1/64.
+    /// The share is less than 1/64.
     #[error("the share {} is less than 1/64", quote(.0))]
     TooSmall(String),
-    /// It is more than 1/1.
+    /// The share is more than 1/1.
     #[error("the share {} is more than the whole", quote(.0))]
     TooLarge(String),
 }
@@ -39,7 +39,7 @@ pub enum ShareError {
 const MIN_SHARE_DENOMINATOR: u32 = 64;
 
 impl<const PART: u16, const WHOLE: u16> Share<PART, WHOLE> {
-    /// Returns the share of that number, rounded up: at least 1 of 1.
+    /// Returns the share of this number, rounded up: at least 1 of 1.
     pub fn apply(self, number: usize) -> usize {
         let (part, whole) = (u128::from(self.part.get()), u128::from(self.whole.get()));
         let number = u128::try_from(number).unwrap_or(u128::MAX);

@@ -1,7 +1,7 @@
 //! The certificate of the server: its chain, and its private key.
 //!
-//! Both are PEM files. They are read with the config, and an unusable one is an error of the config, with its line: a
-//! running host keeps its current certificate.
+//! Both are PEM files. They are read with the config, and an unusable file is an error of the config, with its line: a running
+//! host then keeps its current certificate.
 //!
 //! Bounded: [`MAX_FILE_SIZE`] for each file.
 
@@ -57,11 +57,11 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Parses the certificates of a PEM text, the server's own first, and the key of another.
+    /// Parses the certificates of a PEM text, the server's own first, and the private key of another text.
     ///
     /// # Errors
     ///
-    /// One of them is missing or invalid, or the key does not belong to the certificate.
+    /// A certificate or the key is missing or invalid, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Self::new(parse_certificates(certificates)?, parse_key(key)?)
     }
@@ -86,7 +86,7 @@ impl Tls {
     }
 }
 
-/// Only the first certificate decides, so equal certificates have equal keys.
+/// Compares only the first certificates: equal certificates have equal keys.
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
         self.0.cert == other.0.cert
@@ -167,7 +167,7 @@ written_as! {
     }
 }
 
-/// Parses the file that the node names.
+/// Parses the file at the path in the node.
 fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));

@@ -1,7 +1,7 @@
 //! JSON Web Key Sets (RFC 7517): the public keys that verify the signatures of tokens.
 //!
-//! Of a set only those keys count that can verify a signature of an asymmetric [algorithm](SignatureAlgorithm): not those for
-//! encryption, and no symmetric ones. Members that refer to other places (`x5u`) are not followed.
+//! Only keys of a set that can verify a signature of an asymmetric [algorithm](SignatureAlgorithm) are used: encryption keys and
+//! symmetric keys are ignored. Members that refer to other places (`x5u`) are not followed.
 //!
 //! Bounded: [`KeySet::MAX_SIZE`] bytes, [`KeySet::MAX_KEYS`] keys.
 
@@ -22,17 +22,17 @@ use crate::endpoint_url::EndpointUrl;
 use crate::paths::ExistingFile;
 use crate::reader::{FromNode, Keys, Node, Schema, Table};
 
-/// Where the keys of an issuer are.
+/// The place of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Jwks {
-    /// At a URL, which is requested when keys are needed, and again when they are old or an unknown one is named.
+    /// A URL, which is requested when keys are needed, and again when they are old or a token has an unknown key id.
     Url(EndpointUrl),
-    /// In a file, which is read with the config.
+    /// A file, which is read with the config.
     File(KeySet),
 }
 
 impl Jwks {
-    /// Returns the URL, if the keys are at one.
+    /// Returns the URL, if there is one.
     pub fn url(&self) -> Option<&EndpointUrl> {
         match self {
             Self::Url(url) => Some(url),
@@ -51,33 +51,33 @@ pub struct KeySet {
 /// A public key.
 #[derive(Clone, Debug)]
 pub struct VerificationKey {
-    /// Its id, which the header of a token names.
+    /// The key's id, as in the header of a token.
     id: Option<String>,
-    /// The algorithms that it can verify.
+    /// The algorithms for which the key can verify signatures.
     algorithms: Vec<SignatureAlgorithm>,
     key: DecodingKey,
 }
 
-/// The reason why a text is not a set of keys.
+/// The reason why a text is not a usable key set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeySetError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Read(String),
-    /// It is too large.
+    /// The text is too large.
     #[error("the key set has more than {} bytes", KeySet::MAX_SIZE)]
     TooLarge,
-    /// It is not a JSON object with a list `keys`.
+    /// The text is not a JSON object with a list `keys`.
     #[error("this is not a JSON Web Key Set: {0}")]
     Syntax(String),
-    /// It is the metadata of an authorization server (RFC 8414), which names the URL of its keys.
+    /// The text is the metadata of an authorization server (RFC 8414), which has the URL of its keys.
     #[error("these are metadata of an issuer, not its keys: `jwks` is the URL that they have as `jwks_uri`")]
     Metadata,
-    /// It has too many keys.
+    /// The set has too many keys.
     #[error("the key set has {0} keys, and at most {max} are possible", max = KeySet::MAX_KEYS)]
     TooManyKeys(usize),
-    /// None of its keys can verify a signature.
+    /// No key of the set can verify a signature.
     #[error("none of the {0} keys of the set can verify a signature of an asymmetric algorithm")]
     NoUsableKey(usize),
 }
@@ -92,12 +92,12 @@ impl KeySet {
     ///
     /// # Errors
     ///
-    /// It is not a key set, or has no usable key.
+    /// The text is not a key set, or has no usable key.
     pub fn from_json(json: &[u8]) -> Result<Self, KeySetError> {
         #[derive(Deserialize)]
         struct Document {
             keys: Option<Vec<serde_json::Value>>,
-            /// Of a metadata document (RFC 8414).
+            /// A member of metadata documents (RFC 8414).
             jwks_uri: Option<serde_json::Value>,
         }
         if json.len() > Self::MAX_SIZE {
@@ -122,7 +122,7 @@ impl KeySet {
         Ok(Self { json: json.into(), keys })
     }
 
-    /// Returns the keys that may have signed a token whose header names that key, or none, and that algorithm.
+    /// Returns the possible keys for a token with this algorithm and this key id, or without a key id.
     pub fn candidates<'a>(
         &'a self,
         id: Option<&'a str>,
@@ -140,7 +140,7 @@ impl KeySet {
     }
 }
 
-/// Equal documents have equal keys.
+/// Compares the documents: equal documents have equal keys.
 impl PartialEq for KeySet {
     fn eq(&self, other: &Self) -> bool {
         self.json == other.json
@@ -156,7 +156,7 @@ impl fmt::Debug for KeySet {
 }
 
 impl VerificationKey {
-    /// Returns none for a key that cannot verify a signature of a token.
+    /// Returns `None` for a key that cannot verify signatures of tokens.
     fn new(key: &Jwk) -> Option<Self> {
         use SignatureAlgorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let possible: &[SignatureAlgorithm] = match &key.algorithm {
@@ -190,7 +190,7 @@ fn may_verify(key: &CommonParameters) -> bool {
     is_for_signatures && key.key_operations.as_ref().is_none_or(verifies)
 }
 
-/// Returns a key whose `alg` is `EdDSA` if it was `Ed25519`, the name of RFC 9864 for the same with this curve.
+/// Replaces an `alg` of `Ed25519`, the name in RFC 9864, by `EdDSA`: for this curve both are the same algorithm.
 fn with_known_algorithm(mut key: serde_json::Value) -> serde_json::Value {
     if let Some(algorithm) = key.get_mut("alg").filter(|algorithm| *algorithm == "Ed25519") {
         *algorithm = "EdDSA".into();

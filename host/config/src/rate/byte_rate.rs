@@ -8,8 +8,7 @@ use crate::quantity::{self, OutOfRange, QuantityError, bounded_value};
 use crate::reader::Schema;
 use crate::size;
 
-/// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
-/// `DEFAULT`.
+/// A number of bytes per minute from `MIN` to `MAX`. The burst is one minute's worth. The default is `DEFAULT`.
 ///
 /// Written as a [size](crate::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
 /// rate per minute: `1KiB/s` is `60KiB/m`.
@@ -41,7 +40,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> ByteRate<MIN, DEFAULT, 
         OutOfRange { found, min: per_minute(MIN), max: per_minute(MAX) }
     }
 
-    /// The error of a size without a unit, which suggests the first usual unit with which the rate is within the range.
+    /// The error for a size without a unit. Suggests the first usual unit that puts the rate within the range.
     fn no_unit(written: &str, period: Option<&str>) -> RateError {
         let sizes = ["KiB", "MiB", "B", "GiB"].map(|unit| format!("{written}{unit}"));
         let suggestion = Self::first_valid(sizes, period);
@@ -57,7 +56,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> ByteRate<MIN, DEFAULT, 
         RateError::Size { error, suggestion }
     }
 
-    /// The first of these sizes that is within the range per period, else the default rate.
+    /// The first of these sizes that is within the range per period, or the default rate.
     fn first_valid(sizes: impl IntoIterator<Item = String>, period: Option<&str>) -> String {
         let period = period.and_then(|period| Period::parse(period).or_else(|| Period::correct(period)));
         let period = period.unwrap_or(Period::Minute);

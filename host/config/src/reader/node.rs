@@ -21,20 +21,20 @@ pub(crate) struct Node<'a> {
     pub(crate) context: &'a ReadContext<'a>,
     /// The value.
     pub(crate) value: &'a DeValue<'a>,
-    /// Its span, in bytes.
+    /// The span of the value, in bytes.
     pub(crate) span: Range<usize>,
-    /// The span of its key, in bytes.
+    /// The span of the value's key, in bytes.
     pub(crate) key_span: Range<usize>,
-    /// Its key as written: `memory`.
+    /// The value's key as written: `memory`.
     pub(crate) key: &'a str,
-    /// Its name in messages: `plugin.limits.memory`.
+    /// The value's name in messages: `plugin.limits.memory`.
     path: String,
-    /// Whether it is an element of the list at that key.
+    /// Whether the value is an element of the list at this key.
     is_item: bool,
 }
 
 impl<'a> Node<'a> {
-    /// The node of an entry of the table with that name in messages.
+    /// The node of an entry in the table with this name in messages.
     pub(super) fn entry(
         context: &'a ReadContext<'a>,
         table: &str,
@@ -54,7 +54,7 @@ impl<'a> Node<'a> {
         string
     }
 
-    /// Parses the string that it is.
+    /// Parses the value, which must be a string.
     pub(crate) fn parse<T>(&self) -> Option<T>
     where
         T: FromNode + FromStr<Err: Suggest>,
@@ -74,7 +74,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a string that is one line and not blank. `what` is its name in messages.
+    /// Returns a string of one line that is not blank. `what` is its name in messages.
     pub(crate) fn one_line<T: FromNode>(&self, what: &str) -> Option<String> {
         let text = self.string::<T>()?;
         if text.trim().is_empty() || text.contains(char::is_control) {
@@ -85,7 +85,7 @@ impl<'a> Node<'a> {
         Some(text.to_owned())
     }
 
-    /// Returns the value whose name the string is.
+    /// Returns the value with the name in the string.
     pub(crate) fn one_of<T: FromNode + Clone>(&self, names: &[(&'static str, T)]) -> Option<T> {
         let written = self.string::<T>()?;
         if let Some((_, value)) = names.iter().find(|(name, _)| *name == written) {
@@ -122,8 +122,8 @@ impl<'a> Node<'a> {
         Some(array.iter().map(item).collect())
     }
 
-    /// Returns the valid entries of a list, and reports each entry with the same value of `key` as an earlier one. The values are
-    /// compared as far as they are valid, even if other parts of an entry are not. A string stands for an entry with only that key.
+    /// Returns the valid entries of a list, and reports each entry with the same value of `key` as an earlier one. Valid values
+    /// are compared even if other parts of an entry are invalid. A string stands for an entry with only this key.
     pub(crate) fn unique_items<T: FromNode, K: FromStr + PartialEq>(
         &self,
         key: &str,
@@ -143,7 +143,7 @@ impl<'a> Node<'a> {
         Some(items.into_iter().filter_map(|item| T::from_node(&item).map(|value| (item, value))).collect())
     }
 
-    /// Returns the valid entries of a list, which are unique: see [`unique_items`](Self::unique_items).
+    /// Returns the valid entries of a list of unique entries: see [`unique_items`](Self::unique_items).
     pub(crate) fn unique_list<T: FromNode, K: FromStr + PartialEq>(
         &self,
         key: &str,
@@ -153,7 +153,7 @@ impl<'a> Node<'a> {
         Some(self.unique_items(key, message, help)?.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Returns all entries of the table, for tables whose keys are chosen by the admin.
+    /// Returns all entries of the table, for tables with keys that the admin chooses.
     pub(crate) fn entries<T: FromNode>(&self) -> Option<Vec<Node<'a>>> {
         let Some(table) = self.value.as_table() else {
             self.expected_type::<T>();
@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
         Some(table.iter().map(|entry| Self::entry(self.context, &self.path, entry)).collect())
     }
 
-    /// Parses the key, for tables whose keys are chosen by the admin.
+    /// Parses the key, for tables with keys that the admin chooses.
     pub(crate) fn parse_key<T: FromStr<Err: Suggest>>(&self) -> Option<T> {
         let report = |error: &T::Err| {
             let problem = Diagnostic::new(error.to_string(), error.suggestion(self.key));
@@ -171,8 +171,7 @@ impl<'a> Node<'a> {
         self.key.parse().map_err(|error| report(&error)).ok()
     }
 
-    /// Parses an entry of the table, or a string that stands for it, if it is valid. Problems are reported by the reader of the
-    /// table.
+    /// Parses an entry of the table, or a string in its place, if it is valid. The reader of the table reports problems.
     pub(crate) fn parse_entry<T: FromStr>(&self, key: &str) -> Option<T> {
         let text = match self.value {
             DeValue::Table(table) => table.get(key)?.get_ref().as_str(),
@@ -181,18 +180,18 @@ impl<'a> Node<'a> {
         text?.parse().ok()
     }
 
-    /// Returns whether the value is a table with that entry.
+    /// Returns whether the value is a table with this entry.
     pub(crate) fn has_entry(&self, key: &str) -> bool {
         self.value.as_table().is_some_and(|table| table.contains_key(key))
     }
 
-    /// Returns the span of an entry of the table; its own span if there is none.
+    /// Returns the span of an entry of the table, or the value's own span if there is no such entry.
     pub(crate) fn entry_span(&self, key: &str) -> Range<usize> {
         let entry = self.value.as_table().and_then(|table| table.get(key));
         entry.map_or_else(|| self.span.clone(), Spanned::span)
     }
 
-    /// Returns its key and `value` as TOML.
+    /// Returns the value's key and `value` as TOML.
     pub(crate) fn assignment_hint(&self, value: &str) -> String {
         if self.is_item { format!("`{value}`") } else { format!("`{} = {value}`", truncated(self.key)) }
     }
@@ -202,8 +201,8 @@ impl<'a> Node<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports that the machine lacks a file, a directory or a variable, or that it has no usable value. Where a plugin needs it, the
-    /// rest of the config can be served; where the server needs it, commands that start no server can use the rest.
+    /// Reports that a file, a directory or a variable is missing on this machine, or that its value is unusable. If only a plugin
+    /// needs it, the rest of the config can be served; if the server needs it, commands that start no server can use the rest.
     pub(crate) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let cause = Cause::of_machine_at(&self.path);
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
@@ -214,23 +213,24 @@ impl<'a> Node<'a> {
         self.report_error(error.to_string(), error.suggestion(self.key));
     }
 
-    /// Reports an error of a value that is in a variable or a file: one that a plugin needs does not affect the rest of the config.
+    /// Reports an error of a value from a variable or a file. If only a plugin needs the value, the rest of the config is not
+    /// affected.
     pub(crate) fn reject_source(&self, error: &impl Suggest) {
         self.report_machine_error(error.to_string(), error.suggestion(self.key));
     }
 
-    /// Reports an error of the value, without the line that it is on.
+    /// Reports an error of the value without quoting its line.
     pub(crate) fn reject_secret(&self, error: &impl Suggest) {
         let problem = Diagnostic::new(error.to_string(), error.suggestion(self.key));
         self.context.report(problem.at(self.span.clone()).redacted());
     }
 
-    /// Reports that the value has another type than expected.
+    /// Reports a value of the wrong type.
     pub(crate) fn expected_type<T: FromNode>(&self) {
         self.expected_type_with::<T>(None);
     }
 
-    /// The same, with that help unless the type has its own.
+    /// Reports a value of the wrong type, with this help unless the type has a specific one.
     pub(crate) fn expected_type_with<T: FromNode>(&self, advice: Option<String>) {
         let of = if self.is_item { "an entry of " } else { "" };
         let message = format!("{of}{} must be {}, not {}", quote(&self.path), T::TYPE_NAME, value_type(self.value));
@@ -243,12 +243,12 @@ impl<'a> Node<'a> {
         self.report_error(message, help);
     }
 
-    /// Returns the source text of the value; of a section, its heading.
+    /// Returns the source text of the value; for a section, its heading.
     pub(crate) fn source_text(&self) -> &'a str {
         self.context.source_text(&self.span)
     }
 
-    /// Returns a decimal number that is not in quotes, as it is written, without underscores.
+    /// Returns a decimal number without quotes, as written but without underscores.
     pub(crate) fn number(&self) -> Option<String> {
         match self.value {
             DeValue::Integer(number) => Some(number.to_string()),
@@ -260,7 +260,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of a value that lacks its quotes, or of the only string of a list.
+    /// Returns the text of a value without quotes, or of the only string of a list.
     fn text_in_value(&self) -> Option<&'a str> {
         match self.value {
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {

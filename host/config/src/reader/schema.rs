@@ -1,15 +1,14 @@
 //! [`Schema`]: the JSON Schema (2020-12) of one value of the file, for editors.
 //!
-//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys of a
-//! table are those that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list
-//! of keys.
+//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys in a table's schema
+//! are the keys that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list of keys.
 //!
 //! A schema accepts every value that the reader accepts. The reader rejects more: files that do not exist, values out
 //! of range whose bounds a pattern cannot express, conflicts between keys.
 
 use serde_json::{Map, Value, json};
 
-/// The documentation of the keys of a table: the name of the field, and its text.
+/// The documentation of a table's keys: field names and texts.
 pub(crate) type KeyDocs = &'static [(&'static str, &'static str)];
 
 /// A JSON Schema.
@@ -32,7 +31,7 @@ impl Schema {
         Self::of_type("string")
     }
 
-    /// A string that matches a regular expression (ECMA-262), which is not anchored by itself.
+    /// A string that matches a regular expression (ECMA-262). The expression is not anchored implicitly.
     pub(crate) fn pattern(pattern: &str) -> Self {
         Self::string().with("pattern", pattern)
     }
@@ -67,7 +66,7 @@ impl Schema {
         Self::of_type("array").with("items", items.0)
     }
 
-    /// A table whose keys are chosen by the admin.
+    /// A table with keys that the admin chooses.
     pub(crate) fn map(keys: Self, values: Self) -> Self {
         Self::of_type("object").with("propertyNames", keys.0).with("additionalProperties", values.0)
     }
@@ -82,7 +81,7 @@ impl Schema {
         Self(Map::new()).with("anyOf", schemas.into_iter().map(|Self(schema)| schema.into()).collect::<Vec<Value>>())
     }
 
-    /// A table with those keys, and no others.
+    /// A table with these keys, and no others.
     pub(super) fn table(keys: impl IntoIterator<Item = (String, bool, Self)>, docs: KeyDocs) -> Self {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for (key, is_required, schema) in keys {
@@ -112,7 +111,7 @@ fn description(key: &str, docs: KeyDocs) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the key of a field: a field has underscores where its key has hyphens.
+/// Returns the key of a field: underscores of the field are hyphens in the key.
 pub(super) fn key_of(field: &str) -> String {
     field.replace('_', "-")
 }

@@ -1,4 +1,4 @@
-//! [`Table`]: one table of the file, while it is read.
+//! [`Table`]: one table of the file during reading.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::Environment;
 use crate::diagnostic::{Cause, Diagnostic, quote};
 use crate::suggest::{alias, closest, did_you_mean, join_quoted};
 
-/// A table that is being read.
+/// A table during reading.
 pub(crate) struct Table<'a> {
     context: &'a ReadContext<'a>,
     entries: &'a DeTable<'a>,
     span: Range<usize>,
     path: String,
     known: Vec<KnownKey>,
-    /// Missing keys that are required, with a valid value.
+    /// The missing required keys, each with an example value.
     missing: Vec<(String, String)>,
 }
 
-/// A key that was requested.
+/// A requested key.
 struct KnownKey {
     name: String,
     is_required: bool,
@@ -32,7 +32,7 @@ struct KnownKey {
 }
 
 impl<'a> Table<'a> {
-    /// Returns the schema of a table with those keys: it has those that are requested of an empty table.
+    /// Returns the schema of a table: its keys are those that `K` requests of an empty table.
     pub(crate) fn describe<K: Keys>() -> Schema {
         let (environment, entries) = (Environment::empty(), DeTable::new());
         let context = ReadContext::new("", Path::new(""), &environment);
@@ -54,7 +54,7 @@ impl<'a> Table<'a> {
         Self::read(context, entries, 0..0, String::new(), read)
     }
 
-    /// Reads a table with `read`; then reports the keys that it did not request, and the missing ones.
+    /// Reads a table with `read`, and then reports unknown keys, which `read` did not request, and missing ones.
     pub(super) fn read<T>(
         context: &'a ReadContext<'a>,
         entries: &'a DeTable<'a>,
@@ -68,7 +68,7 @@ impl<'a> Table<'a> {
         value
     }
 
-    /// Returns the value of the required key of that field.
+    /// Returns the value of the required key of this field.
     pub(crate) fn required<T: FromNode>(&mut self, field: &str) -> Option<T> {
         let node = self.node::<T>(field, true);
         if node.is_none() {
@@ -77,17 +77,17 @@ impl<'a> Table<'a> {
         T::from_node(&node?)
     }
 
-    /// Returns the value of the optional key of that field.
+    /// Returns the value of the optional key of this field.
     pub(crate) fn optional<T: FromNode>(&mut self, field: &str) -> Option<T> {
         T::from_node(&self.node::<T>(field, false)?)
     }
 
-    /// Returns the value of the key of that field, which has a default.
+    /// Returns the value of the key of this field, or its default.
     pub(crate) fn or_default<T: FromNode + Default>(&mut self, field: &str) -> T {
         self.optional(field).unwrap_or_default()
     }
 
-    /// The environment that the file is read with.
+    /// The environment for reading the file.
     pub(crate) fn environment(&self) -> &Environment {
         self.context.environment
     }
@@ -102,7 +102,7 @@ impl<'a> Table<'a> {
         self.entries.contains_key(key)
     }
 
-    /// Returns whether an unknown key is a misspelling of this one. Only after all keys have been requested.
+    /// Returns whether an unknown key is a misspelling of this one. Valid only after all keys have been requested.
     pub(crate) fn has_misspelling_of(&self, key: &str) -> bool {
         let is_meant = |written: &str| closest(written, [key]).is_some() || alias(&self.path, written) == Some(key);
         self.unknown().any(|written| is_meant(written.get_ref()))
@@ -113,13 +113,13 @@ impl<'a> Table<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports that files of the machine that the table names have no usable value.
+    /// Reports that files in the table have no usable value on this machine.
     pub(crate) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let cause = Cause::of_machine_at(&self.path);
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
     }
 
-    /// Returns its name in messages: `plugin.limits`.
+    /// Returns the table's name in messages: `plugin.limits`.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -134,13 +134,13 @@ impl<'a> Table<'a> {
         self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
     }
 
-    /// Returns where an element of the array at that key stands, or else the entry.
+    /// Returns the span of an element of the array at this key, or of the entry.
     pub(crate) fn element_span(&self, key: &str, index: usize) -> Range<usize> {
         let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
         elements.and_then(|elements| elements.get(index)).map_or_else(|| self.entry_span(key), Spanned::span)
     }
 
-    /// Returns the span of `key[index].path[inner]`, or of the longest prefix of that which exists.
+    /// Returns the span of `key[index].path[inner]`, or of its longest existing prefix.
     pub(crate) fn nested_element_span(&self, key: &str, index: usize, path: &[&str], inner: usize) -> Range<usize> {
         let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
         let mut at = elements.and_then(|elements| elements.get(index)).map(Spanned::get_ref);
@@ -151,12 +151,12 @@ impl<'a> Table<'a> {
         element.map_or_else(|| self.element_span(key, index), Spanned::span)
     }
 
-    /// Returns whether the table has a table at that key with the entry `inner`.
+    /// Returns whether the table has a table at this key with the entry `inner`.
     pub(crate) fn has_nested(&self, key: &str, inner: &str) -> bool {
         self.nested(key).is_some_and(|table| table.contains_key(inner))
     }
 
-    /// Returns the span of the entry `inner` of the table at that key, or of the table if it has no such entry.
+    /// Returns the span of the entry `inner` of the table at this key, or of that table if it has no such entry.
     pub(crate) fn nested_span(&self, key: &str, inner: &str) -> Range<usize> {
         let entry = self.nested(key).and_then(|table| table.get(inner));
         entry.map_or_else(|| self.entry_span(key), Spanned::span)
@@ -190,7 +190,7 @@ impl<'a> Table<'a> {
             let valid = format!("the valid keys are {}", join_quoted(known.clone()));
             let problem = |help: String| Diagnostic::new(message, help).at(key.span());
             self.report(match alias(&self.path, key.get_ref()) {
-                // The line may not be shown, so the help says it.
+                // The line may be hidden, so the help contains the suggestion.
                 Some(meant) => {
                     let meant = match meant.split_once('.') {
                         Some((table, meant)) => format!("`{meant}` in `[{table}]`"),

@@ -1,15 +1,16 @@
-//! Keyless signers of a `[[trust]]`, as Sigstore has them, and the provenance that a `[[trust]]` requires.
+//! Keyless signers of a `[[trust]]`, as in Sigstore, and the provenance that a `[[trust]]` requires.
 //!
-//! A keyless signature is by a certificate that a certificate authority issued for minutes, to somebody whom an OpenID Connect issuer
-//! vouches for. `root` is the file with the authority, the logs and the timestamp authorities that count; who has signed is compared with
-//! `identities`:
+//! A keyless signature uses a certificate that is valid for minutes. A certificate authority issued it to a signer whom an OpenID
+//! Connect issuer authenticated. `root` is the file with the trusted authority, logs and timestamp authorities. The signer is
+//! compared with `identities`:
 //!
 //! | key | is compared |
 //! |---|---|
 //! | `issuer` | exactly |
-//! | `subject` | as a glob: `*` stands for anything but `/`, and `**` as a whole segment for any segments |
+//! | `subject` | as a glob: `*` matches any characters but `/`, and `**` as a whole segment matches any segments |
 //!
-//! Only what commands need to verify is read here: the file is parsed by them (`mcp_host_registry`), and serving needs nothing of it.
+//! Only data that commands need for verification is read here: the commands parse the file (`mcp_host_registry`), and serving
+//! does not use it.
 
 use std::fmt;
 
@@ -26,13 +27,13 @@ use crate::reader::Schema;
 
 /// The maximum size of a trusted root in bytes.
 const MAX_ROOT_SIZE: usize = 1 << 20;
-/// The beginning of the media type of a trusted root, before its version.
+/// The prefix of the media type of a trusted root, before its version.
 const ROOT_TYPE: &str = "application/vnd.dev.sigstore.trustedroot";
 /// The maximum length of an issuer or a pattern in bytes.
 const MAX_TEXT_LEN: usize = 512;
 
 table! {
-    /// Whose keyless signatures are trusted.
+    /// A trusted keyless signer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Identity as "an identity",
     such as "{ issuer = \"https://token.actions.example\", subject = \"https://forge.example/acme/web/**\" }" {
@@ -46,7 +47,7 @@ table! {
 }
 
 table! {
-    /// What a provenance must say: SLSA, version 1.
+    /// The required content of a provenance: SLSA, version 1.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Provenance as "a provenance",
     such as "{ builder = \"https://forge.example/runner\", source = \"https://forge.example/acme/web\" }" {
@@ -67,24 +68,24 @@ checked_text! {
     otherwise "write the URL of the issuer, exactly as certificates have it, such as `https://accounts.example.com`"
 }
 
-/// A glob of who signs, or of what a provenance names.
+/// A glob for signers, or for values of a provenance.
 #[derive(Clone)]
 pub struct SubjectPattern(GlobMatcher);
 
-/// Why a text is no glob of who signs.
+/// The reason why a text is not such a glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubjectPatternError {
-    /// It is no glob, or has spaces.
+    /// The text is not a glob, or has spaces.
     #[error("{} is not a glob of an address or a URI", quote(.0))]
     Invalid(String),
-    /// It names everybody whom the issuer vouches for.
+    /// The glob matches every identity of the issuer.
     #[error("{} names everybody", quote(.0))]
     Everybody(String),
 }
 
 impl SubjectPattern {
-    /// The glob, as it was written.
+    /// The text of the glob.
     pub fn as_str(&self) -> &str {
         self.0.glob().glob()
     }
@@ -141,23 +142,23 @@ impl Suggest for SubjectPatternError {
 
 from_text!(SubjectPattern, "a glob", "\"https://forge.example/acme/web/**\"", Schema::pattern(r"^[!-~]+$"));
 
-/// Whether a text is short, of ASCII, and without spaces and control characters.
+/// Whether a text is short ASCII without spaces and control characters.
 fn is_visible(text: &str) -> bool {
     text.len() <= MAX_TEXT_LEN && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A trusted root of Sigstore: the text of its file, which is parsed where it is used.
+/// A trusted root of Sigstore: the text of its file, which is parsed by its users.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TrustedRoot {
     json: String,
 }
 
 impl TrustedRoot {
-    /// Checks that a text looks like one.
+    /// Checks that a text looks like a trusted root.
     ///
     /// # Errors
     ///
-    /// What is wrong is said.
+    /// The text does not; the error is the reason.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, String> {
         if bytes.len() > MAX_ROOT_SIZE {
             return Err(format!("it has more than {MAX_ROOT_SIZE} bytes"));
@@ -171,7 +172,7 @@ impl TrustedRoot {
         }
     }
 
-    /// Its JSON.
+    /// The JSON text.
     pub fn json(&self) -> &str {
         &self.json
     }

@@ -1,8 +1,8 @@
-//! The lock: `mcp-host.lock` beside the config, what each reference was resolved to, verified and agreed.
+//! The lock: `mcp-host.lock` beside the config, with the resolved, verified and agreed component of each reference.
 //!
-//! It is written by commands that resolve references (`mcp-host add`, `lock`, `update`), whole, by a rename. It is read strictly:
-//! unknown keys, repeated sources and values of another form are errors, since a lock that is half understood protects nothing.
-//! Texts in it were written by publishers where they are said to be; they are escaped where they are shown.
+//! Commands that resolve references (`mcp-host add`, `lock`, `update`) replace the file atomically by a rename. Reading is
+//! strict: unknown keys, repeated sources and malformed values are errors, since a half-understood lock protects nothing. Some
+//! texts were written by publishers; they are escaped when they are shown.
 //!
 //! Bounded: 4 MiB, 4096 components.
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reference::{Reference, Selector};
 
-/// The name of the file.
+/// The name of the lock file.
 pub(crate) const FILE_NAME: &str = "mcp-host.lock";
 /// The maximum size of the file in bytes.
 const MAX_FILE_SIZE: usize = 4 << 20;
@@ -32,82 +32,82 @@ const HEADER: &str = "\
 # What each component from a registry was resolved to, verified and agreed. Written by `mcp-host add`,\n\
 # `lock` and `update`: keep it with the config, and do not edit it.\n";
 
-/// What the references of a config were resolved to.
+/// The resolved components of a config's references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     components: BTreeMap<Reference, LockedComponent>,
 }
 
-/// What a reference was resolved to.
+/// The resolved component of a reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LockedComponent {
     /// The reference, as the config has it.
     #[serde(with = "text")]
     pub source: Reference,
-    /// The version that its tag names; none for one by digest.
+    /// The version in the tag; `None` for a reference by digest.
     #[serde(default, with = "optional_text", skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
-    /// The digest of the manifest, which signatures are for.
+    /// The digest of the manifest, which is what signers sign.
     #[serde(with = "text")]
     pub manifest: Digest,
-    /// The digest of the WebAssembly file, which is what is loaded.
+    /// The digest of the WebAssembly file.
     #[serde(with = "text")]
     pub component: Digest,
-    /// The size of that file in bytes.
+    /// The size of the WebAssembly file in bytes.
     pub size: u64,
-    /// The name that the provider has for itself.
+    /// The provider's own name.
     pub provider: String,
-    /// The version that it has for itself.
+    /// The provider's own version.
     pub provider_version: String,
-    /// The version of the contract that it exports.
+    /// The exported version of the contract.
     pub contract: String,
-    /// The interfaces that it imports.
+    /// The imported interfaces.
     pub imports: BTreeSet<String>,
-    /// The capabilities that it asks for or imports.
+    /// The capabilities that the component declares or imports.
     pub needs: BTreeSet<String>,
-    /// The capabilities that were agreed to.
+    /// The agreed capabilities.
     pub agreed: BTreeSet<String>,
-    /// Who has signed the manifest, of those that `[[trust]]` names. Nobody where it says `unsigned`.
+    /// The signers of the manifest that `[[trust]]` accepts. Empty with `unsigned`.
     pub signers: BTreeSet<LockedSigner>,
     /// The digests of the signature bundles in the store.
     #[serde(with = "digests")]
     pub bundles: Vec<Digest>,
-    /// What a provenance says that one of those signers has signed.
+    /// The content of a provenance that one of these signers signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<LockedProvenance>,
-    /// The bills of materials in the store, which nobody has verified.
+    /// The bills of materials in the store, which are not verified.
     #[serde(default, rename = "sbom", skip_serializing_if = "Vec::is_empty")]
     pub sboms: Vec<LockedSbom>,
 }
 
-/// Who has signed.
+/// A signer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LockedSigner {
     /// A key, by its fingerprint.
     Key(#[serde(with = "text")] Digest),
-    /// An identity, by what its certificate says.
+    /// An identity, from its certificate.
     Identity(LockedIdentity),
 }
 
-/// What a certificate says of an identity.
+/// The identity in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedIdentity {
-    /// The issuer that vouched for it.
+    /// The issuer that authenticated the identity.
     pub issuer: String,
-    /// Its address or URI.
+    /// The identity's address or URI.
     pub subject: String,
 }
 
-/// What a provenance says.
+/// The content of a provenance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedProvenance {
-    /// Who has built the component.
+    /// The builder of the component.
     pub builder: String,
-    /// The repository that it was built from, with the revision if that is said.
+    /// The source repository, with the revision if the provenance has one.
     pub source: String,
 }
 
@@ -118,13 +118,13 @@ pub struct LockedSbom {
     /// The digest of the document.
     #[serde(with = "text")]
     pub digest: Digest,
-    /// Its media type: `application/vnd.cyclonedx+json` or `application/spdx+json`.
+    /// The media type: `application/vnd.cyclonedx+json` or `application/spdx+json`.
     pub media_type: String,
 }
 
 impl LockedSigner {
-    /// Whether two are the same signer: a key by its fingerprint, an identity without the revision that a workflow ran at
-    /// (`…@refs/tags/v1.4.2`), which is another one for each version.
+    /// Whether both are the same signer: a key is compared by its fingerprint, an identity without the revision of its workflow
+    /// (`…@refs/tags/v1.4.2`), which differs for each version.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key(one), Self::Key(other)) => one == other,
@@ -143,7 +143,7 @@ impl LockedIdentity {
 }
 
 impl LockedProvenance {
-    /// Whether two name the same builder and the same repository, at whatever revision.
+    /// Whether both have the same builder and the same repository, regardless of the revision.
     pub fn is_same(&self, other: &Self) -> bool {
         let parts = |of: &Self| [&of.builder, &of.source].map(|text| without_revision(text).to_owned());
         parts(self) == parts(other)
@@ -156,7 +156,7 @@ impl fmt::Display for LockedProvenance {
     }
 }
 
-/// A workflow or a repository without `@refs/…` behind it.
+/// A workflow or a repository without the suffix `@refs/…`.
 fn without_revision(text: &str) -> &str {
     text.split_once("@refs/").map_or(text, |(name, _)| name)
 }
@@ -170,11 +170,11 @@ impl fmt::Display for LockedSigner {
     }
 }
 
-/// Why a lock cannot be used.
+/// The reason why a lock cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the lock {file} cannot be read: {source}")]
     Read {
         /// The file.
@@ -182,12 +182,12 @@ pub enum LockError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It is too large, is not of this format, or contradicts itself.
+    /// The file is too large, has another format, or contradicts itself.
     #[error("the lock {file} is not valid: {reason}")]
     Invalid {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -201,11 +201,11 @@ struct File {
 }
 
 impl Lock {
-    /// Reads a lock; an empty one if there is no file.
+    /// Reads a lock; an empty one if the file does not exist.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is not valid.
+    /// The file cannot be read, or is invalid.
     pub fn load(file: &Path) -> Result<Self, LockError> {
         let name = || file.display().to_string();
         let bytes = match regular_file::read(file, MAX_FILE_SIZE) {
@@ -225,7 +225,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// The text is not valid; the error says why, escaped.
+    /// The text is invalid; the error is the escaped reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| escape::line(error.message()).into_owned())?;
         if file.version != FORMAT {
@@ -245,7 +245,7 @@ impl Lock {
         Ok(Self { components })
     }
 
-    /// The text of the file: the same for the same components.
+    /// The text of the file: deterministic for equal components.
     ///
     /// # Errors
     ///
@@ -255,22 +255,22 @@ impl Lock {
         Ok(format!("{HEADER}{}", toml::to_string_pretty(&File { version: FORMAT, components })?))
     }
 
-    /// What a reference was resolved to.
+    /// The resolved component of a reference.
     pub fn get(&self, source: &Reference) -> Option<&LockedComponent> {
         self.components.get(source)
     }
 
-    /// All components, by their references.
+    /// All components, sorted by reference.
     pub fn components(&self) -> impl Iterator<Item = &LockedComponent> {
         self.components.values()
     }
 
-    /// Adds or replaces what a reference was resolved to.
+    /// Adds or replaces a resolved component.
     pub fn insert(&mut self, component: LockedComponent) {
         self.components.insert(component.source.clone(), component);
     }
 
-    /// Removes what is not one of those references. Returns whether there was such a one.
+    /// Removes the components of all other references. Returns whether any was removed.
     pub fn retain(&mut self, sources: &BTreeSet<Reference>) -> bool {
         let before = self.components.len();
         self.components.retain(|source, _| sources.contains(source));
@@ -279,7 +279,7 @@ impl Lock {
 }
 
 impl LockedComponent {
-    /// Checks that what a reference says is what it was resolved to.
+    /// Checks that the reference matches the resolved component.
     fn check(&self) -> Result<(), String> {
         let agrees = match (&self.source.selector, &self.version) {
             (Selector::Digest(digest), None) => *digest == self.manifest,
@@ -290,7 +290,7 @@ impl LockedComponent {
     }
 }
 
-/// Values that are written as texts.
+/// Serialization of values as texts.
 mod text {
     use super::*;
 
@@ -307,7 +307,7 @@ mod text {
     }
 }
 
-/// A version that may be missing.
+/// Serialization of an optional version.
 mod optional_text {
     use super::*;
 
@@ -321,7 +321,7 @@ mod optional_text {
     }
 }
 
-/// A list of digests.
+/// Serialization of a list of digests.
 mod digests {
     use super::*;
 

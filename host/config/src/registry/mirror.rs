@@ -1,12 +1,12 @@
-//! A mirror: another place for what a source has.
+//! A mirror: another place for the components of a source.
 //!
 //! | written | is |
 //! |---|---|
-//! | `mirror.example.net/acme` | a registry and the beginning of a repository, which replaces the prefix of the source |
+//! | `mirror.example.net/acme` | a registry with a repository prefix, which replaces the prefix of the source |
 //! | `layout:/media/usb` | a directory with an OCI image layout |
 //!
-//! A relative directory is relative to the config. It need not be there: a disk that is not plugged in is passed over, like a registry that
-//! does not answer.
+//! A relative directory is relative to the config. A missing directory, such as a disk that is not plugged in, is skipped, like a
+//! registry that does not answer.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::reference::Repository;
 use crate::paths::directory_in_text;
 use crate::reader::{FromNode, Node, Schema};
 
-/// What precedes the directory of a layout.
+/// The prefix of the directory of a layout.
 const LAYOUT: &str = "layout:";
 
-/// Another place for what a source has.
+/// Another place for the components of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mirror {
-    /// A registry, and what replaces the prefix.
+    /// A registry, and the replacement for the source's prefix.
     Registry(Repository),
     /// A directory.
     Layout(Layout),
@@ -32,7 +32,7 @@ pub enum Mirror {
 pub struct Layout(PathBuf);
 
 impl Layout {
-    /// A layout in that directory, which may not be there.
+    /// A layout in this directory, which need not exist.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }

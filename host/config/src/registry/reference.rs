@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `1` | the newest release of 1 by semantic versioning |
 //! | `1.4` | the newest release of 1.4 |
-//! | `1.4.2`, `1.4.3-rc.1` | that one |
+//! | `1.4.2`, `1.4.3-rc.1` | this version |
 //!
-//! Other tags, such as `latest`, are refused: nobody can tell which of two is newer. Releases without a number of a pre-release are
-//! in a range. Versions have no `+`, which tags cannot have.
+//! Other tags, such as `latest`, are rejected, because they have no order. A range includes only releases, and no pre-releases.
+//! Versions have no `+`, which tags cannot have.
 //!
 //! ```
 //! use mcp_host_config::registry::Reference;
@@ -32,64 +32,64 @@ use semver::Version;
 pub const SCHEME: &str = "oci://";
 /// The maximum length of a repository with its registry, in bytes.
 const MAX_LEN: usize = 255;
-/// The maximum length of a version, which is that of a tag.
+/// The maximum length of a version: the limit of a tag.
 const MAX_VERSION_LEN: usize = 128;
 
-/// What names a component in a registry.
+/// A reference to a component in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
-    /// Where it is.
+    /// The repository of the component.
     pub repository: Repository,
-    /// Which of its versions.
+    /// The selected version.
     pub selector: Selector,
 }
 
-/// A repository of a registry, or the beginning of its name.
+/// A repository of a registry, or a prefix of its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repository {
     registry: String,
     path: String,
 }
 
-/// Which version of a component.
+/// A selection among the versions of a component.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
-    /// The newest release of that major and, if given, minor version.
+    /// The newest release of this major and, if given, minor version.
     Range(u64, Option<u64>),
-    /// That version.
+    /// This version.
     Version(Version),
-    /// The manifest with that digest.
+    /// The manifest with this digest.
     Digest(Digest),
 }
 
-/// Why a text is no reference.
+/// The reason why a text is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// It does not begin with `oci://`.
+    /// The text does not begin with `oci://`.
     #[error("{} does not begin with `{SCHEME}`", quote(.0))]
     Scheme(String),
     /// The registry or the repository is not valid.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    /// It names no version.
+    /// The reference has no version.
     #[error("{} names no version, such as `:1` for the newest release of 1", quote(.0))]
     NoVersion(String),
-    /// Its tag is not a version.
+    /// The tag of the reference is not a version.
     #[error("{} is not a version", quote(.0))]
     Version(String),
-    /// What follows `@` is not a digest.
+    /// The text after `@` is not a digest.
     #[error("{} is not the digest of a manifest", quote(.0))]
     Digest(String),
 }
 
-/// Why a text is no repository.
+/// The reason why a text is not a repository.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not a repository of a registry", quote(.0))]
 pub struct RepositoryError(String);
 
 impl Selector {
-    /// Whether a version is within it. A digest has no version.
+    /// Whether a version matches. A digest matches no version.
     pub fn matches(&self, version: &Version) -> bool {
         match self {
             Self::Range(major, minor) => {
@@ -102,7 +102,7 @@ impl Selector {
 }
 
 impl Repository {
-    /// The registry: a host, and a port if one is written.
+    /// The registry: a host, optionally with a port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -112,7 +112,7 @@ impl Repository {
         &self.path
     }
 
-    /// What of the name of a repository follows this prefix of it, whole segments compared; none if it begins otherwise.
+    /// The rest of a repository's name after this prefix, which is compared by whole segments; `None` without this prefix.
     pub fn strip_prefix<'r>(&self, repository: &'r Self) -> Option<&'r str> {
         if self.registry != repository.registry {
             return None;
@@ -121,14 +121,14 @@ impl Repository {
         (rest.is_empty() || rest.starts_with('/') || self.path.is_empty()).then(|| rest.trim_start_matches('/'))
     }
 
-    /// The repository whose name is this prefix and what follows.
+    /// The repository with this prefix and this rest.
     #[must_use]
     pub fn join(&self, rest: &str) -> Self {
         let path = [self.path.as_str(), rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
         Self { registry: self.registry.clone(), path }
     }
 
-    /// Parses a prefix that may be a registry alone, with slashes at its end or without.
+    /// Parses a prefix, which may be a registry alone, with or without slashes at its end.
     pub(super) fn parse_prefix(text: &str) -> Result<Self, RepositoryError> {
         let invalid = || RepositoryError(text.to_owned());
         let trimmed = text.trim_end_matches('/');
@@ -142,13 +142,13 @@ impl Repository {
     }
 }
 
-/// Whether a text is a host with a port or without.
+/// Whether a text is a host, optionally with a port.
 pub(super) fn is_registry(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
     text.chars().all(plain) && format!("https://{text}").parse::<Origin>().is_ok()
 }
 
-/// Whether a text is a name as the OCI Distribution Specification has it: segments of `a-z0-9`, with single separators within.
+/// Whether a text is a name by the OCI Distribution Specification: segments of `a-z0-9`, with single separators within.
 fn is_path(path: &str) -> bool {
     path.split('/').all(|segment| {
         let bytes = segment.as_bytes();
@@ -158,7 +158,7 @@ fn is_path(path: &str) -> bool {
     })
 }
 
-/// A prefix of repositories is written without a scheme: `registry.example.com/acme`.
+/// Parses a prefix of repositories, which has no scheme: `registry.example.com/acme`.
 impl FromStr for Repository {
     type Err = RepositoryError;
 

@@ -1,7 +1,7 @@
-//! `component = "oci://…"`: the file in the store that the lock names. Nothing here asks a registry.
+//! `component = "oci://…"`: the locked file in the store. Nothing here requests a registry.
 //!
-//! What is not locked, or not in the store, is an error that names the command which does that. The content of the file is compared
-//! with the locked digest whenever it is loaded, on the descriptor that is then compiled (`mcp_host_engine`); here only its size is.
+//! A component that is not locked, or not in the store, is an error with the command to run. The file's content is compared with
+//! the locked digest at each load, on the descriptor that is then compiled (`mcp_host_engine`); only its size is checked here.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,20 +15,20 @@ use crate::Environment;
 use crate::diagnostic::Suggest;
 use crate::reader::{Node, ReadContext};
 
-/// The directory below that of the store with the files, each named by its SHA-256.
+/// The subdirectory of the store with the files, each named by its SHA-256.
 const BLOBS: &str = "blobs/sha256";
 
-/// The file of the store for a content.
+/// The store's file for a digest.
 pub fn store_file(store: &Path, digest: &Digest) -> PathBuf {
     store.join(BLOBS).join(digest.digits())
 }
 
-/// The lock beside a config file.
+/// The lock file beside a config file.
 pub fn lock_file(config: &Path) -> PathBuf {
     config.parent().unwrap_or(Path::new("")).join(FILE_NAME)
 }
 
-/// Whether a component is in a registry.
+/// Whether the text is a reference to a registry.
 pub(crate) fn is_reference(written: &str) -> bool {
     written.starts_with(SCHEME)
 }
@@ -48,7 +48,7 @@ impl Suggest for ReferenceError {
     }
 }
 
-/// Reads a reference: the path of its file. What is wrong has been reported if there is none.
+/// Reads a reference, and returns the path of its file. If there is none, the problem has been reported.
 pub(crate) fn component(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     let reference = match written.parse::<Reference>() {
         Ok(reference) => reference,
@@ -97,7 +97,7 @@ pub(crate) fn component(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// The lock, which is read once.
+/// The lock, which is read at most once.
 fn lock_of(context: &ReadContext<'_>) -> Result<Rc<Lock>, Rc<LockError>> {
     let known = context.declared.borrow().lock.clone();
     known.unwrap_or_else(|| {
@@ -118,7 +118,7 @@ pub(crate) fn store_of(context: &ReadContext<'_>) -> Option<PathBuf> {
 }
 
 impl Environment {
-    /// The state directory unless the config sets one: that of a service of systemd, else that of the user (XDG).
+    /// The default state directory: the one of a systemd service, or the user's (XDG).
     fn state_directory(&self) -> Option<PathBuf> {
         let absolute = |path: PathBuf| path.is_absolute().then_some(path);
         let service = self.get("STATE_DIRECTORY").and_then(|paths| std::env::split_paths(paths).next());

@@ -1,9 +1,9 @@
-//! `[[trust]]`: whose signatures are required for what comes from a source.
+//! `[[trust]]`: the signatures that components from a source require.
 //!
-//! The table with the longest prefix of a source decides alone; a source without one is refused. A signature counts if it is of one
-//! of the `keys` of that table, or of one of its `identities`, and `minimum` different ones of both must have signed. A key with a date in
-//! `not-after` counts until the end of that day in UTC: after it nothing new is locked by its signature, and what was locked before is
-//! served. What identities and `provenance` are is in `identity`.
+//! Only the table with the longest prefix of a source applies; a source without a table is refused. A signature counts if it is
+//! by one of the table's `keys` or `identities`; `minimum` different signers among both are required. A key with a date in
+//! `not-after` is valid until the end of that day in UTC: after that, its signatures allow no new locks, and components that are
+//! locked already are served. Identities and `provenance` are described in `identity`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,19 +26,19 @@ use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 
 /// The maximum size of the file of a public key in bytes.
 const MAX_KEY_FILE_SIZE: usize = 64 * 1024;
-/// What precedes the point in the SubjectPublicKeyInfo of an uncompressed key on P-256 (RFC 5480).
+/// The bytes before the point in the SubjectPublicKeyInfo of an uncompressed key on P-256 (RFC 5480).
 const P256: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// What precedes the key in the SubjectPublicKeyInfo of Ed25519 (RFC 8410).
+/// The bytes before the key in the SubjectPublicKeyInfo of Ed25519 (RFC 8410).
 const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// How many of keys and identities must have signed. 1 unless set; 1 to 16.
+/// The number of keys and identities that must have signed. 1 unless set; 1 to 16.
 pub type MinimumSignatures = Count<1, 1, 16>;
 
 table! {
-    /// Whose signatures are required for components from a source: `[[trust]]`.
+    /// The signatures that components from a source require: `[[trust]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Trust {
@@ -63,7 +63,7 @@ table! {
 }
 
 table! {
-    /// A public key that is trusted.
+    /// A trusted public key.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TrustedKey as "a public key", such as "{ file = \"acme.pub\" }" {
         /// Its PEM file: ECDSA on P-256, or Ed25519.
@@ -76,17 +76,17 @@ table! {
     }
 }
 
-/// The beginning of references: a registry, or a registry and whole segments of a repository.
+/// A prefix of references: a registry, or a registry and whole segments of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source(Repository);
 
-/// Why a text is no beginning of references.
+/// The reason why a text is not a prefix of references.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not the beginning of references", quote(.0))]
 pub struct SourceError(String);
 
 impl Source {
-    /// The beginning without its scheme.
+    /// The prefix without its scheme.
     pub fn prefix(&self) -> &Repository {
         &self.0
     }
@@ -137,14 +137,14 @@ pub enum KeyAlgorithm {
     Ed25519,
 }
 
-/// Why a text is no public key.
+/// The reason why a text is not a public key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublicKeyError {
-    /// It is not PEM with a public key.
+    /// The text is not PEM with a public key.
     #[error("it is not a public key in PEM (`-----BEGIN PUBLIC KEY-----`)")]
     Pem,
-    /// The key is for another algorithm.
+    /// The key's algorithm is not supported.
     #[error("its public key is neither ECDSA on P-256 nor Ed25519")]
     Algorithm,
 }
@@ -154,13 +154,13 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// It is not PEM, or the algorithm is another one.
+    /// The text is not PEM, or the algorithm is not supported.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PublicKeyError> {
         let info = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| PublicKeyError::Pem)?;
         Self::from_der(&info)
     }
 
-    /// Parses a SubjectPublicKeyInfo. Fails if the algorithm is another one.
+    /// Parses a SubjectPublicKeyInfo. Fails if the algorithm is not supported.
     pub fn from_der(der: &[u8]) -> Result<Self, PublicKeyError> {
         let of = |algorithm, prefix: &[u8], length: usize| {
             let key = der.strip_prefix(prefix).filter(|key| key.len() == length)?;
@@ -185,12 +185,12 @@ impl PublicKey {
         self.algorithm
     }
 
-    /// The key itself: an uncompressed point, or 32 bytes.
+    /// The raw key: an uncompressed point, or 32 bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.key
     }
 
-    /// The SHA-256 of its SubjectPublicKeyInfo, by which people and locks know it.
+    /// The SHA-256 of the key's SubjectPublicKeyInfo, as shown to people and stored in locks.
     pub fn fingerprint(&self) -> Digest {
         self.fingerprint
     }
@@ -324,7 +324,7 @@ impl FromTable for Trust {
 }
 
 list_type! {
-    /// The tables, of which no two have the same source.
+    /// The tables, each with different sources.
     pub(crate) struct Trusts(Vec<Trust>) of Trust as "a list of tables", |node| {
         let mut trusts: Vec<Trust> = Vec::new();
         for item in node.items::<Trust>()? {
@@ -343,7 +343,7 @@ list_type! {
     }
 }
 
-/// The table that decides on a repository: the one with the longest prefix of it.
+/// The table for a repository: the one with the longest matching prefix.
 pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Option<&'t Trust> {
     let length = |trust: &Trust| {
         let matching = trust.sources.iter().filter(|source| source.prefix().strip_prefix(repository).is_some());
@@ -356,9 +356,9 @@ pub(crate) fn longest<'t>(trusts: &'t [Trust], repository: &Repository) -> Optio
         .map(|(_, trust)| trust)
 }
 
-/// The source that is most similar to the beginning of a repository, if it is similar enough to be meant.
+/// The source that is most similar to the beginning of a repository, if the similarity suggests a typo.
 pub(crate) fn nearest<'t>(trusts: &'t [Trust], repository: &Repository) -> Option<&'t Source> {
-    /// The cost of a comparison is the product of both lengths.
+    /// A bound on the cost of a comparison, which is the product of both lengths.
     const MAX_LEN: usize = 256;
     const MAX_TYPOS: usize = 3;
     let written = repository.to_string();

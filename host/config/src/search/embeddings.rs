@@ -1,6 +1,6 @@
 //! Embeddings for search: `[search.embeddings]`.
 //!
-//! An endpoint of the OpenAI-compatible form `POST …/v1/embeddings` computes a vector of each passage. The text of a plugin is
+//! An endpoint with the OpenAI-compatible form `POST …/v1/embeddings` computes a vector for each passage. The text of a plugin is
 //! sent only if its table `search` has `embeddings = true`, and queries are sent only with `queries = true`.
 //!
 //! ```
@@ -29,19 +29,19 @@ use crate::size::{GIB, MIB, Size, TIB};
 
 /// The number of dimensions of a vector.
 pub type Dimensions = Count<1, 384, 8192>;
-/// The rate limit of the text that is sent, in estimated tokens.
+/// The rate limit of the sent text, in estimated tokens.
 pub type TokenRate = Rate<1_000_000, 1_000_000_000, 3600>;
-/// The rate limit of queries that are sent.
+/// The rate limit of sent queries.
 pub type QueryRate = Rate<10, 10_000, 1>;
-/// The number of texts of a request.
+/// The number of texts per request.
 pub type BatchSize = Count<1, 32, 256>;
-/// The number of passages of a resource of which a vector is computed.
+/// The maximum number of passages per resource that are embedded.
 pub type EmbeddedPassages = Count<1, 16, 1024>;
 /// The memory of the approximate index of vectors.
 pub type VectorMemory = Size<MIB, { GIB }, { TIB }>;
-/// The time for a request with texts.
+/// The timeout of a request with texts.
 pub type EmbeddingTimeout = BoundedDuration<SECOND, { 30 * SECOND }, { 5 * MINUTE }>;
-/// The time for a request with a query.
+/// The timeout of a request with a query.
 pub type QueryTimeout = BoundedDuration<10, 300, { 10 * SECOND }>;
 
 /// The maximum length of a prefix, in bytes.
@@ -107,13 +107,13 @@ table! {
 }
 
 impl Embeddings {
-    /// The endpoint at that URL, with defaults.
+    /// The endpoint at this URL, with defaults.
     pub fn new(url: EndpointUrl, model: impl Into<String>, dimensions: Dimensions) -> Self {
         Self::with_defaults(url, model.into(), dimensions)
     }
 }
 
-/// The URL of the endpoint, which has a path: a base URL is not enough.
+/// The URL of the endpoint, with a path: a base URL is not enough.
 struct RequestUrl(EndpointUrl);
 
 written_as! {
@@ -131,11 +131,11 @@ written_as! {
 one_line! {
     /// The name of a model.
     struct Model, "the name of the model", "\"text-embedding-3-small\"";
-    /// The kind of a text, as an endpoint names it.
+    /// The kind of a text, in the endpoint's terms.
     struct InputType, "the kind of a text", "\"query\"";
 }
 
-/// A text before other texts.
+/// A prefix of texts.
 struct Prefix(String);
 
 impl FromNode for Prefix {

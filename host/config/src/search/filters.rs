@@ -1,5 +1,4 @@
-//! What a search can be narrowed to: kinds and languages that resources can have. Another value would find nothing, whatever is
-//! indexed.
+//! The filters of a search: kinds and languages that resources can have. Any other value would match nothing in any index.
 
 use crate::declare::checked_text;
 use crate::reader::Schema;
@@ -20,13 +19,13 @@ const TYPES: [&str; 12] = [
     "video",
 ];
 
-/// The languages that a text is found to be in.
+/// The languages that language detection distinguishes.
 const LANGUAGES: [&str; 16] =
     ["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pt", "ru", "sv", "tr", "vi", "zh"];
 
 checked_text! {
     /// The kind of the resources that a search finds: a MIME type such as `text/markdown`, or a registered type before the slash,
-    /// such as `text`. All of another type are `chemical/*`.
+    /// such as `text`. For an unregistered type, write `chemical/*`.
     pub struct KindFilter, KindFilterError as "a MIME type, or its part before the slash", such as "\"text/markdown\"",
     schema Schema::pattern(&format!("^([a-z0-9.+-]+/([a-z0-9.+-]+|[*])|{})$", TYPES.join("|"))),
     valid if |text| text.parse::<super::MediaRange>().is_ok() || TYPES.contains(&text),
@@ -34,13 +33,13 @@ checked_text! {
 }
 
 impl KindFilter {
-    /// What is expected of one, for people.
+    /// The description of a valid value, for people.
     pub const EXPECTED: &str = "a MIME type such as `text/markdown`, a registered type such as `text`, or `TYPE/*`";
 }
 
 checked_text! {
-    /// The ISO 639-1 code of a language that a text is found to be in: `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`,
-    /// `pt`, `ru`, `sv`, `tr`, `vi` or `zh`.
+    /// The ISO 639-1 code of a detected language: `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`, `pt`, `ru`, `sv`,
+    /// `tr`, `vi` or `zh`.
     pub struct LanguageCode, LanguageCodeError as "the code of a language that texts are found to be in", such as "\"en\"",
     schema Schema::pattern(&format!("^({})$", LANGUAGES.join("|"))),
     valid if |text| LANGUAGES.contains(&text),
@@ -48,10 +47,10 @@ checked_text! {
 }
 
 impl LanguageCode {
-    /// All of them.
+    /// All codes.
     pub const ALL: [&str; 16] = LANGUAGES;
 
-    /// What is expected of one, for people.
+    /// The description of a valid value, for people.
     pub fn expected() -> String {
         format!("one of `{}`, without a region", LANGUAGES.join("`, `"))
     }

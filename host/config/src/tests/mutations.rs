@@ -1,5 +1,4 @@
-//! Whatever is in a file, reading it gives a config or an error that can be shown. The random inputs are the same in
-//! every run.
+//! Reading any text gives a config or an error that can be rendered. The random inputs are the same in every run.
 
 use mcp_host_model::uri::Mount;
 use proptest::prelude::*;
@@ -8,7 +7,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// What confuses parsers, and words of ours.
+/// Texts that confuse parsers, and words of the config.
 const FRAGMENTS: [&str; 48] = [
     "\"",
     "'",
@@ -97,7 +96,7 @@ fn texts() -> Vec<String> {
     files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned()).collect()
 }
 
-/// Reads it as if it stood beside the valid ones, and shows every error.
+/// Parses a text as if it stood beside the valid configs, and renders every error.
 fn read(text: &str) {
     let Err(error) = Config::parse_in(text, Path::new("tests/ui/valid/mutated.toml"), &environment()) else { return };
     assert!(!error.diagnostics().is_empty());

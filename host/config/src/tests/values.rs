@@ -1,4 +1,4 @@
-//! A file that is right gives exactly what it says.
+//! A valid file gives exactly its values.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn valid(name: &str) -> Config {
     Config::load_in(Path::new("tests/ui/valid").join(name), &environment()).unwrap()
 }
 
-/// A path below `tests/ui/valid`, as the config keeps it.
+/// The absolute path of a path below `tests/ui/valid`, as the config stores it.
 fn path(relative: &str) -> PathBuf {
     std::path::absolute("tests/ui/valid").unwrap().join(relative)
 }

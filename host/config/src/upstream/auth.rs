@@ -1,11 +1,11 @@
 //! `auth` of an upstream: how the host authenticates.
 //!
-//! | key | who the host is at the server |
+//! | key | the host's identity at the server |
 //! |---|---|
-//! | `token` | one user, whoever asks |
-//! | `tokens` | the user of the first entry that names the principal or one of its groups; who has none sees nothing |
+//! | `token` | one user, for all principals |
+//! | `tokens` | the user of the first entry for the principal or one of its groups; other principals see nothing |
 //! | `oauth` | one user, by access tokens from a token endpoint |
-//! | `oauth`, `forward = "exchange"` | the user whose access token the client sent, for which another one is had from the token endpoint (RFC 8693) |
+//! | `oauth`, `forward = "exchange"` | the user whose access token the client sent; the token endpoint exchanges it for another one (RFC 8693) |
 
 use crate::declare::{list_type, named_enum, table, written_as};
 use crate::diagnostic::Diagnostic;
@@ -14,7 +14,7 @@ use crate::reader::{FromNode, FromTable, Node, Schema, Table};
 use crate::rule::{PrincipalSelector, is_external_name};
 use crate::secret::{Secret, SecretSource};
 
-/// The maximum number of tokens: each has a connection of its own.
+/// The maximum number of tokens: each has its own connection.
 const MAX_TOKENS: usize = 256;
 
 table! {
@@ -33,9 +33,9 @@ table! {
 }
 
 named_enum! {
-    /// What is done with the access token of a client. It is never sent to the upstream itself.
+    /// The use of a client's access token, which is never sent to the upstream itself.
     enum Forward as "a way to forward", such as "\"exchange\"" {
-        /// It is exchanged (RFC 8693).
+        /// The token is exchanged (RFC 8693).
         Exchange = "exchange",
     }
 }
@@ -53,9 +53,9 @@ pub(crate) struct Authentication {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenExchange {
-    /// The client that exchanges.
+    /// The OAuth client that requests the exchange.
     pub client: OAuthClient,
-    /// The token endpoint, the scopes and the authorities, with the credentials of the client itself.
+    /// The token endpoint, the scopes and the authorities, with the credentials of the OAuth client itself.
     pub oauth: OAuth,
 }
 
@@ -118,13 +118,13 @@ impl FromTable for Authentication {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdentityToken {
-    /// Who it is sent for.
+    /// The principals for whom the token is sent.
     pub holder: TokenHolder,
     /// The value of the header `Authorization`.
     pub token: Secret<CredentialValue>,
 }
 
-/// Who a token is sent for, by its name in rules.
+/// The principals for whom a token is sent, by their name in rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TokenHolder {
     /// A principal.
@@ -183,7 +183,7 @@ impl FromTable for IdentityToken {
 }
 
 list_type! {
-    /// Tokens, of which no two have one holder.
+    /// Tokens, each with a different holder.
     struct IdentityTokens(Vec<IdentityToken>) of IdentityToken as "a list of tokens", |node| {
         let items = node.items::<IdentityToken>()?;
         if items.is_empty() || items.len() > MAX_TOKENS {
@@ -203,7 +203,7 @@ list_type! {
     }
 }
 
-/// The name of a principal or a group. Whether the config has it is checked when all of it has been read.
+/// The name of a principal or a group. Its existence is checked after the whole config has been read.
 struct Name(Option<String>);
 
 impl FromNode for Name {
@@ -230,7 +230,7 @@ impl FromNode for Name {
     }
 }
 
-/// A bearer token: the value of the header that has it.
+/// A bearer token: the value of the header `Authorization`.
 struct BearerToken(Option<Secret<CredentialValue>>);
 
 written_as! {

@@ -1,10 +1,10 @@
 //! `command` of an upstream: an installed program and its arguments.
 //!
-//! Programs that download what they run are refused (module [`fetched`](super::fetched)).
+//! Programs that download the code they run are refused (module [`fetched`](super::fetched)).
 //!
-//! A program starts in `/`, so what is relative in its arguments is relative to that. Only the script that an interpreter runs is a path like
-//! any other of the config: `["python3", "server.py"]` is the file beside the config. Of other arguments nobody knows what they are; one that
-//! names a file beside the config is [warned of](crate::Warning::RelativeArgument).
+//! A program starts in `/`, so relative paths in its arguments start there. Only the script of an interpreter is resolved like
+//! other paths of the config: `["python3", "server.py"]` is the file beside the config. The meaning of other arguments is
+//! unknown; an argument with the path of a file beside the config causes a [warning](crate::Warning::RelativeArgument).
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::reader::{FromNode, Node, Schema};
 
 /// The maximum number of arguments.
 const MAX_ARGUMENTS: usize = 256;
-/// The maximum length of all of them in bytes, which is below what Linux takes.
+/// The maximum total length of the arguments in bytes, which is below Linux's limit.
 const MAX_LEN: usize = 64 * 1024;
 
 /// A program and its arguments.
@@ -24,11 +24,11 @@ const MAX_LEN: usize = 64 * 1024;
 pub struct UpstreamCommand {
     /// The absolute path of the program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<String>,
-    /// What confines it.
+    /// The program's confinement.
     pub sandbox: SandboxMode,
-    /// The user that it has if the host is root. `nobody` unless set, or root without a sandbox.
+    /// The program's user if the host is root. `nobody` unless set, or root without a sandbox.
     pub user: Option<String>,
 }
 
@@ -78,20 +78,20 @@ impl FromNode for UpstreamCommand {
     }
 }
 
-/// Programs that run a script, by the beginning of their names.
+/// The name prefixes of programs that run a script.
 const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "perl", "php", "bun", "sh", "bash"];
 
-/// The endings of scripts.
+/// The file name suffixes of scripts.
 const SCRIPTS: [&str; 10] = [".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".sh", ".pyz"];
 
-/// The argument with the relative path of the script that a program runs, if there is one: the first that is no option, and ends as scripts
-/// do. Options with a value before it (`-m`, `-c`) stand for a script.
+/// The index of the argument with the script that a program runs, if its path is relative: the first argument that is not an
+/// option and has a script's suffix. After an option with code or a module (`-m`, `-c`) there is no script.
 fn script(program: &Path, arguments: &[String]) -> Option<usize> {
     let name = program.file_name()?.to_str()?;
     let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     INTERPRETERS.iter().find(|interpreter| name.strip_prefix(**interpreter).is_some_and(is_version))?;
     let at = arguments.iter().position(|argument| !argument.starts_with('-'))?;
-    // Options of one letter may stand together: `bash -lc`.
+    // One-letter options can be combined: `bash -lc`.
     let runs_text = |option: &String| match option.strip_prefix("--") {
         Some(long) => matches!(long, "eval" | "print"),
         None => option.ends_with(['c', 'e', 'm', 'p', 'r']),
@@ -104,7 +104,7 @@ fn script(program: &Path, arguments: &[String]) -> Option<usize> {
 }
 
 impl UpstreamCommand {
-    /// The arguments that are relative paths of files or directories below `dir`, with the path in full.
+    /// The arguments that are relative paths of files or directories below `dir`, each with its full path.
     pub(crate) fn relative_arguments<'a>(&'a self, dir: &Path) -> impl Iterator<Item = (&'a str, PathBuf)> {
         let words = self.arguments.iter().map(String::as_str);
         let relative = words
@@ -116,7 +116,7 @@ impl UpstreamCommand {
     }
 }
 
-/// A text without NUL, which no argument of a program has.
+/// A text without NUL: arguments of programs cannot contain it.
 struct Argument(String);
 
 impl FromNode for Argument {

@@ -1,27 +1,27 @@
-//! Programs that download what they run: `npx`, `uvx` and their like.
+//! Programs that download the code they run: `npx`, `uvx` and similar ones.
 //!
-//! They are refused as the command of an upstream: what would run is not known, differs from day to day, and needs the network. The message
-//! has the line that installs the package.
+//! Such a program is refused as the command of an upstream: its code is unknown, may change any day, and needs the network. The
+//! message has the command that installs the package.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::diagnostic::quote;
 
-/// A command that would download what it runs. Its text says so, and [`help`](Self::help) what to do instead.
+/// A command that would download the code it runs. `Display` is the problem, [`help`](Self::help) the correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedProgram {
     /// The launcher, as it is written: `npx`, `uv tool run`.
     launcher: String,
     /// The command that installs a package.
     install: &'static str,
-    /// The package, if it is plain.
+    /// The name of the package, if it is plain.
     package: Option<String>,
 }
 
 /// The command that installs the packages of a project.
 const SYNC: &str = "uv sync";
-/// Launchers: the words that they are called by, and the command that installs.
+/// Launchers: the words of their command, and the command that installs packages.
 const LAUNCHERS: [(&[&str], &str); 12] = [
     (&["npx"], "npm install --global"),
     (&["npm", "exec"], "npm install --global"),
@@ -40,7 +40,7 @@ const LAUNCHERS: [(&[&str], &str); 12] = [
 const PACKAGE_OPTIONS: [&str; 4] = ["--from", "--package", "-p", "--spec"];
 
 impl FetchedProgram {
-    /// What of a program and its arguments would be downloaded; none if nothing is.
+    /// The download that a program and its arguments would cause; `None` if there is none.
     pub fn of(words: &[&str]) -> Option<Self> {
         let program = Path::new(words.first()?).file_name()?.to_str()?;
         let is_launcher = |(names, _): &&(&[&str], &str)| {
@@ -61,7 +61,7 @@ impl FetchedProgram {
         Some(Self { launcher: names.join(" "), install, package: package.filter(is_plain).map(str::to_owned) })
     }
 
-    /// The line that installs it, and what to write instead.
+    /// The command that installs the package, and the correction.
     pub fn help(&self) -> String {
         if self.install == SYNC {
             return format!(

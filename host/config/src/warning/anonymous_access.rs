@@ -1,14 +1,14 @@
-//! Rules that allow clients without credentials something, where other machines can reach the server.
+//! Rules that allow access without credentials, if other machines can reach the server.
 //!
-//! `*` is every principal, `anonymous` included. In a config with authentication such a rule makes credentials optional, which is
-//! rarely meant: `*` reads like "everybody who is authenticated".
+//! `*` selects every principal, including `anonymous`. With authentication such a rule makes credentials optional, which is
+//! rarely intended: `*` reads like "every authenticated principal".
 
 use super::{RuleRef, Warning};
 use crate::rule::ANONYMOUS;
 use crate::{Config, PrincipalSelector, Rule};
 
 impl Config {
-    /// Returns the warnings about rules that allow `*` or `anonymous` something.
+    /// Returns the warnings about rules that give `*` or `anonymous` access.
     pub(super) fn anonymous_access_warnings(&self) -> impl Iterator<Item = Warning> {
         let is_told = self.http.insecure && !self.has_authentication();
         let rules = self.rules.iter().enumerate().filter(move |_| self.is_public() && !is_told);
@@ -18,13 +18,13 @@ impl Config {
         })
     }
 
-    /// Whether other machines can reach the HTTP server, itself or by a proxy.
+    /// Whether other machines can reach the HTTP server, directly or through a proxy.
     fn is_public(&self) -> bool {
         let by_proxy = || self.http.public_url.as_ref().is_some_and(|url| !url.origin().host().is_loopback());
         self.server.http.is_some_and(|address| !address.is_loopback() || by_proxy())
     }
 
-    /// How a rule allows clients without credentials something, if it does: `*`, `anonymous`, or the name of a group.
+    /// The name by which a rule allows access without credentials, if it does: `*`, `anonymous`, or the name of a group.
     fn anonymous_by<'a>(&'a self, rule: &'a Rule) -> Option<&'a str> {
         if rule.allow.is_empty() {
             return None;
@@ -38,7 +38,8 @@ impl Config {
         })
     }
 
-    /// A group of all access tokens of an issuer with a scope that it requires of all.
+    /// A group that contains all access tokens of an issuer: a scope that the issuer requires of each token. Without such
+    /// a scope, a pattern with `NAME`.
     fn token_group(&self) -> Option<String> {
         let scopes = self.issuers.iter().flat_map(|issuer| issuer.scopes.iter().map(move |scope| (issuer, scope)));
         let mut groups = scopes.map(|(issuer, scope)| format!("{}/scope:{scope}", issuer.name));
@@ -57,7 +58,7 @@ mod tests {
         Issuer::new("corp".parse().unwrap(), url.clone(), Jwks::Url(url))
     }
 
-    /// The warnings about a server at that address with one rule that allows something.
+    /// The warnings about a server at this address with one rule that allows something.
     fn warnings(address: &str, rule: Rule, change: impl FnOnce(&mut Config)) -> Vec<String> {
         let mut config = Config::new();
         config.server.http = Some(address.parse().unwrap());

@@ -1,4 +1,4 @@
-//! The certificate of the server, as clients will find it: its time of validity, and its names.
+//! The server's certificate from the view of clients: its validity period, and its names.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,32 +15,32 @@ use super::Warning;
 use crate::Config;
 use crate::http::{ENDPOINT_PATH, Tls};
 
-/// The time before the end of a certificate in which it is warned of.
+/// The time before expiry in which a certificate causes a warning.
 const RENEWAL_TIME: Duration = Duration::from_secs(14 * SECONDS_PER_DAY);
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
-/// Why clients reject the certificate of the server, or will.
+/// The reason why clients reject the server's certificate, or will soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateProblem {
-    /// It has expired.
+    /// The certificate has expired.
     Expired {
-        /// When it was valid last.
+        /// The end of its validity.
         not_after: SystemTime,
     },
-    /// It is not valid yet.
+    /// The certificate is not valid yet.
     NotYetValid {
-        /// From when on it is.
+        /// The start of its validity.
         not_before: SystemTime,
     },
-    /// It expires within 14 days.
+    /// The certificate expires within 14 days.
     ExpiresSoon {
-        /// When it is valid last.
+        /// The end of its validity.
         not_after: SystemTime,
         /// The time until then.
         remaining: Duration,
     },
-    /// It is not for a host of `http.public-url` or `http.hosts`.
+    /// The certificate is not valid for a host of `http.public-url` or `http.hosts`.
     OtherName {
         /// The host.
         host: UrlHost,
@@ -96,7 +96,7 @@ impl Config {
     }
 }
 
-/// Returns what is wrong with a certificate for a server with those hosts.
+/// Returns the problems of a certificate for a server with these hosts.
 fn problems<'h>(tls: &Tls, hosts: impl Iterator<Item = &'h UrlHost>, now: SystemTime) -> Vec<CertificateProblem> {
     let Some(certificate) = tls.end_entity() else { return Vec::new() };
     let mut found: Vec<_> = validity_problem(certificate, now).into_iter().collect();
@@ -128,7 +128,7 @@ fn system_time(time: ASN1Time) -> Option<SystemTime> {
     if time.timestamp() < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) }
 }
 
-/// Whether clients accept a certificate for a host. What cannot be read counts as accepted: it has been reported.
+/// Whether clients accept a certificate for a host. An unreadable certificate counts as accepted: it has been reported.
 fn is_for(certificate: &CertificateDer<'_>, host: &UrlHost) -> bool {
     let name = match host {
         UrlHost::Name(name) => ServerName::try_from(name.as_str()).ok(),
@@ -148,7 +148,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(SECONDS_PER_DAY);
 
-    /// A certificate for those names, valid in 2026.
+    /// A certificate for these names, valid in 2026.
     fn tls(names: &[&str]) -> Tls {
         let key = KeyPair::generate().unwrap();
         let mut parameters =
@@ -159,7 +159,7 @@ mod tests {
         Tls::from_pem(certificate.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
     }
 
-    /// The first moment of 2026, and that of 2027.
+    /// The first moments of 2026 and of 2027.
     fn year() -> (SystemTime, SystemTime) {
         let begin = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
         (begin, begin + 365 * DAY)

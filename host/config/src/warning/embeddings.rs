@@ -1,4 +1,4 @@
-//! An endpoint of embeddings that nothing uses.
+//! An endpoint for embeddings without use.
 
 use super::Warning;
 use crate::Config;

@@ -1,7 +1,7 @@
-//! Globs with a slash where the URI of a resource has `%2F`, because a name with a slash is one segment there.
+//! Globs with a slash where the URI of a resource has `%2F`, because a name with a slash is one segment in the URI.
 //!
-//! A glob is reported if it has no wildcards but a `/**` at its end, matches no resource of a listing, and would match one if that
-//! had slashes for `%2F`.
+//! A glob is reported if it has no wildcards but a final `/**`, matches no resource of a listing, and would match one if `%2F`
+//! were a slash.
 
 use super::{RuleGlob, RuleRef, Warning};
 use crate::Config;
@@ -28,7 +28,7 @@ impl Config {
     }
 }
 
-/// Whether a URI is that prefix, or below it.
+/// Whether a URI equals this prefix, or is below it.
 fn is_below(uri: &str, prefix: &str) -> bool {
     let uri = uri.split('?').next().unwrap_or(uri);
     uri.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -38,7 +38,7 @@ fn is_below(uri: &str, prefix: &str) -> bool {
 mod tests {
     use crate::{Config, PrincipalSelector, Rule};
 
-    /// The globs that are reported for that listing.
+    /// The reported globs for this listing.
     fn reported(globs: &[&str], uris: &[&str]) -> Vec<String> {
         let mut rule = Rule::new([PrincipalSelector::Any]);
         rule.allow = globs.iter().map(|glob| glob.parse().unwrap()).collect();

@@ -7,20 +7,20 @@ use crate::audit::AuditDestination;
 use crate::grants::Mode;
 use crate::{Config, Plugin};
 
-/// What a file is that no plugin should reach.
+/// The kind of a file that no plugin should reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SensitiveFile {
     /// The audit log.
     Audit,
-    /// The config, which a plugin may read and not write.
+    /// The config: a plugin may read it, but must not write it.
     Config,
     /// A file that holds a secret.
     Secret,
 }
 
 impl Config {
-    /// Returns the warnings about files in granted directories, and about those that all users may write.
+    /// Returns the warnings about sensitive files in granted directories, and about world-writable ones.
     pub(super) fn file_warnings(&self) -> impl Iterator<Item = Warning> {
         let files: Vec<_> = self.sensitive_files().collect();
         let writable = writable_paths(files.iter().map(|(file, _)| file.as_path()));
@@ -41,7 +41,7 @@ impl Config {
     }
 }
 
-/// Returns the files that the grants of a plugin cover, each once.
+/// Returns the sensitive files that the grants of a plugin cover, each once.
 fn granted_files(plugin: &Plugin, files: &[(PathBuf, SensitiveFile)]) -> Vec<Warning> {
     let dirs: Vec<_> = plugin.grants.dirs.values().map(|grant| (resolve(&grant.host), grant.mode)).collect();
     let is_granted = |(file, kind): &&(PathBuf, SensitiveFile)| {
@@ -54,7 +54,7 @@ fn granted_files(plugin: &Plugin, files: &[(PathBuf, SensitiveFile)]) -> Vec<War
         .collect()
 }
 
-/// Returns the files that all users may write, or else their directories, each once and with its mode.
+/// Returns the world-writable files, or their world-writable directories, each once and with its mode.
 fn writable_paths<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<(PathBuf, u32)> {
     let writable = |path: &Path| Some((path.to_owned(), permissions::writable_by_all(path)?));
     let mut found: Vec<_> = files.filter_map(|file| writable(file).or_else(|| writable(file.parent()?))).collect();
@@ -63,7 +63,7 @@ fn writable_paths<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<(PathBuf, u3
     found
 }
 
-/// The path without symbolic links, as far as it exists.
+/// The path with symbolic links resolved, as far as it exists.
 fn resolve(path: &Path) -> PathBuf {
     let in_parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
     let resolved = path.canonicalize().ok().or_else(in_parent);
@@ -107,7 +107,7 @@ mod tests {
         config.plugins.add(plugin).unwrap();
     }
 
-    /// What plugins may reach.
+    /// The sensitive files that plugins can reach.
     fn granted(config: &Config) -> Vec<SensitiveFile> {
         let kinds = config.file_warnings().filter_map(|warning| match warning {
             Warning::GrantedFile { kind, .. } => Some(kind),

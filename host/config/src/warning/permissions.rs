@@ -1,4 +1,4 @@
-//! Permissions of files: those that hold secrets and that other users may read, and those that all users may write.
+//! File permissions: secrets that other users may read, and world-writable files.
 
 use std::path::Path;
 
@@ -7,12 +7,13 @@ use std::path::Path;
 pub(super) struct Readable {
     /// The permission bits.
     pub(super) mode: u32,
-    /// The argument of `chmod` that takes the permission away, and leaves it to this process.
+    /// The argument of `chmod` that removes the permission, and keeps this process's access.
     pub(super) chmod: &'static str,
 }
 
-/// Returns the permissions of a file, if users other than its owner may read it: of a file of this user, its group and others; of
-/// one of root, others, as its group may be how this process reads it. Nothing is known of files of other users.
+/// Returns the permissions of a file, if users other than its owner may read it. For a file of this user, group and others are
+/// checked; for a file of root, only others, as its group may be what gives this process access. Files of other users are not
+/// checked.
 #[cfg(unix)]
 pub(super) fn readable_by_others(file: &Path) -> Option<Readable> {
     use std::os::unix::fs::MetadataExt;
@@ -30,14 +31,14 @@ pub(super) fn readable_by_others(file: &Path) -> Option<Readable> {
     (mode & denied != 0).then_some(Readable { mode, chmod })
 }
 
-/// Other systems have no such permissions.
+/// Other systems do not have these permissions.
 #[cfg(not(unix))]
 pub(super) fn readable_by_others(_: &Path) -> Option<Readable> {
     None
 }
 
-/// Returns the permission bits of a file or a directory, if all users may write to it. In a directory with the sticky bit they may
-/// not replace the files of others.
+/// Returns the permission bits of a world-writable file or directory. A directory with the sticky bit does not count: users
+/// cannot replace files of others there.
 #[cfg(unix)]
 pub(super) fn writable_by_all(path: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -50,7 +51,7 @@ pub(super) fn writable_by_all(path: &Path) -> Option<u32> {
     (mode & OTHERS != 0 && !is_sticky && (metadata.is_file() || metadata.is_dir())).then_some(mode)
 }
 
-/// Other systems have no such permissions.
+/// Other systems do not have these permissions.
 #[cfg(not(unix))]
 pub(super) fn writable_by_all(_: &Path) -> Option<u32> {
     None

@@ -5,12 +5,12 @@
 //! | a rule whose globs are all covered by rules that apply to the same principals and operations, `allow` by `allow` and `deny` by `deny` | `allow` of `notes:///a/**` beside one of `notes:///**` |
 //! | an `allow` glob that is covered by `deny` globs for all principals and operations of its rule | `allow` of `git://linux/.env` beside `deny` of `**/.env` |
 //!
-//! A glob covers another if it is the same, if it is `**`, if it is `P/**` and the other begins with `P/` where `P` has no
-//! wildcards, or if it is `**/S` and the other ends with `/S`. That is always true, so nothing is reported that has an
-//! effect; other pairs of globs are not compared. A rule that allows `local` something by name is never reported as redundant:
+//! A glob covers another if both are equal, if it is `**`, if it is `P/**` and the other begins with `P/` where `P` has no
+//! wildcards, or if it is `**/S` and the other ends with `/S`. These criteria have no false positives, so nothing with an effect
+//! is reported; other pairs of globs are not compared. A rule that gives `local` access by name is never reported as redundant:
 //! it changes the default.
 //!
-//! Bounded: [`MAX_COMPARISONS`] of rules; beyond that nothing more is found.
+//! Bounded: [`MAX_COMPARISONS`] of rules; beyond that the search stops.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const MAX_COMPARISONS: usize = 1_000_000;
 /// A rule or a glob that has no effect. Rules are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Redundancy<'a> {
-    /// Rules give what the rule gives; this is one of them.
+    /// Other rules have the same effect as this rule; `by` is one of them.
     Rule { rule: usize, by: usize },
     /// An `allow` glob of a rule, and one of the `deny` globs that cover it.
     Allow { rule: usize, glob: &'a UriGlob, by: usize, deny: &'a UriGlob },
@@ -34,7 +34,7 @@ struct Finder<'a> {
     config: &'a Config,
     allow: GlobsByText<'a>,
     deny: GlobsByText<'a>,
-    /// The rules that are redundant, which cover no others.
+    /// Marks redundant rules, which must not cover others.
     redundant: Vec<bool>,
     comparisons: usize,
 }
@@ -42,7 +42,7 @@ struct Finder<'a> {
 /// The globs of rules by their normalized text.
 type GlobsByText<'a> = HashMap<&'a str, Vec<(usize, &'a UriGlob)>>;
 
-/// Returns what is redundant, in the order of the rules.
+/// Returns the redundant rules and globs, in the order of the rules.
 pub(super) fn find(config: &Config) -> Vec<Redundancy<'_>> {
     let globs = |key: fn(&Rule) -> &[UriGlob]| {
         let mut by_text = GlobsByText::new();
@@ -59,7 +59,7 @@ pub(super) fn find(config: &Config) -> Vec<Redundancy<'_>> {
         comparisons: 0,
     };
     let mut found = Vec::new();
-    // Of two equal rules the last one is redundant.
+    // Among equal rules the last one is redundant.
     for (index, rule) in config.rules.iter().enumerate().rev() {
         match finder.covering_rule(index, rule) {
             Some(by) => {
@@ -79,7 +79,7 @@ pub(super) fn find(config: &Config) -> Vec<Redundancy<'_>> {
 }
 
 impl<'a> Finder<'a> {
-    /// Returns a rule that covers a glob of that one, if others cover all of them.
+    /// Returns one of the rules that cover the globs of this rule, if all globs are covered.
     fn covering_rule(&mut self, index: usize, rule: &'a Rule) -> Option<usize> {
         let names_local = rule.principals.iter().any(|selector| selector.as_str() == LOCAL);
         if names_local && !rule.allow.is_empty() {
@@ -95,7 +95,7 @@ impl<'a> Finder<'a> {
         first
     }
 
-    /// Returns a glob of `deny` or `allow` that covers the glob of that rule, if there is one for each of its principals and
+    /// Returns a glob of `deny` or `allow` that covers the glob of this rule, if there is one for each of its principals and
     /// operations, in rules other than `except`.
     fn covering(
         &mut self,
@@ -128,7 +128,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Those to whom a rule applies by one of its names.
+/// The principals that one name of a rule selects.
 enum Selected<'a> {
     Principal(&'a PrincipalSelector),
     Group(&'a String),
@@ -158,7 +158,7 @@ fn covering_texts(glob: &str) -> impl Iterator<Item = std::borrow::Cow<'_, str>>
     let slashes = || glob.match_indices('/').map(|(at, _)| at);
     let above = slashes().filter_map(|at| {
         let prefix = glob.get(..at)?;
-        // Two slashes stand behind a scheme, and what is between them is no segment.
+        // Two slashes follow a scheme, with no segment between them.
         let is_literal = !prefix.contains(['*', '?', '{', '}']) && prefix.contains("//");
         is_literal.then(|| format!("{prefix}/**").into())
     });
@@ -170,7 +170,7 @@ fn covering_texts(glob: &str) -> impl Iterator<Item = std::borrow::Cow<'_, str>>
     [glob.into(), "**".into()].into_iter().chain(above).chain(behind)
 }
 
-/// Whether a part of a glob contains its braces whole.
+/// Whether all braces in a part of a glob are balanced.
 fn is_balanced(part: &str) -> bool {
     let braces = part.chars().filter(|character| matches!(character, '{' | '}'));
     braces.enumerate().all(|(index, brace)| (brace == '{') == index.is_multiple_of(2))
@@ -193,7 +193,7 @@ mod tests {
         rule
     }
 
-    /// What is found, as text.
+    /// The found redundancies, as text.
     fn found(rules: &[Rule]) -> Vec<String> {
         let mut config = Config::new();
         config.rules = rules.to_vec();

@@ -1,4 +1,4 @@
-//! Saved searches that find nothing, as nothing is searched below their URI prefix.
+//! Saved searches without results, because no plugin below their URI prefix is searched.
 
 use mcp_host_model::uri::{Mount, Router};
 
@@ -6,7 +6,7 @@ use super::Warning;
 use crate::{Config, Plugin};
 
 impl Config {
-    /// Returns the warnings about `within` of saved searches. Whether the plugins of other mounts are searched is not known.
+    /// Returns the warnings about `within` of saved searches. It is unknown whether the plugins of other mounts are searched.
     pub(super) fn saved_search_warnings(&self, other_mounts: &[&Mount]) -> impl Iterator<Item = Warning> {
         let saved = self.search.iter().flat_map(|search| &search.saved);
         saved.filter_map(move |saved| {

@@ -1,8 +1,8 @@
-//! Globs that could match below a mount, and match nothing that is listed there: a word may be misspelled, so that a `deny` hides nothing.
+//! Globs that could match below a mount, but match no listed resource: after a typo, a `deny` hides nothing.
 //!
-//! Whether something is listed is known to `mcp-host check` only; here is which globs it compares, and what was probably meant by one.
-//! Nothing is said of a glob for whole mounts, and of one that names no place (`**/.env`), which may be a precaution, unless something
-//! with a similar name is listed.
+//! Only `mcp-host check` knows the listings. This module selects the globs to compare, and suggests corrections. Globs for whole
+//! mounts are never reported. A glob without a place (`**/.env`) may be a precaution, and is reported only if a resource with a
+//! similar name is listed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::{Config, UriGlob};
 
 /// The maximum number of globs that are compared with listings.
 const MAX_GLOBS: usize = 1000;
-/// The longest text that is compared, in bytes.
+/// The maximum length of a compared text, in bytes.
 const MAX_TEXT: usize = 256;
-/// The most texts that are compared with one glob.
+/// The maximum number of texts that are compared with one glob.
 const MAX_TEXTS: usize = 5000;
 
-/// A glob of a rule. Its text names the rule: `` `deny` of rule 2 (line 14) has `notes:///private/**` ``.
+/// A glob of a rule. `Display` includes the rule: `` `deny` of rule 2 (line 14) has `notes:///private/**` ``.
 #[derive(Clone, Debug)]
 pub struct PlacedGlob {
     rule: RuleRef,
@@ -39,25 +39,26 @@ impl PlacedGlob {
         &self.glob
     }
 
-    /// Whether it is for a place: its URIs have a beginning. Otherwise it may be a precaution for all mounts.
+    /// Whether the glob is for a place: its URIs have a fixed beginning. A glob without a place may be a precaution for all
+    /// mounts.
     pub fn names_place(&self) -> bool {
         !self.glob.normalized().starts_with('*')
     }
 
-    /// Whether a warning is about it.
+    /// Whether a warning concerns this glob.
     pub fn is_of(&self, warning: &Warning) -> bool {
         matches!(warning, Warning::EncodedSlash { rule, key, glob, .. }
             if *rule == self.rule && *key == self.key && glob == self.glob.as_str())
     }
 
-    /// Returns the text of a listing that was probably meant: a URI, or the beginning of some, for a glob that names a place; for another
-    /// one a URI with a segment of a similar name. Of long listings the first part is looked at.
+    /// Returns the text of a listing that the author probably meant: for a glob with a place, a URI or a common beginning of
+    /// URIs; for other globs, a URI with a segment of a similar name. Only the first part of a long listing is searched.
     pub fn nearest<'u>(&self, uris: impl Iterator<Item = &'u str>) -> Option<String> {
         let uris = uris.map(|uri| uri.split('?').next().unwrap_or(uri));
         if self.names_place() { self.nearest_place(uris) } else { self.nearest_name(uris) }
     }
 
-    /// The segments before the first one with a wildcard are compared with as many of each URI.
+    /// Compares the segments before the first wildcard with the same number of segments of each URI.
     fn nearest_place<'u>(&self, uris: impl Iterator<Item = &'u str>) -> Option<String> {
         let segments = self.glob.normalized().split('/').take_while(|segment| !segment.contains(['*', '?', '{']));
         let written = segments.collect::<Vec<_>>().join("/");
@@ -69,7 +70,7 @@ impl PlacedGlob {
         closest(&written, known, written.len().div_euclid(4).clamp(1, 6)).map(str::to_owned)
     }
 
-    /// A name without wildcards is compared with each segment.
+    /// Compares a name without wildcards with each segment.
     fn nearest_name<'u>(&self, uris: impl Iterator<Item = &'u str>) -> Option<String> {
         let glob = self.glob.normalized();
         let name = glob.strip_prefix("**/")?;
@@ -83,7 +84,7 @@ impl PlacedGlob {
     }
 }
 
-/// The text with the smallest distance, if that is not above the maximum. The same text is none.
+/// The text with the smallest distance up to the maximum. An equal text does not count.
 fn closest<'t>(written: &str, known: impl IntoIterator<Item = &'t str>, max: usize) -> Option<&'t str> {
     if written.len() > MAX_TEXT {
         return None;
@@ -99,7 +100,7 @@ fn closest<'t>(written: &str, known: impl IntoIterator<Item = &'t str>, max: usi
 }
 
 impl Config {
-    /// The globs of rules that are to be compared with what is listed: those that could match below a mount, and are not for all of it.
+    /// The globs of rules to compare with listings: globs that could match below a mount, and are not for a whole mount.
     pub fn globs_below_mounts(&self) -> Vec<PlacedGlob> {
         let mounts: Vec<_> = self.plugins.iter().map(|plugin| UriPattern::below(&plugin.mount)).collect();
         let is_of_part = |RuleGlob { glob, .. }: &RuleGlob<'_>| {

@@ -1,4 +1,4 @@
-//! Principals and groups of the config that no rule gives anything.
+//! Principals and groups of the config to which no rule gives access.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use super::Warning;
 use crate::rule::LOCAL;
 use crate::{Config, PrincipalGroup, PrincipalSelector};
 
-/// Whom the rules with `allow` allow something.
+/// The principals and groups to whom rules with `allow` give access.
 struct Allowed<'a> {
-    /// Whether a rule names `*`.
+    /// Whether a rule selects `*`.
     everyone: bool,
-    /// The principals by name, also as members of groups of the config.
+    /// The principals by name, including members of groups of the config.
     principals: HashSet<&'a str>,
-    /// The groups by name, also as members of groups of the config.
+    /// The groups by name, including members of groups of the config.
     groups: HashSet<&'a str>,
 }
 
@@ -42,14 +42,14 @@ impl<'a> Allowed<'a> {
 }
 
 impl Config {
-    /// Returns the warnings about clients over HTTP in general, about principals and about groups that are allowed nothing.
+    /// Returns the warnings about clients over HTTP in general, and about principals and groups without access.
     pub(super) fn unused_name_warnings(&self) -> impl Iterator<Item = Warning> {
         let allowed = Allowed::new(self);
         let in_rules: HashSet<_> = self.rules.iter().flat_map(|rule| &rule.groups).map(String::as_str).collect();
         let unused_groups =
             self.groups.iter().map(|group| group.name.as_str()).filter(move |name| !in_rules.contains(name));
         let is_for_nobody = self.server.http.is_some() && !allowed.has_http_client();
-        // If no rule allows anything, another warning says so.
+        // If no rule allows anything, there is another warning.
         let principals =
             self.principals.iter().filter(move |_| !is_for_nobody).map(|principal| principal.name.as_str());
         let unused_principals = principals.filter(move |name| !allowed.is_allowed(name));
@@ -78,7 +78,7 @@ mod tests {
         rule
     }
 
-    /// The warnings about a server with the principals `ci` and `ops`, the group `staff` of `ci`, and those rules.
+    /// The warnings about a server with the principals `ci` and `ops`, the group `staff` with `ci`, and these rules.
     fn warnings(rules: &[Rule]) -> Vec<Warning> {
         let principal = |name: &str| TokenPrincipal {
             name: name.parse().unwrap(),

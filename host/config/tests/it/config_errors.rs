@@ -1,7 +1,7 @@
 //! Error messages of the config, word for word.
 //!
 //! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After an intended change,
-//! `SNAPSHOTS=overwrite cargo test --workspace --test it config_errors` writes the files anew, for review.
+//! `SNAPSHOTS=overwrite cargo test --workspace --test it config_errors` rewrites the files for review.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use snapbox::assert::{Assert, DEFAULT_ACTION_ENV};
 use snapbox::data::DataFormat;
 use snapbox::{Data, IntoData};
 
-/// Returns the files with that extension in the folder of invalid configs, sorted by name.
+/// Returns the files with this extension in the folder of invalid configs, sorted by name.
 fn invalid_files(ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir("tests/ui/invalid").unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
@@ -20,7 +20,7 @@ fn invalid_files(ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the error of that file.
+/// Returns the error of this file.
 fn load_error(file: impl AsRef<Path>) -> ConfigError {
     let environment = Environment::empty().variable("SET", "hunter2").home("tests/ui/home");
     match Config::load_in(file.as_ref(), &environment) {
@@ -63,7 +63,7 @@ fn problems_come_in_the_order_of_the_file() {
     assert_eq!(error.diagnostics()[0].position(), Some(Position { line: 3, column: 8 }));
 }
 
-/// Returns the code blocks of that language in the documentation, in their order.
+/// Returns the code blocks in this language in the documentation, in their order.
 fn documented_blocks(language: &str) -> Vec<String> {
     let documentation = fs::read_to_string("../../docs/config.md").unwrap();
     let beginning = format!("```{language}\n");

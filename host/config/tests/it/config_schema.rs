@@ -1,4 +1,5 @@
-//! The JSON Schema of the config accepts what the reader accepts, and rejects the mistakes that a schema can express.
+//! The JSON Schema of the config accepts every config that the reader accepts, and rejects the mistakes that a schema can
+//! express.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -175,7 +176,7 @@ fn every_mistake_is_invalid_unless_a_schema_cannot_express_it() {
     assert!(missed.is_empty() && stale.is_empty(), "accepted: {missed:#?}, listed without need: {stale:#?}");
 }
 
-/// A config with one plugin and that line, which is a key of the plugin or begins another section.
+/// A config with one plugin and this line, which is a key of the plugin or begins another section.
 fn with_line(line: &str) -> String {
     let plugin = "[[plugin]]\nname = 'a'\ncomponent = 'plugins/git.wasm'\nmount = 'a://b/'\n";
     format!("{plugin}{line}\n")
@@ -223,7 +224,7 @@ fn what_the_reader_accepts_is_valid() {
         "[[rule]]\nprincipals = ['x/y']\ndeny = ['notes:///非公開/**']\noperations = ['list']",
     ] {
         let text = with_line(line);
-        // The reader decides: a line that it rejects says nothing of the schema.
+        // The reader accepts each of these lines, so the schema must, too.
         let config = Config::parse_in(&text, Path::new("tests/ui/valid/mcp-host.toml"), &environment);
         match config {
             Ok(_) => assert_valid(&text, line),

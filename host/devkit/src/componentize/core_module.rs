@@ -1,4 +1,4 @@
-//! What a core module imports and exports.
+//! The imports and exports of a core module.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::WASI_PREVIEW1;
 use super::error::ComponentizeError;
 use crate::wit;
 
-/// The interface of the contract without its version, as the names of exported functions begin with it.
+/// The interface of the contract without its version: the prefix of exported function names.
 const CONTRACT: &str = "mcp-host:provider/resource-provider";
 
 /// The interface of preparations without its version.
@@ -18,8 +18,7 @@ const PREPARE: &str = "mcp-host:provider/prepare";
 /// The functions of the contract.
 const FUNCTIONS: [&str; 7] = ["describe", "list-entries", "list-templates", "read", "stat", "complete", "changes"];
 
-/// The prefix of exports whose names are mangled as the component model standardises it (`cm32p2|…`). `wit-component` checks
-/// them.
+/// The prefix of exports with the standard name mangling of the component model (`cm32p2|…`). `wit-component` checks these.
 const STANDARD_MANGLING: &str = "cm32p2|";
 
 /// The imports and exports of a core module.
@@ -62,7 +61,7 @@ impl<'m> CoreModule<'m> {
         Ok(module)
     }
 
-    /// Checks that it is a reactor and exports all functions of the contract.
+    /// Checks that the module is a reactor and exports all functions of the contract.
     pub(super) fn check_exports(&self) -> Result<(), ComponentizeError> {
         if self.exports.contains("_start") {
             return Err(ComponentizeError::Command);
@@ -76,19 +75,19 @@ impl<'m> CoreModule<'m> {
         if missing.is_empty() { Ok(()) } else { Err(ComponentizeError::MissingExports { missing }) }
     }
 
-    /// The version of the contract in the names of its exports: the latest, unless it has exports of an earlier one.
+    /// The version of the contract in the names of the exports: the latest, unless an export has an earlier one.
     pub(super) fn contract_version(&self) -> &'static str {
         let [latest, ..] = wit::VERSIONS;
         let has = |version: &&str| self.exports.iter().any(|name| name.starts_with(&format!("{CONTRACT}@{version}#")));
         wit::VERSIONS.into_iter().find(has).unwrap_or(latest)
     }
 
-    /// Whether it exports `prepare` beside the contract.
+    /// Whether the module exports `prepare` in addition to the contract.
     pub(super) fn prepares(&self) -> bool {
         self.exports.contains(format!("{PREPARE}@{}#prepare", self.contract_version()).as_str())
     }
 
-    /// Checks that every import is from WASI 0.1, from an interface that `has_interface`, or a built-in of the component
+    /// Checks that every import is from WASI 0.1, from an interface accepted by `has_interface`, or a built-in of the component
     /// model.
     pub(super) fn check_import_modules(&self, has_interface: impl Fn(&str) -> bool) -> Result<(), ComponentizeError> {
         let is_known = |module: &str| match module {

@@ -1,23 +1,23 @@
-//! Why no component can be made of a file.
+//! Errors of making a component from a file.
 
 use mcp_host_base::text::quote;
 
-/// The number of names that a message shows.
+/// The maximum number of names in a message.
 const MAX_LISTED_NAMES: usize = 10;
 
-/// Why no component can be made of a file.
+/// The reason why a file cannot be made a component.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
-    /// The file is no WebAssembly.
+    /// The file is not WebAssembly.
     #[error("expected a core WebAssembly module, found something else: {found}")]
     NotWasm {
-        /// What it is instead.
+        /// The kind of the file.
         found: &'static str,
     },
     /// The file is a component.
     #[error("it is a component already")]
     IsComponent,
-    /// The module is cut off or corrupt.
+    /// The module is truncated or corrupt.
     #[error("the module is invalid: {0}")]
     Invalid(String),
     /// The module is a program with a `main` function.
@@ -34,18 +34,18 @@ pub enum ComponentizeError {
     /// The module imports functions that neither WASI nor the world has.
     #[error("the module imports functions that no provider gets: {}", listed(imports))]
     UnknownImports {
-        /// Module and name of each.
+        /// The module and name of each import.
         imports: Vec<String>,
     },
-    /// The contract has no world of that name.
+    /// The contract has no world with this name.
     #[error("the contract has no world {}", quote(name))]
     UnknownWorld {
         /// The requested name.
         name: String,
-        /// The names of its worlds.
+        /// The names of the contract's worlds.
         known: Vec<String>,
     },
-    /// A world was named for a module that embeds its own.
+    /// A world is given for a module that embeds its own.
     #[error("the module embeds the type of its component, and another world cannot be chosen")]
     WorldEmbedded,
     /// The component cannot be encoded: the types do not match, or something else is missing.
@@ -54,7 +54,7 @@ pub enum ComponentizeError {
 }
 
 impl ComponentizeError {
-    /// Returns what to do about it.
+    /// Returns the help.
     pub fn help(&self) -> Option<String> {
         let help = match self {
             Self::NotWasm { .. } => {

@@ -1,4 +1,4 @@
-//! What to do about failures that differ from what their check is mostly about ([`Check::advice`](super::Check::advice)).
+//! Advice for failures other than the usual one of a check ([`Check::advice`](super::Check::advice)).
 
 pub(super) const DESCRIBE_NAME: &str =
     "give `describe` a name and a version of at most 1024 bytes, such as those of the package";

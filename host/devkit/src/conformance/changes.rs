@@ -1,4 +1,4 @@
-//! Changes: quiet while nothing changes, reported when something does, and tokens of any age and origin.
+//! Checks of changes: none is reported while nothing changes, real ones are reported, and tokens of any age and origin work.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use mcp_host_model::provider::{ChangeSet, Entry};
 use super::session::NoAnswer;
 use super::{Check, Edit, Session, advice};
 
-/// The number of paths that are watched.
+/// The maximum number of watched paths.
 const MAX_WATCHED: usize = 50;
-/// The longest token, in bytes.
+/// The maximum length of a token, in bytes.
 const MAX_TOKEN: usize = 65536;
 /// A token that no provider issues.
 const FOREIGN_TOKEN: &str = "mcp-host test: no token of yours {\"version\":-1}";
-/// The maximum number of polls after an edit, and their interval: times of files may have a coarse granularity.
+/// The maximum number of polls after an edit, and their interval: file times may have a coarse granularity.
 const MAX_POLLS: usize = 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -60,7 +60,7 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry], edit: Op
     check_edit(session, &watched, &latest, edit).await;
 }
 
-/// Calls `changes`. A failure is reported as a problem of that check.
+/// Calls `changes`. Reports a failure as a problem of this check.
 async fn poll(
     session: &mut Session<'_>,
     watched: &[String],

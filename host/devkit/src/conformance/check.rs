@@ -1,12 +1,12 @@
-//! The checks: their names and what each means.
+//! The checks: their names and descriptions.
 
 /// A check of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Check {
-    /// It describes itself, without any grant.
+    /// The provider describes itself, without any grant.
     Describe,
-    /// Its listing ends.
+    /// The listing ends.
     ListingEnds,
     /// Two listings in a row are equal.
     ListingStable,
@@ -14,9 +14,9 @@ pub enum Check {
     ListingUnique,
     /// A listing can be resumed from any of its cursors.
     CursorResume,
-    /// A cursor that it did not issue does no harm.
+    /// A cursor that the provider did not issue does no harm.
     BadCursor,
-    /// A listable entry has children, and nothing else has.
+    /// Listable entries have children, and other entries have none.
     Children,
     /// Every listed entry can be read.
     Readable,
@@ -30,7 +30,7 @@ pub enum Check {
     Hints,
     /// Text is UTF-8.
     Utf8,
-    /// Sizes are those of the contents.
+    /// Sizes match the contents.
     Sizes,
     /// Templates expand to resources that can be read.
     Templates,
@@ -40,15 +40,15 @@ pub enum Check {
     ChangesQuiet,
     /// A change is reported.
     ChangesReported,
-    /// The token of each answer is understood.
+    /// The provider accepts the token of each answer.
     Token,
-    /// After a token that it did not issue everything is reported as changed.
+    /// After a token that the provider did not issue, everything is reported as changed.
     BadToken,
     /// No answer depends on earlier calls to the same instance.
     Stateless,
     /// No call exceeds a limit.
     Limits,
-    /// It imports nothing that is of no use.
+    /// The provider imports nothing useless.
     Imports,
 }
 
@@ -80,7 +80,7 @@ impl Check {
         Self::Imports,
     ];
 
-    /// Its name for programs.
+    /// The check's name for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Describe => "describe",
@@ -109,7 +109,7 @@ impl Check {
         }
     }
 
-    /// What it checks, in a sentence for people.
+    /// The subject of the check, in a sentence for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Describe => "it describes itself, without any grant",
@@ -138,7 +138,7 @@ impl Check {
         }
     }
 
-    /// What to do when it fails.
+    /// The advice for a failure.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Describe => {

@@ -1,4 +1,4 @@
-//! What the component says about itself, and what it imports.
+//! Checks of the component's description of itself, and of its imports.
 
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::Describe;
@@ -6,7 +6,7 @@ use mcp_host_engine::plugin::{Capability, GrantStatus, Inspection};
 
 use super::{Check, Session, advice};
 
-/// The longest name, version and title that a host keeps, in bytes.
+/// The maximum length of name, version and title that a host keeps, in bytes.
 const MAX_NAME: usize = 1024;
 
 pub(super) async fn check(session: &mut Session<'_>, inspection: &Inspection) {
@@ -35,7 +35,7 @@ pub(super) async fn check(session: &mut Session<'_>, inspection: &Inspection) {
     }
 }
 
-/// Checks the imports, when it is known what was used.
+/// Checks the imports at the end, when the used grants are known.
 pub(super) fn check_imports(session: &mut Session<'_>) {
     let plugin = session.plugin();
     let mut requirements = plugin.requirements().clone();
@@ -44,7 +44,7 @@ pub(super) fn check_imports(session: &mut Session<'_>) {
         let names = need.imports.join(", ");
         match (need.status, need.warning()) {
             (GrantStatus::Unused, Some(warning)) => session.report.note(Check::Imports, warning),
-            // A provider may do without a grant. One that does not has failed another check.
+            // A provider may work without the grant. If it does not, another check has failed.
             (GrantStatus::Missing, Some(warning)) if need.granted.is_empty() => {
                 session.report.note(Check::Imports, warning);
             }

@@ -1,4 +1,4 @@
-//! Entries: reading, `stat`, and what does not exist.
+//! Checks of entries: reading, `stat`, and paths that do not exist.
 
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::{Read, Stat};
@@ -9,14 +9,14 @@ use super::listing::UNKNOWN_PATH;
 use super::session::NoAnswer;
 use super::{Check, MAX_READ, Session, advice};
 
-/// An entry that was read, with its answers.
+/// A tested entry, with the provider's answers.
 pub(super) struct Sampled {
     pub(super) path: String,
     pub(super) contents: Option<Vec<Contents>>,
     pub(super) entry: Option<Entry>,
 }
 
-/// Reads the entries, or a sample of them. Returns what was answered.
+/// Reads the entries, or a sample of them. Returns the answers.
 pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Sampled> {
     if entries.is_empty() {
         for check in [Check::Readable, Check::StatAgrees, Check::Utf8, Check::Sizes] {

@@ -1,4 +1,4 @@
-//! Listings: pages, cursors, children.
+//! Checks of listings: pages (pagination), cursors, children.
 
 use std::collections::HashSet;
 
@@ -10,26 +10,26 @@ use super::session::NoAnswer;
 use super::values::without_ttl;
 use super::{Check, MAX_PAGES, Session, advice};
 
-/// The limit of a page, as a server's default has it.
+/// The limit of a page: a server's default.
 const PAGE_SIZE: u32 = 1000;
-/// The longest cursor, in bytes.
+/// The maximum length of a cursor, in bytes.
 const MAX_CURSOR: usize = 4096;
-/// Empty pages in a row after which a listing does not end.
+/// The number of consecutive empty pages after which a listing counts as endless.
 const MAX_EMPTY_PAGES: usize = 100;
-/// The number of cursors that a listing is resumed from.
+/// The maximum number of cursors from which a listing is resumed.
 const MAX_RESUMED: usize = 20;
-/// The number of listable entries whose children are listed, and of others that must not have any.
+/// The maximum number of listable entries whose children are listed, and of other entries, which must have none.
 const MAX_PARENTS: usize = 20;
 /// A cursor that no provider issues.
 const FOREIGN_CURSOR: &str = "mcp-host test: no cursor of yours {\"offset\":-1}";
-/// The path of no resource.
+/// A path without a resource.
 pub(super) const UNKNOWN_PATH: &str = "mcp-host-test/no-such-resource";
 
 /// A complete listing.
 #[derive(Debug, Default)]
 struct Listing {
     entries: Vec<Entry>,
-    /// The pages that have a cursor: that cursor, and the paths of the page.
+    /// The pages with a cursor: the cursor, and the paths of the page.
     resumable: Vec<(String, Vec<String>)>,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn check(session: &mut Session<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Requests all pages. None if the listing does not end, which is reported.
+/// Requests all pages. `None` if the listing does not end, which is reported.
 async fn walk(session: &mut Session<'_>, check: Check, parent: Option<&str>, limit: u32) -> Option<Listing> {
     let what = parent.map_or("the listing".to_owned(), |parent| format!("the listing of `{}`", Excerpt(parent)));
     let (mut listing, mut cursor, mut empty) = (Listing::default(), None::<String>, 0_usize);
@@ -179,7 +179,8 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     }
 }
 
-/// A cursor that is the last path of a page is indistinguishable from a foreign one, so a page is no fault.
+/// If the provider uses the last path of a page as the cursor, it cannot recognize foreign cursors. So a page in the answer is
+/// not a fault.
 async fn check_bad_cursor(session: &mut Session<'_>) {
     for cursor in [FOREIGN_CURSOR, ""] {
         let what = format!("the cursor `{cursor}`, which it did not issue");
@@ -219,7 +220,7 @@ async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Ent
     children
 }
 
-/// Those entries whose paths are valid, with their paths in normal form. The others, and invalid hints, are reported.
+/// Returns the entries with valid paths, normalized. Reports other entries, and invalid hints.
 fn valid_entries(session: &mut Session<'_>, entries: Vec<Entry>) -> Vec<Entry> {
     let mut valid = Vec::new();
     for mut entry in entries {

@@ -9,13 +9,13 @@ use mcp_host_model::provider::ProviderInfo;
 
 use super::Check;
 
-/// The messages of one check that are kept; others are counted.
+/// The maximum number of messages per check; further ones are only counted.
 const MAX_MESSAGES: usize = 5;
 
-/// What to do about a failure of the provider, whatever the check is about.
+/// The advice for a failure of the provider itself, for any check.
 const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed by itself, so the check did not get as far as what it is \
     about. `failed call` on standard error says where";
-/// The same, if the provider is not granted what it asks for.
+/// The advice for such a failure if the provider lacks requested grants.
 const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
     from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";
 
@@ -23,13 +23,13 @@ const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// What the provider says about itself, if it loaded.
+    /// The provider's description of itself, if it loaded.
     pub provider: Option<ProviderInfo>,
     /// The digest of the component.
     pub digest: Option<Digest>,
-    /// The number of calls that were made.
+    /// The number of calls.
     pub calls: usize,
-    /// What the provider asks for and is not granted.
+    /// The needs of the provider that are not granted.
     not_granted: Vec<String>,
     checks: BTreeMap<Check, CheckResult>,
 }
@@ -38,34 +38,34 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckResult {
-    /// What is wrong: the first few problems.
+    /// The first few problems.
     pub problems: Vec<Problem>,
     /// The number of further problems.
     pub more_problems: usize,
-    /// What is worth knowing and no fault.
+    /// Observations that are not faults.
     pub notes: Vec<String>,
-    /// Why it was not tested, or not in full.
+    /// The reason why the check was skipped, at least in part.
     skipped: Option<String>,
 }
 
-/// What is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What was found.
+    /// The finding.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub advice: &'static str,
 }
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'r> {
-    /// It holds.
+    /// The check holds.
     Passed,
-    /// It does not hold.
+    /// The check does not hold.
     Failed,
-    /// It was not tested, for this reason.
+    /// The check was skipped, for this reason.
     Skipped(&'r str),
 }
 
@@ -79,7 +79,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns what to do about the problems, each advice once, in their order.
+    /// Returns the advice for the problems, without duplicates, in their order.
     pub fn advice(&self) -> Vec<&'static str> {
         let mut advice = Vec::new();
         for problem in &self.problems {
@@ -119,7 +119,7 @@ impl Report {
         self.provider = inspection.info.as_ref().ok().cloned();
     }
 
-    /// Records that a check fails because the provider failed by itself: a trap, an exception.
+    /// Records that a check fails because the provider itself failed: a trap, an exception.
     pub(super) fn provider_failure(&mut self, check: Check, message: String) {
         let advice = if self.not_granted.is_empty() { FAILED_BY_ITSELF } else { NOT_GRANTED };
         if self.add_problem(check, message, advice) {
@@ -129,17 +129,17 @@ impl Report {
         }
     }
 
-    /// Records that a check fails, in the way that its advice is about.
+    /// Records the usual failure of a check, with the check's own advice.
     pub(super) fn problem(&mut self, check: Check, message: impl Into<String>) {
         self.problem_with(check, message, check.advice());
     }
 
-    /// Records that a check fails, and what to do about that.
+    /// Records a failure of a check, with specific advice.
     pub(super) fn problem_with(&mut self, check: Check, message: impl Into<String>, advice: &'static str) {
         self.add_problem(check, message.into(), advice);
     }
 
-    /// Returns whether the problem is a new one.
+    /// Returns whether the problem is new.
     fn add_problem(&mut self, check: Check, message: String, advice: &'static str) -> bool {
         let result = self.checks.entry(check).or_default();
         if result.problems.iter().any(|known| known.message == message) {
@@ -153,7 +153,7 @@ impl Report {
         true
     }
 
-    /// Records what is no fault.
+    /// Records an observation that is not a fault.
     pub(super) fn note(&mut self, check: Check, message: impl Into<String>) {
         let result = self.checks.entry(check).or_default();
         let message = message.into();
@@ -162,12 +162,12 @@ impl Report {
         }
     }
 
-    /// Records that a check cannot be made.
+    /// Records that a check is skipped.
     pub(super) fn skip(&mut self, check: Check, reason: impl Into<String>) {
         self.checks.entry(check).or_default().skipped.get_or_insert_with(|| reason.into());
     }
 
-    /// Records that all checks without problems cannot be made.
+    /// Records that all checks without problems are skipped.
     pub(super) fn skip_rest(&mut self, reason: &str) {
         for check in Check::ALL {
             self.skip(check, reason);

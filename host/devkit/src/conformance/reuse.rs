@@ -1,4 +1,4 @@
-//! Reuse of instances: an instance that has served other calls answers as a fresh one does.
+//! Checks the reuse of instances: a used instance must answer like a fresh one.
 
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::{Read, Stat};
@@ -9,12 +9,12 @@ use super::entries::Sampled;
 use super::values::without_ttl;
 use super::{Check, Session};
 
-/// The number of entries that are read again.
+/// The maximum number of entries that are read again.
 const MAX_COMPARED: usize = 20;
-/// How often each is read in reused instances.
+/// The number of reads of each entry in reused instances.
 const ROUNDS: usize = 2;
 
-/// Reads the sample in instances that are reused, and compares.
+/// Reads the sample in reused instances, and compares the answers.
 pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[Sampled]) {
     if sample.iter().all(|one| one.contents.is_none() && one.entry.is_none()) {
         return session.report.skip(Check::Stateless, "nothing could be read");

@@ -8,22 +8,22 @@ use mcp_host_model::uri::Mount;
 
 use super::{Check, Report, advice};
 
-/// The longest wait for a rate limit, in all.
+/// The maximum total wait for rate limits.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(30);
 
-/// A test under way.
+/// A running test.
 pub(super) struct Session<'p> {
     plugin: &'p Plugin,
     pub(super) report: Report,
     rate_wait: Duration,
 }
 
-/// The outcome of a call that has no answer.
+/// The outcome of a call without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
     /// A failure that the contract defines for requests: not found, or invalid.
     Refused(Fault),
-    /// The provider cannot answer now, or its data source denies access: nothing can be tested with that.
+    /// The provider is temporarily unable to answer, or its data source denies access: the check is impossible.
     Unavailable(Fault),
     /// The provider is at fault: a trap, `internal`, an answer that cannot be lifted.
     Broken(Fault),
@@ -32,12 +32,12 @@ pub(super) enum NoAnswer {
 }
 
 impl NoAnswer {
-    /// Reports it as a problem of a check, unless it is reported otherwise.
+    /// Reports the outcome as a problem of a check, unless another check reports it.
     pub(super) fn report(&self, session: &mut Session<'_>, check: Check, what: &str) {
         self.report_with(session, check, what, check.advice());
     }
 
-    /// The same, with what to do if the provider refuses.
+    /// Reports the outcome with specific advice for a refusal.
     pub(super) fn report_with(&self, session: &mut Session<'_>, check: Check, what: &str, advice: &'static str) {
         match self {
             Self::Limited => {}
@@ -80,7 +80,7 @@ impl<'p> Session<'p> {
         self.call_in(self.plugin, what, function).await
     }
 
-    /// Calls the provider of that plugin.
+    /// Calls the provider of this plugin.
     pub(super) async fn call_in<F: Function + Clone>(
         &mut self,
         plugin: &Plugin,
@@ -125,7 +125,7 @@ impl<'p> Session<'p> {
     }
 }
 
-/// What to do when a limit is exceeded.
+/// The advice for an exceeded limit.
 fn of_limit(fault: &Fault) -> &'static str {
     match fault {
         Fault::Deadline(_) | Fault::Delayed(_) | Fault::Cpu(_) => advice::TIME_LIMIT,
@@ -137,9 +137,9 @@ fn of_limit(fault: &Fault) -> &'static str {
     }
 }
 
-/// Adds to the message of a trap what the guest wrote before it: for a panic in Rust, the message and its place.
+/// Adds the guest's last output to the message of a trap: for a panic in Rust, the message and its place.
 fn with_last_errors(trap: String, lines: &[String]) -> String {
-    // A sandboxed guest has no such variable.
+    // The hint about this variable is useless for a sandboxed guest.
     let lines: Vec<_> =
         lines.iter().map(|line| line.trim()).filter(|line| !line.contains("`RUST_BACKTRACE=1`")).collect();
     if lines.is_empty() { trap } else { format!("{trap}; before, it wrote: {}", lines.join(" ")) }

@@ -1,4 +1,4 @@
-//! Templates: that they are valid, that their variables can be completed, and that they expand to what can be read.
+//! Checks of templates: they are valid, their variables can be completed, and they expand to readable resources.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use mcp_host_model::uri::{UriTemplate, is_path_delimiter};
 use super::session::NoAnswer;
 use super::{Check, Session, advice};
 
-/// The number of pages of templates that are requested at most.
+/// The maximum number of requested pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 100;
-/// The number of templates that are expanded.
+/// The maximum number of expanded templates.
 const MAX_EXPANDED: usize = 20;
-/// The number of values of the last variable that are tried.
+/// The maximum number of tried values of the last variable.
 const MAX_VALUES: usize = 5;
-/// The template of no provider.
+/// A template that no provider has.
 const FOREIGN_TEMPLATE: &str = "mcp-host-test/{no-such-template}";
-/// The variable of no template.
+/// A variable that no template has.
 const FOREIGN_VARIABLE: &str = "mcp_host_test_no_such_variable";
 
 pub(super) async fn check(session: &mut Session<'_>) {
@@ -78,7 +78,7 @@ async fn list(session: &mut Session<'_>) -> Vec<Template> {
     templates
 }
 
-/// Completes the variables in order and reads what the template expands to.
+/// Completes the variables in order, and reads the expansion of the template.
 async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTemplate) {
     let path_template = Excerpt(&template.path_template);
     let (mut known, mut last_values) = (Vec::<Argument>::new(), Vec::new());
@@ -148,7 +148,7 @@ async fn read_first(
     }
 }
 
-/// Checks that `stat` returns the entry of the path that a template expanded to: a host subscribes to no other.
+/// Checks that `stat` returns the entry of the expanded path: a host subscribes only to such paths.
 async fn check_entry(session: &mut Session<'_>, template: &Template, path: &str) {
     let what = format!("`stat` of `{}`, to which `{}` expands", Excerpt(path), Excerpt(&template.path_template));
     match session.call(&what, Stat { path: path.into() }).await {
@@ -201,7 +201,7 @@ fn check_bounds(session: &mut Session<'_>, template: &Template, variable: &str, 
     }
 }
 
-/// Whether a variable stands in a query expression only, `{?x}` or `{&x}`, so that it can be left out.
+/// Whether a variable occurs only in a query expression, `{?x}` or `{&x}`, so that it is optional.
 fn is_optional(template: &str, variable: &str) -> bool {
     let expressions = template.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let names = |expression: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Values in answers: paths, hints, texts and sizes. A host drops or refuses those that are invalid.
+//! Checks of values in answers: paths, hints, texts and sizes. A host drops or refuses invalid values.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use mcp_host_model::uri::ResourceId;
 use super::{Check, Session, advice};
 
 impl Session<'_> {
-    /// Checks a path. Returns it in normal form.
+    /// Checks a path, and returns it normalized.
     pub(super) fn check_path(&mut self, what: &str, path: &str) -> Option<String> {
         match self.mount().compose(path) {
             Ok(ResourceId { path, .. }) => Some(path.as_str().to_owned()),
@@ -104,13 +104,13 @@ impl Session<'_> {
         }
     }
 
-    /// Checks the contents of a read resource, whose entry was listed as `listed`.
+    /// Checks the contents of a read resource with the listed entry `listed`.
     pub(super) fn check_contents(&mut self, requested: &str, contents: &[Contents], listed: Option<&Entry>) {
         if contents.is_empty() {
             let message = format!("`{}` has neither contents nor a failure", Excerpt(requested));
             self.report.problem_with(Check::Readable, message, advice::NO_CONTENTS);
         }
-        // A collection returns contents of what is below it.
+        // A collection may return contents of resources below it.
         let is_single = listed.is_some_and(|listed| !listed.listable);
         let mut seen = HashSet::new();
         for content in contents {
@@ -145,7 +145,7 @@ impl Session<'_> {
     }
 }
 
-/// The entry without its time to live, which becomes shorter as time passes.
+/// The entry without its time to live, which decreases over time.
 pub(super) fn without_ttl(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     entry.ttl = None;

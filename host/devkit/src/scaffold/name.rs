@@ -1,14 +1,14 @@
-//! The name of a project: one that is valid as a package name of every language, as the name of a plugin and as a URI scheme.
+//! The name of a project, which is valid as a package name in every language, as the name of a plugin and as a URI scheme.
 
-/// A package name: at most [`MAX_LEN`](Self::MAX_LEN) of `a`–`z`, `0`–`9` and `-`, that begins with a letter.
+/// A package name: at most [`MAX_LEN`](Self::MAX_LEN) of `a`–`z`, `0`–`9` and `-`, beginning with a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackageName(String);
 
-/// No package name can be made of a text.
+/// The error for a text that cannot be turned into a package name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It has nothing that a package name may have.
+    /// The text has no characters that are valid in a package name.
     #[error("no package name can be made of `{found}`: expected at least one of a-z and 0-9")]
     Empty {
         /// The text.
@@ -16,8 +16,7 @@ pub enum NameError {
     },
 }
 
-/// Names that a compiler or a package manager refuses: keywords and built-in crates of Rust, and the packages that templates
-/// depend on.
+/// Names that a compiler or a package manager rejects: keywords and built-in crates of Rust, and dependencies of templates.
 const RESERVED: &[&str] = &[
     "abstract",
     "alloc",
@@ -87,7 +86,7 @@ impl PackageName {
     /// The maximum length, as for a plugin's name.
     const MAX_LEN: usize = 64;
 
-    /// Makes a name of any text: letters in lower case, and `-` for everything else that a name may not have.
+    /// Turns any text into a name: letters in lower case, and `-` for all invalid characters.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let lower = text.to_ascii_lowercase();

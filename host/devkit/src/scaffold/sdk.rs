@@ -1,4 +1,4 @@
-//! The SDK of a language as it stands in a project: its package, with the contract and the license.
+//! The SDK of a language in a project: its package, with the contract and the license.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::language::Language;
 
 /// The manifest of the SDK for Rust, below its folder.
 const CARGO_MANIFEST: &str = "Cargo.toml";
-/// The manifest whose versions it inherits, in the archive.
+/// The manifest in the archive from which the SDK inherits versions.
 const CARGO_WORKSPACE: &str = "plugins/Cargo.toml";
 
 /// Returns the files of the SDK, in `sdk/`.
@@ -36,7 +36,7 @@ pub(super) fn files(language: Language) -> Result<Vec<File>, ArchiveError> {
     Ok(files)
 }
 
-/// Returns the manifest with what it inherits from its workspace, and without what only this repository has.
+/// Returns the manifest with the values inherited from its workspace, and without parts that exist only in this repository.
 fn cargo_manifest(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     let workspace = below(CARGO_WORKSPACE).next().map(|(_, bytes)| bytes).unwrap_or_default();
     let workspace = parse(CARGO_WORKSPACE, workspace)?;
@@ -60,7 +60,7 @@ fn cargo_manifest(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     Ok(manifest.to_string().into_bytes())
 }
 
-/// Returns the inherited value with what is added to it: a dependency may have more features than in its workspace.
+/// Returns the inherited value with its additions: a dependency may have more features than in the workspace.
 fn inherit(inherited: &Value, by: &Value) -> Value {
     let Some(added) = by.as_table().filter(|table| table.len() > 1) else { return inherited.clone() };
     let mut table = match inherited {
@@ -81,8 +81,8 @@ fn parse(path: &'static str, bytes: &[u8]) -> Result<Table, ArchiveError> {
     text.parse().map_err(|error: toml::de::Error| ArchiveError::Manifest { path, reason: error.message().to_owned() })
 }
 
-/// The `package.json` of the SDK for JavaScript, without the tools of its own tests, which npm would install beside it. The order
-/// within `exports` has a meaning, so its text is kept.
+/// The `package.json` of the SDK for JavaScript, without the tools of its own tests, which npm would install, too. The order
+/// within `exports` matters, so its text is kept.
 #[derive(Deserialize, Serialize)]
 struct NpmManifest {
     name: Box<RawValue>,
@@ -97,7 +97,7 @@ struct NpmManifest {
     dependencies: Box<RawValue>,
 }
 
-/// Returns the manifest without what only this repository has.
+/// Returns the manifest without parts that exist only in this repository.
 fn npm_manifest(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     let fault = |error: serde_json::Error| ArchiveError::Manifest {
         path: "sdk-guest/js/package.json",
@@ -135,7 +135,7 @@ mod tests {
         let mut all: serde_json::Map<_, _> = serde_json::from_slice(all).unwrap();
         assert!(all.remove("devDependencies").is_some() && all.remove("scripts").is_some());
         assert_eq!(manifest.as_object(), Some(&all));
-        // The first condition that holds decides.
+        // The first matching condition is used.
         let [component, node] = ["fs.component.js", "fs.node.js"].map(|file| text.find(file).unwrap());
         assert!(component < node, "{text}");
     }

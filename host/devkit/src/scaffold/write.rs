@@ -1,4 +1,4 @@
-//! Writes the files of a project: all of them, or none.
+//! Writes all files of a project, or none.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 
 use super::File;
 
-/// Why a project was not written. Nothing of it is left.
+/// The reason why a project was not written. No part of it remains.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Files of the project exist. They were not changed.
+    /// Files of the project exist. They are unchanged.
     #[error("{} has {} already; nothing was written", dir.display(), listed(files))]
     Exists {
         /// The directory.
         dir: PathBuf,
-        /// Their paths below it.
+        /// The relative paths of the files.
         files: Vec<PathBuf>,
     },
-    /// A file or a directory cannot be made.
+    /// A file or a directory cannot be created.
     #[error("cannot write {}: {source}; nothing was left behind", path.display())]
     Write {
-        /// Its path.
+        /// The file's or directory's path.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The number of files that a message names.
+/// The maximum number of files in a message.
 const MAX_LISTED: usize = 5;
 
 fn listed(files: &[PathBuf]) -> String {
@@ -39,9 +39,9 @@ fn listed(files: &[PathBuf]) -> String {
     }
 }
 
-/// Writes the files into a directory, which is made if it is missing.
+/// Writes the files into a directory, which is created if it is missing.
 ///
-/// Existing files are found before anything is written. If a write fails, what was made before is removed again.
+/// Existing files are detected before anything is written. If a write fails, all created files are removed.
 pub fn write(files: &[File], dir: &Path) -> Result<(), WriteError> {
     let exists = |file: &&File| dir.join(&file.path).symlink_metadata().is_ok();
     let existing: Vec<_> = files.iter().filter(exists).map(|file| file.path.clone()).collect();
@@ -57,7 +57,7 @@ pub fn write(files: &[File], dir: &Path) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// What was made, in order. It is removed when this is dropped.
+/// The created files and directories, in order. They are removed when this is dropped.
 #[derive(Debug, Default)]
 struct Made {
     files: Vec<PathBuf>,
@@ -94,7 +94,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Errors of a removal have no remedy here. A directory that another process has used meanwhile stays.
+        // An error of a removal has no remedy here. A directory that another process has used meanwhile stays.
         for file in &self.files {
             let _ = fs::remove_file(file);
         }
@@ -135,7 +135,7 @@ mod tests {
     fn a_write_that_fails_leaves_nothing_behind() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("new/project");
-        // A file where a later one needs a directory.
+        // A file in the place where a later one needs a directory.
         let error = write(&files(&["src/a", "b", "b/c"]), &dir).unwrap_err();
         assert!(matches!(error, WriteError::Write { .. }), "{error}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! What installs a tool on this system: the first of its installers that this system has and that has a recent enough version.
+//! The installation of a tool on this system: the first of its installers that the system has, with a recent enough version.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ const APT_LISTS: &str = "/var/lib/apt/lists";
 /// A way to install a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Installer {
-    /// A package of Debian, Ubuntu and their like.
+    /// A package of Debian, Ubuntu and similar systems.
     Apt(&'static str),
     /// A formula of Homebrew.
     Brew(&'static str),
     /// A command of rustup.
     Rustup(&'static str),
-    /// Another command, which needs a program.
+    /// Another command, which requires a program.
     Command { needs: &'static str, command: &'static str },
-    /// What to download where.
+    /// A download, with its address.
     Page(&'static str),
     /// This program, which is not in PATH.
     ThisProgram,
@@ -31,14 +31,14 @@ pub(super) struct System {
     apt: bool,
     brew: bool,
     rustup: bool,
-    /// Packages are installed by `sudo`.
+    /// Whether packages are installed with `sudo`.
     sudo: bool,
-    /// APT knows no packages until `apt-get update`.
+    /// Whether APT has no package lists before `apt-get update`.
     without_lists: bool,
 }
 
 impl System {
-    /// Looks for the package managers of this system.
+    /// Determines the package managers of this system.
     pub(super) fn current() -> Self {
         let has = |program: &str| probe::find(program).is_some();
         Self {
@@ -50,8 +50,8 @@ impl System {
         }
     }
 
-    /// Returns the command of the first of these installers that this system has, or what to download. A package that is older than
-    /// `oldest` does not do.
+    /// Returns the command of the first of these installers that this system has, or the download. Packages older than `oldest`
+    /// are skipped.
     pub(super) async fn install(&self, installers: &[Installer], oldest: Option<Version>) -> String {
         for installer in installers {
             if let Some(command) = self.command(*installer, oldest).await {
@@ -85,11 +85,11 @@ impl System {
     }
 }
 
-/// Whether APT has the package in a version that is recent enough.
+/// Whether APT has the package in a recent enough version.
 async fn has_candidate(package: &str, oldest: Option<Version>) -> bool {
     let Some(apt) = probe::find("apt-cache") else { return false };
     let Answer::Said(said) = probe::run(&apt, &["policy", package]).await else { return false };
-    // The version of `rustup` is not the version of Rust.
+    // The package `rustup` has another version than Rust.
     is_candidate(&said, oldest.filter(|_| package != "rustup"))
 }
 

@@ -1,5 +1,5 @@
-//! Runs a tool to ask it something. It has [`TIMEOUT`], and at most [`MAX_OUTPUT`] of what it says are read; then it is killed,
-//! with all processes of its group.
+//! Runs a tool to query it. The timeout is [`TIMEOUT`], and at most [`MAX_OUTPUT`] bytes of output are read; at the end, all
+//! processes of its group are killed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,25 +12,25 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long a tool may take: a first run of an interpreter on a slow disk takes seconds.
+/// The timeout of a tool: the first run of an interpreter from a slow disk takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of bytes that are read of each of its streams.
+/// The maximum number of bytes read from each stream.
 const MAX_OUTPUT: u64 = 64 * 1024;
 
 /// The answer of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It exited with code 0, and printed this.
+    /// The tool exited with code 0 and this output.
     Said(String),
-    /// There is no such program.
+    /// The program does not exist.
     Missing,
-    /// It failed, or could not be started.
+    /// The program failed, or could not be started.
     Failed(String),
-    /// It did not answer in that time, and was killed. It may work: a busy machine is slow.
+    /// The tool did not answer within this time, and was killed. It may be usable: a busy machine is slow.
     TimedOut(Duration),
 }
 
-/// Variables that keep tools from installing anything and from prompting.
+/// Variables that prevent tools from installing anything and from prompting.
 const QUIET: &[(&str, &str)] = &[
     ("GOTOOLCHAIN", "local"),
     ("NPM_CONFIG_UPDATE_NOTIFIER", "false"),
@@ -38,7 +38,7 @@ const QUIET: &[(&str, &str)] = &[
     ("RUST_BACKTRACE", "0"),
 ];
 
-/// Runs a program, and returns what it prints.
+/// Runs a program, and returns its output.
 pub(super) async fn run(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Answer {
     run_within(TIMEOUT, program, arguments).await
 }
@@ -56,7 +56,7 @@ async fn run_within(time: Duration, program: &Path, arguments: &[impl AsRef<OsSt
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let answer = timeout(time, async { tokio::join!(child.wait(), read(stdout), read(stderr)) }).await;
     if let Some(group) = group {
-        // Fails if all of them have ended.
+        // The call fails if all processes of the group have ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     match answer {
@@ -70,11 +70,11 @@ async fn run_within(time: Duration, program: &Path, arguments: &[impl AsRef<OsSt
     }
 }
 
-/// Reads the beginning of a stream; the rest is discarded, so that the tool is not blocked.
+/// Reads the beginning of a stream; the rest is discarded, so that the tool does not block.
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut stream) = stream else { return String::new() };
     let mut bytes = Vec::new();
-    // What was read before an error is the answer.
+    // After an error, the output so far is the answer.
     let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut bytes).await;
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&bytes).into_owned()
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// More than a shell takes on a busy machine.
+    /// Longer than a shell takes on a busy machine.
     const LONG: Duration = Duration::from_secs(300);
 
     async fn shell(time: Duration, script: &str) -> Answer {
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(shell(time, &script).await, Answer::TimedOut(time));
         assert!(started.elapsed() < Duration::from_secs(60));
         let status = Path::new("/proc").join(std::fs::read_to_string(pid).unwrap().trim()).join("stat");
-        // It is gone, or a zombie that nobody has waited for yet.
+        // The process is gone, or a zombie that is not reaped yet.
         let gone = || std::fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z "));
         while !gone() {
             assert!(started.elapsed() < Duration::from_secs(60));

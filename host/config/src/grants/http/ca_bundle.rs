@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 
 use mcp_host_base::regular_file;
 
-/// The maximum size of the file in bytes. The list of all public authorities is a quarter of it.
+/// The maximum size of the file in bytes: four times the list of all public authorities.
 const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// Certificates of authorities: one or more, each of them usable.
@@ -35,7 +35,7 @@ pub enum CaBundleError {
     /// A certificate does not belong to an authority.
     #[error("certificate {number} of the file cannot be used: {reason}")]
     Certificate {
-        /// Its number, counted from 1.
+        /// The certificate's number, counted from 1.
         number: usize,
         /// The reason.
         reason: String,
@@ -61,8 +61,8 @@ impl CaBundle {
         if certificates.is_empty() { Err(CaBundleError::None) } else { Ok(Self(certificates)) }
     }
 
-    /// Reads the certificates of a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot
-    /// be read.
+    /// Reads the certificates of a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if the file cannot be
+    /// read.
     pub fn read(file: &Path) -> Result<Self, CaBundleError> {
         let pem = regular_file::read(file, MAX_FILE_SIZE).map_err(|error| CaBundleError::Read(error.to_string()))?;
         if pem.len() > MAX_FILE_SIZE { Err(CaBundleError::TooLarge) } else { Self::from_pem(&pem) }

@@ -1,4 +1,4 @@
-//! Credentials: headers that the host adds to the requests of a plugin, which never sees them.
+//! Credentials: headers that the host adds to a plugin's requests. The plugin never sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +28,7 @@ const RESERVED_HEADERS: [HeaderName; 12] = [
     header::UPGRADE,
 ];
 
-/// The name of a header that can be a credential: not one that affects message framing or routing.
+/// The name of a header that can be a credential: one that does not affect message framing or routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialName(HeaderName);
 
@@ -40,13 +40,13 @@ pub struct CredentialValue(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialError {
-    /// It is not a header name.
+    /// The text is not a header name.
     #[error("{} is not the name of a header", quote(.0))]
     Name(String),
     /// The header is reserved for the host.
     #[error("the header {} belongs to the connection, and cannot be set", quote(.0))]
     Reserved(String),
-    /// The value is empty or not valid in a header. It is not repeated, because it is a secret.
+    /// The value is empty or not valid in a header. The error does not show the value, because it is a secret.
     #[error("the value of a header must be printable ASCII on one line, and not empty")]
     Value,
 }
@@ -101,8 +101,8 @@ impl fmt::Display for CredentialName {
 }
 
 impl CredentialValue {
-    /// Returns the value as a header that `Debug` does not show. It was validated when it was parsed, so this does not
-    /// fail.
+    /// Returns the value as a header that `Debug` does not show. Does not fail, because the value was validated when it was
+    /// parsed.
     pub fn header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
         let mut value = HeaderValue::from_str(&self.0)?;
         value.set_sensitive(true);

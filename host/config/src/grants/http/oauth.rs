@@ -1,12 +1,12 @@
 //! Access tokens of an origin: `oauth` of an entry of `grants.http`.
 //!
 //! The host gets access tokens from a token endpoint (OAuth 2.0, RFC 6749), and sends them to the origin as
-//! `Authorization: Bearer …`. The credentials decide which grant is used:
+//! `Authorization: Bearer …`. The keys determine the grant type:
 //!
 //! | keys | grant |
 //! |---|---|
-//! | `service-account`, `scopes`, and perhaps `subject` | a JWT that is signed with the key of a service account, as of Google Cloud (RFC 7523, section 2.1) |
-//! | `refresh-token`, `client-id`, `token-uri`, and mostly `client-secret` | a refresh token (RFC 6749, section 6) |
+//! | `service-account`, `scopes`, and optionally `subject` | a JWT signed with the key of a service account, as in Google Cloud (RFC 7523, section 2.1) |
+//! | `refresh-token`, `client-id`, `token-uri`, and usually `client-secret` | a refresh token (RFC 6749, section 6) |
 //! | `client-id`, `client-secret`, `token-uri` | client credentials (RFC 6749, section 4.4) |
 
 mod service_account;
@@ -28,49 +28,49 @@ const CLIENT_KEYS: [&str; 4] = ["refresh-token", "client-id", "client-secret", "
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OAuth {
-    /// What the host presents at the token endpoint.
+    /// The credentials for the token endpoint.
     pub grant: AuthorizationGrant,
     /// The token endpoint.
     pub token_uri: EndpointUrl,
-    /// The scopes that are requested. Without any, the server decides.
+    /// The requested scopes. Without any, the server decides.
     pub scopes: Vec<Scope>,
     /// Certificate authorities that are trusted for the token endpoint, in addition to the machine's own.
     pub ca: Option<CaBundle>,
 }
 
-/// What the host presents at a token endpoint (RFC 6749, section 1.3).
+/// The credentials for a token endpoint (RFC 6749, section 1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthorizationGrant {
-    /// A JWT that is signed with the key of a service account (RFC 7523, section 2.1).
+    /// A JWT signed with the key of a service account (RFC 7523, section 2.1).
     ServiceAccount {
         /// The key.
         key: ServiceAccountKey,
-        /// The user for whom the service account acts (domain-wide delegation); none: the account itself.
+        /// The user for whom the service account acts (domain-wide delegation); `None` for the account itself.
         subject: Option<String>,
     },
     /// A refresh token (RFC 6749, section 6).
     RefreshToken {
         /// The token.
         token: Secret<String>,
-        /// The client that it was issued to.
+        /// The client to which the token was issued.
         client: OAuthClient,
     },
     /// The credentials of a client (RFC 6749, section 4.4).
     ClientCredentials(OAuthClient),
-    /// The access token of a user, which a client exchanges for one for a server (RFC 8693). No config has it: the host makes one for each
-    /// user.
+    /// The access token of a user, which a client exchanges for an access token for a server (RFC 8693). It has no config key:
+    /// the host makes one per user.
     TokenExchange {
         /// The access token of the user.
         subject: Secret<String>,
         /// The client.
         client: OAuthClient,
-        /// The URL of the server that the token is for.
+        /// The URL of the server for which the new token is.
         resource: EndpointUrl,
     },
 }
 
 impl OAuth {
-    /// Tokens for that grant from that token endpoint, without scopes.
+    /// Tokens for this grant from this token endpoint, without scopes.
     pub fn new(grant: AuthorizationGrant, token_uri: EndpointUrl) -> Self {
         Self { grant, token_uri, scopes: Vec::new(), ca: None }
     }
@@ -131,7 +131,7 @@ impl FromTable for OAuth {
     }
 }
 
-/// The grants, by the keys that stand for them.
+/// The grant types, determined by their keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GrantType {
     ServiceAccount,
@@ -140,7 +140,7 @@ enum GrantType {
 }
 
 impl GrantType {
-    /// Returns the grant whose keys a table has. None is reported.
+    /// Returns the grant type for the keys of a table. A table without a grant type is reported.
     fn of(table: &Table<'_>) -> Option<Self> {
         if table.has("service-account") {
             return Some(Self::ServiceAccount);
@@ -159,12 +159,12 @@ impl GrantType {
         None
     }
 
-    /// Reports the keys that are missing for the grant, and those that are for another one.
+    /// Reports missing keys of the grant type, and keys of other grant types.
     fn check_keys(self, table: &Table<'_>, key: Option<&ServiceAccountKey>, scopes: &[Scope]) {
         let token_uri = ("token-uri", "\"https://login.example.com/token\"".to_owned());
         let client_id = ("client-id", ClientId::example());
         let required = match self {
-            // Without a valid key it is not known whether the key names one.
+            // An invalid key may have a token URI, so a missing `token-uri` is not reported.
             Self::ServiceAccount if key.is_some_and(|key| key.token_uri().is_none()) => vec![token_uri],
             Self::ServiceAccount => Vec::new(),
             Self::RefreshToken => vec![client_id, token_uri],
@@ -209,12 +209,12 @@ pub struct OAuthClient {
     pub id: String,
     /// The secret of the client. A public client has none.
     pub secret: Option<Secret<String>>,
-    /// How the secret is sent. Ignored without one.
+    /// How the secret is sent. Ignored without a secret.
     pub authentication: ClientAuthentication,
 }
 
 impl OAuthClient {
-    /// A client with that id and secret, which authenticates by HTTP Basic.
+    /// A client with this id and secret, which authenticates with HTTP Basic.
     pub fn new(id: impl Into<String>, secret: Option<Secret<String>>) -> Self {
         Self { id: id.into(), secret, authentication: ClientAuthentication::default() }
     }

@@ -16,29 +16,29 @@ const DEFAULT_PORT: u16 = 5432;
 /// The schemes of URLs of PostgreSQL.
 const POSTGRESQL: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// Where a database is.
+/// The place of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlUrl {
-    /// A server of PostgreSQL: a connection URL as libpq has it, with the password.
+    /// A PostgreSQL server: a connection URL in libpq's syntax, with the password.
     Postgresql(Secret<String>),
-    /// A file of SQLite.
+    /// An SQLite file.
     Sqlite(PathBuf),
 }
 
-/// Why a text is not the URL of a database. No variant contains it: it may have a password.
+/// The reason why a text is not the URL of a database. No variant contains the text, which may have a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlUrlError {
-    /// It begins with no known scheme.
+    /// The text has no known scheme.
     #[error("the URL begins with neither `postgres://` nor `sqlite:`")]
     Scheme,
-    /// It is not a valid connection URL.
+    /// The text is not a valid connection URL.
     #[error("the URL is not a valid connection URL of PostgreSQL")]
     Postgresql,
-    /// It names no host, or no user.
+    /// The URL has no host, or no user.
     #[error("the URL has no {0}")]
     Incomplete(&'static str),
-    /// A character that is not percent-encoded has another meaning where it stands.
+    /// A character with a special meaning at its place is not percent-encoded.
     #[error("the user or the password in the URL has one of the characters `@ / ? # %` without percent-encoding")]
     Unescaped,
     /// There is no regular file at the path.
@@ -70,7 +70,7 @@ impl SqlUrl {
     ///
     /// # Errors
     ///
-    /// It is not valid, or there is no such file of SQLite.
+    /// The URL is invalid, or the SQLite file does not exist.
     pub fn parse(text: &str, base_dir: &Path) -> Result<Self, SqlUrlError> {
         if let Some(path) = text.strip_prefix(SQLITE) {
             let path = base_dir.join(path.strip_prefix("//").unwrap_or(path));
@@ -88,7 +88,7 @@ impl SqlUrl {
 }
 
 impl SqlUrl {
-    /// The TCP ports of its servers. None for SQLite, and for Unix sockets.
+    /// The TCP ports of the servers; empty for SQLite and for Unix sockets.
     pub fn ports(&self) -> Vec<u16> {
         let Self::Postgresql(url) = self else { return Vec::new() };
         let Ok(config) = client_config(url.expose()) else { return Vec::new() };
@@ -97,7 +97,7 @@ impl SqlUrl {
         tcp.map(|(index, _)| server_port(&config, index)).collect()
     }
 
-    /// The Unix sockets of its servers. None for SQLite, and for servers with an address.
+    /// The Unix sockets of the servers; empty for SQLite and for servers with an address.
     pub fn sockets(&self) -> Vec<PathBuf> {
         #[cfg(unix)]
         if let Self::Postgresql(url) = self
@@ -116,15 +116,15 @@ impl SqlUrl {
     }
 }
 
-/// The port of that server of a URL, which has one for each or one for all.
+/// The port of a server of a URL, which has one port per server or one for all.
 #[doc(hidden)]
 pub fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
     let ports = config.get_ports();
     ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
 }
 
-/// Returns what a connection URL says, for the client library. The server's certificate is verified unless the URL says
-/// `sslmode=disable`, so the values of `sslmode` by which libpq distinguishes how thoroughly are one.
+/// Parses a connection URL for the client library. The server's certificate is verified unless the URL has `sslmode=disable`, so
+/// libpq's verifying values of `sslmode` are equivalent.
 #[doc(hidden)]
 pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     check_escapes(url)?;
@@ -137,11 +137,11 @@ pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     }
 }
 
-/// Fails if the user or the password has a character that ends it for the client library, which would take the rest for a host and
-/// look it up: a part of a password does not leave the process.
+/// Fails if a character in the user or the password would end it for the client library. The library would take the rest for a
+/// host and resolve it: no part of a password may leave the process.
 fn check_escapes(url: &str) -> Result<(), SqlUrlError> {
     let (_, rest) = url.split_once("://").unwrap_or_default();
-    // An address and parameters have no `@`, so what stands before the last one is the user and the password.
+    // Addresses and parameters have no `@`, so the text before the last `@` is the user and the password.
     let (credentials, address) = rest.rsplit_once('@').unwrap_or(("", rest));
     let is_escape =
         |bytes: &[u8]| matches!(bytes, [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit());
@@ -168,7 +168,7 @@ impl FromNode for SqlUrl {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let text = match node.value {
             DeValue::String(text) if text.starts_with(SQLITE) => Zeroizing::new(text.to_string()),
-            // A text that names a file is no password.
+            // The path of an existing file is not a password.
             DeValue::String(text) if node.context.base_dir.join(&**text).is_file() => {
                 let help = format!("write {}", quote(&format!("{SQLITE}{text}")));
                 node.report_error("expected the URL of a database, found the path of a file", help);
@@ -179,13 +179,13 @@ impl FromNode for SqlUrl {
         match Self::parse(&text, node.context.base_dir) {
             Ok(url) => Some(url),
             Err(SqlUrlError::NoFile(path)) => {
-                // One that exists is not a dependency: it changes with every write to the database.
+                // Only a missing file is a dependency: an existing database changes with every write.
                 node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
                 let error = SqlUrlError::NoFile(path);
                 node.report_machine_error(error.to_string(), error.help());
                 None
             }
-            // It is in a variable or a file, unless it is of SQLite.
+            // The URL is in a variable or a file, unless it is one of SQLite.
             Err(error) => {
                 node.report_machine_error(error.to_string(), error.help());
                 None

@@ -1,4 +1,4 @@
-//! Keys of service accounts: the JSON file that Google Cloud makes for one.
+//! Keys of service accounts: JSON files as Google Cloud makes them.
 
 use ring::signature::RsaKeyPair;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -21,14 +21,14 @@ pub struct ServiceAccountKey {
     token_uri: Option<EndpointUrl>,
 }
 
-/// The reason why a text is not the key of a service account. No message repeats a part of it.
+/// The reason why a text is not the key of a service account. No message shows a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceAccountKeyError {
-    /// It is not a JSON object whose values are texts.
+    /// The text is not a JSON object with string values.
     #[error("the key of the service account is not the JSON of a key file")]
     Json,
-    /// It holds other credentials: its `type` is not `service_account`.
+    /// The text holds other credentials: its `type` is not `service_account`.
     #[error("the JSON is not the key of a service account: its `type` is not `service_account`")]
     Type,
     /// A member is missing or empty.
@@ -57,7 +57,7 @@ impl Suggest for ServiceAccountKeyError {
     }
 }
 
-/// The members of the file that are of use.
+/// The relevant members of the file.
 #[derive(Deserialize)]
 struct KeyFile {
     r#type: Option<String>,
@@ -72,7 +72,7 @@ impl ServiceAccountKey {
     ///
     /// # Errors
     ///
-    /// It is not such a file, or its key cannot be used.
+    /// The text is not a key file, or its key cannot be used.
     pub fn from_json(json: &str) -> Result<Self, ServiceAccountKeyError> {
         let file: KeyFile = serde_json::from_str(json).map_err(|_| ServiceAccountKeyError::Json)?;
         let private_key = file.private_key.map(Zeroizing::new);
@@ -100,7 +100,7 @@ impl ServiceAccountKey {
         self.key_id.as_deref()
     }
 
-    /// Returns the URL of the token endpoint that the key names, which is also the audience of what is signed with it.
+    /// Returns the URL of the token endpoint in the key file, which is also the audience of JWTs signed with the key.
     pub fn token_uri(&self) -> Option<&EndpointUrl> {
         self.token_uri.as_ref()
     }
