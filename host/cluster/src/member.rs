@@ -1,58 +1,58 @@
-//! The state machine of one replica for one shard of a plugin: it decides who polls, and what has been told.
+//! The state machine of one replica for one shard of a plugin: it decides which replica polls, and tracks which changes were published.
 //!
-//! It does no input and output, and has no clock: the caller passes what has happened and the time, and does what it is told by
-//! [`Output`]s. So a simulation can run this very code ([`simulation`]).
+//! Sans I/O: the state machine performs no input or output and has no clock. The caller passes events with the time, and executes the
+//! [`Output`]s. So a simulation can run the same code ([`simulation`]).
 //!
 //! # Roles
 //!
-//! | role | polls | changes of this replica's paths are known by |
+//! | role | polls | source of changes of this replica's paths |
 //! |---|---|---|
-//! | alone | its own paths, with tokens of its own | its own polls |
+//! | alone | its own paths, with its own tokens | its own polls |
 //! | following | nothing | the *chain* of the holder's rounds |
 //! | holding | the paths of all replicas, with the tokens of the [`Record`] | its own polls |
 //!
-//! A replica begins alone. It polls for itself until the holder has said that a round of polls covered all paths that it wants
-//! now. Then it polls for itself once more (its *last own poll*), so that its own polls and the holder's rounds overlap, and follows.
+//! A replica starts alone. It polls for itself until the holder reports that a round of polls covered all paths that the replica now wants.
+//! Then it polls for itself once more (its *last own poll*), so that its own polls and the holder's rounds overlap, and follows.
 //!
 //! # A round
 //!
-//! The holder polls, publishes what has changed ([`Message::Changes`]), *then* moves the token by a compare-and-swap of the record,
-//! and then publishes [`Message::Counted`]. A holder that dies in between leaves the old token, so the next one finds the same
-//! changes again: a change may be told twice, and is not lost.
+//! The holder polls, publishes the changes ([`Message::Changes`]), *then* moves the token by a compare-and-swap of the record, and then
+//! publishes [`Message::Counted`]. A holder that dies in between leaves the old token, so the next holder finds the same changes again.
+//! Delivery is at least once: a change may be published twice, and is not lost.
 //!
 //! # The chain
 //!
-//! A follower has an unbroken chain while it has heard of each round by its number, with all of its parts, and each has covered
-//! its paths. If it has not, or has heard nothing for the time of the lease, it polls for itself, and tells everything once. What a holder
-//! says before its first round does not count: it may never make one.
-//! Messages may be lost, repeated and late: that costs polls and repetitions.
+//! A follower's chain is unbroken while the follower has received every round by its number, with all parts, and each round covered its
+//! paths. After a gap, or after a whole lease without a message, the follower polls for itself, and notifies everything once. Messages of a
+//! holder before its first round do not count, because it may never make one. Messages may be lost, repeated and late: the cost is
+//! additional polls and repeated notifications.
 //!
 //! # Paths that are not polled
 //!
-//! A provider may fail for some paths and answer about the others. A round is made without them, and says by whom it covers who has to poll for
-//! itself: a replica that wants a path which the tokens do not cover any more is not covered, and one that wants a path which was never polled is
-//! covered up to the version before it. The holder itself polls its own paths, too, while it wants such a path. So a path for which a
-//! provider fails costs nothing but polls, of those replicas only that want it.
+//! A provider may fail for some paths and answer for the others. A round is made without the failing paths, and its list of covered
+//! replicas determines which replicas must poll for themselves: a replica that wants a path which the tokens no longer cover is not
+//! covered, and a replica that wants a path which was never polled is covered up to the version before it. While the holder itself wants
+//! such a path, it polls its own paths, too. So a path for which a provider fails only costs polls, and only of the replicas that want it.
 //!
 //! # The lease
 //!
-//! A holder writes its record at least each sixth of the lease. It relies on the lease for half of it, counted from when it began the last
-//! write that succeeded. Another replica takes the lease by a compare-and-swap after the record has been the same for 11/20 of the lease,
-//! as seen by itself. That leaves time to take it before those who follow have heard nothing for the whole lease. So no clock of another machine matters; and where a paused machine relies on a lost lease, its
-//! compare-and-swap fails.
+//! A holder writes its record at least every sixth of the lease. It relies on the lease for half of its duration, from the start of the
+//! last successful write. Another replica takes the lease by a compare-and-swap once it has seen an unchanged record for 11/20 of the
+//! lease. That leaves time to take the lease before the followers have been without a message for a whole lease. So no clock of another
+//! machine matters, and if a paused machine relies on a lost lease, its compare-and-swap fails.
 //!
-//! # What is no record
+//! # Invalid records
 //!
-//! A value in the bucket that is no [`Record`], or has a number that no replica counts to, has no holder and no history. A replica that
-//! finds one, and sees it unchanged for the time after which it would take the lease, replaces it by a new record with another history:
-//! so those who follow have missed something. If the value changes, replicas of another version write it, which must not be
-//! disturbed, and this one polls for itself.
+//! A value in the bucket that is not a valid [`Record`], or whose numbers no replica reaches, has no holder and no history. A replica that
+//! has seen such a value unchanged for the time after which it would take the lease replaces the value by a new record with another
+//! history, so the followers detect a gap. If the value changes, replicas of another version write it: this replica does not overwrite it,
+//! and polls for itself.
 //!
 //! # Bounds
 //!
-//! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most
-//! [`MAX_PATHS`] different paths; replicas whose paths do not fit are not covered, and poll for themselves. However often it is asked, a
-//! replica says at most 20 times in a lease all that it wants.
+//! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most [`MAX_PATHS`] different
+//! paths; replicas whose paths do not fit are not covered, and poll for themselves. A replica publishes all of its wants in response to
+//! messages at most 20 times per lease.
 
 mod announce;
 mod events;
@@ -81,9 +81,9 @@ use self::listen::Chain;
 
 /// The maximum number of paths of a shard.
 pub const MAX_PATHS: usize = 20_000;
-/// The time for which a replica waits until the holder has polled a path that is new.
+/// The time for which a replica waits for the holder to poll a new path.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The maximum number of versions that wait to be covered.
+/// The maximum number of versions that are not covered yet.
 const MAX_PENDING: usize = 1024;
 
 #[derive(Debug)]
@@ -93,7 +93,7 @@ enum Role {
     Holding(Box<Holding>),
 }
 
-/// A request to the bucket under way.
+/// A pending request to the bucket.
 #[derive(Debug)]
 enum Request {
     Read,
@@ -108,32 +108,32 @@ enum Purpose {
     Resign,
 }
 
-/// The record as it was last seen.
+/// The last seen record.
 #[derive(Debug)]
 struct Seen {
     revision: Revision,
     content: Content,
-    /// When this revision was seen first.
+    /// When this revision was first seen.
     since: Time,
 }
 
-/// What is known of a record's content.
+/// The known content of a record.
 #[derive(Debug)]
 enum Content {
-    /// Nothing: it was heard of, and not read.
+    /// The record was announced, but not read.
     Unknown,
-    /// It is no record.
+    /// The value is not a record.
     Invalid,
-    /// It was read.
+    /// The record was read.
     Record(Box<Record>),
 }
 
 /// A poll under way.
 #[derive(Debug)]
 enum Polling {
-    /// Of this replica's own paths, with the number of the handover that it completes.
+    /// A poll of this replica's own paths, with the number of the handover that it completes.
     Own { handover: Option<u64>, tells_all: bool },
-    /// Of all paths.
+    /// A poll of all paths.
     Shared,
 }
 
@@ -143,7 +143,7 @@ pub struct Member {
     me: ReplicaId,
     lease: Duration,
     random: fastrand::Rng,
-    /// Whether anything is watched here.
+    /// Whether this replica watches anything.
     is_active: bool,
     wanted: BTreeSet<Arc<str>>,
     /// The version of `wanted`.
@@ -152,20 +152,20 @@ pub struct Member {
     requested: u64,
     /// Versions that are not covered yet, each with its number of requests.
     pending: VecDeque<(u64, u64)>,
-    /// Since when the oldest of them waits for a poll.
+    /// Since when the oldest pending version waits for a poll.
     waiting_since: Option<Time>,
     last_announced: Time,
-    /// When all paths were last said because of a message.
+    /// When all wants were last published in response to a message.
     answered: Option<Time>,
-    /// When they have to be said again, as there was another message meanwhile.
+    /// When all wants must be published again, because another message has arrived since then.
     answer_at: Option<Time>,
-    /// Whether what the holder knows of this replica has to be withdrawn first.
+    /// Whether this replica must withdraw its wants first, because the holder's knowledge of them is wrong.
     withdraws: bool,
     role: Role,
-    /// Whether changes before now are only known by the chain.
+    /// Whether changes until now are only known by the chain.
     relies_on_chain: bool,
     chain: Option<Chain>,
-    /// Set while one more own poll makes this replica a follower; each such occasion has another number.
+    /// Set while one more own poll makes this replica a follower. Each handover has another number.
     handover: Option<u64>,
     handovers: u64,
     tokens: OwnTokens,
@@ -174,7 +174,7 @@ pub struct Member {
     request: Option<Request>,
     seen: Option<Seen>,
     read_at: Option<Time>,
-    /// Until when it does not take the lease.
+    /// Until when this replica does not take the lease.
     abstains_until: Time,
     wake_at: Option<Time>,
     outputs: VecDeque<Output>,
@@ -184,7 +184,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A replica that watches nothing yet. `seed` is for the times at which it acts, so that not all act at once.
+    /// Creates the state of a replica that watches nothing yet. `seed` determines the jitter of its actions, so that replicas do not all
+    /// act at the same time.
     pub fn new(me: ReplicaId, lease: Duration, seed: u64) -> Self {
         Self {
             me,
@@ -220,17 +221,17 @@ impl Member {
         }
     }
 
-    /// What is to be done next. To be called until there is nothing, after each other call.
+    /// Returns the next action. After each call of another method, must be called until it returns `None`.
     pub fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn stats(&self) -> MemberStats {
         self.stats
     }
 
-    /// The role of this replica.
+    /// Returns the role of this replica.
     pub fn role(&self) -> RoleName {
         match &self.role {
             _ if !self.is_active => RoleName::Idle,
@@ -240,7 +241,7 @@ impl Member {
         }
     }
 
-    /// Sets the paths that are watched here, and the number of requests for polls so far.
+    /// Sets the paths that this replica watches, and the number of requests for polls so far.
     pub fn watch(&mut self, now: Time, paths: BTreeSet<Arc<str>>, requested: u64) {
         if paths.len() > MAX_PATHS {
             self.leave(now);
@@ -278,7 +279,7 @@ impl Member {
         }
     }
 
-    /// Nothing is watched here any more.
+    /// Handles that this replica watches nothing any more.
     pub fn leave(&mut self, now: Time) {
         if !std::mem::replace(&mut self.is_active, false) {
             return;
@@ -291,7 +292,7 @@ impl Member {
         self.forget();
     }
 
-    /// Forgets the chain and the tokens, as nobody is told anything that rests on them.
+    /// Drops the chain and the tokens, because no further notification depends on them.
     fn forget(&mut self) {
         (self.role, self.chain, self.handover, self.polling) = (Role::Alone, None, None, None);
         (self.relies_on_chain, self.tell_all, self.tokens) = (false, false, OwnTokens::None);
@@ -324,7 +325,7 @@ impl Member {
         Plan::Own { tokens, tell_all: self.tell_all }
     }
 
-    /// The poll of this replica's own paths has ended.
+    /// Handles the end of a poll of this replica's own paths.
     pub fn own_polled(&mut self, now: Time, is_ok: bool) {
         let Some(Polling::Own { handover, tells_all }) =
             self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
@@ -353,7 +354,7 @@ impl Member {
         }
     }
 
-    /// The time at which [`wake`](Self::wake) is to be called.
+    /// Returns the time at which [`wake`](Self::wake) must be called.
     pub fn deadline(&self) -> Option<Time> {
         if !self.is_active {
             return None;
@@ -366,13 +367,13 @@ impl Member {
         times.into_iter().flatten().min()
     }
 
-    /// Until when it waits for the holder to cover a new path.
+    /// Returns until when this replica waits for the holder to cover a new path.
     fn patience(&self) -> Option<Time> {
         let is_following = matches!(self.role, Role::Following);
         self.waiting_since.filter(|_| is_following).map(|since| since.saturating_add(PATIENCE.min(self.lease)))
     }
 
-    /// Does what is due.
+    /// Performs the due work.
     pub fn wake(&mut self, now: Time) {
         if !self.is_active {
             return;
@@ -384,7 +385,7 @@ impl Member {
             self.break_chain(now);
         }
         if self.patience().is_some_and(|until| until <= now) {
-            // The chain goes on, and is still relied on for what it covered.
+            // The chain continues, and this replica still relies on it for the covered paths.
             (self.role, self.tokens) = (Role::Alone, OwnTokens::None);
             self.announce_all(now);
             self.outputs.push_back(Output::Wake);
@@ -393,7 +394,7 @@ impl Member {
             self.answer_now(now);
         }
         if self.last_announced.saturating_add(part(self.lease, 3)) <= now {
-            // The holder knows what it wants itself; but it may lose the lease.
+            // The holder does not announce its own wants. The timer continues, because the holder may lose the lease.
             if matches!(self.role, Role::Holding(_)) {
                 self.last_announced = now;
             } else {
@@ -407,7 +408,7 @@ impl Member {
         }
     }
 
-    /// Handles a message of any replica, itself included.
+    /// Handles a message of any replica, including this one.
     pub fn receive(&mut self, now: Time, message: Message) {
         if !self.is_active {
             return;
@@ -435,12 +436,12 @@ impl Member {
         }
     }
 
-    /// A random part of the lease, at most one of `parts`.
+    /// Returns a random part of the lease, at most `1 / parts` of it.
     fn jitter(&mut self, parts: u32) -> Duration {
         part(self.lease, parts).mul_f64(self.random.f64())
     }
 
-    /// All versions up to one are covered by a poll.
+    /// Records that a poll covered all versions up to this one.
     fn cover(&mut self, version: u64) {
         let mut completed = None;
         while let Some((_, requested)) = self.pending.pop_front_if(|(pending, _)| *pending <= version) {
@@ -460,12 +461,12 @@ impl Member {
     }
 }
 
-/// One of so many parts of a time.
+/// Returns a time divided by `number`.
 pub(crate) fn part(time: Duration, number: u32) -> Duration {
     time.checked_div(number).unwrap_or_default()
 }
 
-/// Where in which history a message belongs.
+/// The place of a message: its history, epoch and round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     history: u64,

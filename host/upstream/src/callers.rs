@@ -1,18 +1,18 @@
-//! An upstream with one client, and so one connection or one program, for each caller: `views = "principal"`, and tokens that are exchanged.
+//! An upstream with one client for each caller, and so one connection or one program: `views = "principal"`, and token exchange.
 //!
-//! | whose client | credentials |
+//! | one client for each | credentials |
 //! |---|---|
-//! | of each principal (`views = "principal"`) | those of the config |
-//! | of each access token of a client (`auth.forward = "exchange"`) | another token that it was exchanged for (RFC 8693) |
+//! | principal (`views = "principal"`) | the credentials of the config |
+//! | access token of a client (`auth.forward = "exchange"`) | another token, obtained in exchange for it (RFC 8693) |
 //!
-//! Nothing is kept beside these clients, so no answer reaches another caller, and a user who has a new access token begins anew. An access
-//! token goes to the token endpoint of the config alone. A caller that has no name, or no access token of an issuer, and the host itself, see
-//! nothing; nothing can be subscribed to.
+//! There is no state besides these clients, so no answer reaches another caller, and a user with a new access token starts over. An access
+//! token is only sent to the token endpoint of the config. A caller without a name, or without an access token of an issuer, and the host
+//! itself, see nothing. Subscriptions are not supported.
 //!
-//! With `views` the host has a client of its own, which tells whether the server is there. With an exchange nothing is asked for with a token
-//! but what its user asks for, so that is not known without a call.
+//! With `views`, the host has its own client, which determines whether the server is reachable. With an exchange, a token is only used for
+//! requests of its user, so only a call determines whether the server is reachable.
 //!
-//! At most [`MAX_CLIENTS`] are kept, of programs [`MAX_PROGRAMS`]: the ones that were used last.
+//! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one is evicted.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -36,19 +36,19 @@ use crate::identities::not_shared;
 use crate::provider::UpstreamProvider;
 use crate::tokens::TokenClient;
 
-/// The clients that are kept at once.
+/// The maximum number of clients.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-/// The programs that run at once, beside that of the host.
+/// The maximum number of programs, not counting the host's own.
 const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
 /// The digest of an access token, or of the name of a principal.
 type Identity = [u8; 32];
 
-/// Whose clients there are, and their credentials.
+/// The kind of callers that have their own clients, and the credentials.
 enum Holder {
-    /// One of each principal.
+    /// One client for each principal.
     Principal(Credentials),
-    /// One of each access token of a client.
+    /// One client for each access token of a client.
     Exchange(Box<TokenExchange>, Arc<TokenClient>),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct CallerClients {
     http: Option<HttpClient>,
     runtime: Handle,
     clients: Mutex<HashMap<Identity, Client>>,
-    /// The client of the host, if it has one.
+    /// The client of the host, if it has its own.
     own: Option<UpstreamProvider>,
     info: ProviderInfo,
 }
@@ -71,7 +71,7 @@ struct Client {
 }
 
 impl CallerClients {
-    /// Prepares clients for access tokens. There is none yet to connect with.
+    /// Prepares clients for access tokens. There is no token yet to connect with.
     pub(crate) async fn of_access_tokens(
         plugin: &Plugin,
         exchange: &TokenExchange,
@@ -81,7 +81,7 @@ impl CallerClients {
         Self::new(plugin, Holder::Exchange(Box::new(exchange.clone()), tokens), means).await
     }
 
-    /// Opens the host's own connection, with these credentials, which are those of all principals.
+    /// Opens the host's own connection with these credentials, which all principals share.
     pub(crate) async fn of_principals(
         plugin: &Plugin,
         credentials: Credentials,
@@ -107,7 +107,7 @@ impl CallerClients {
         })
     }
 
-    /// The client for whoever the current task calls for, and what its cursors begin with.
+    /// Returns the client for the caller of the current task, and the prefix of its cursors.
     fn client(&self) -> Option<(Arc<UpstreamProvider>, String)> {
         let caller = Caller::current()?;
         let key = match &self.holder {
@@ -146,7 +146,7 @@ impl CallerClients {
         Some(Credentials::Tokens(tokens(&source)))
     }
 
-    /// A client with those credentials, which connects with its first call.
+    /// Returns a client with these credentials, which connects at its first call.
     fn connected_with(&self, credentials: Credentials) -> std::result::Result<UpstreamProvider, ConnectError> {
         let (runtime, means) = (self.runtime.clone(), self.means.clone());
         let connector = Connector::on(runtime, &self.plugin, self.http.as_ref(), credentials, None, means)?;
@@ -210,7 +210,7 @@ impl Provider for CallerClients {
         self.own.as_ref()?.outage()
     }
 
-    /// That of all programs.
+    /// The memory of all programs.
     fn memory(&self) -> Option<u64> {
         let own = self.own.as_ref()?.memory()?;
         let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();

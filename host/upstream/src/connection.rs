@@ -1,10 +1,12 @@
-//! The connection to an upstream: opened when it is needed, again with back-off after a failure, one attempt at a time.
+//! The connection to an upstream: opened lazily, and again with back-off after a failure. Attempts are a single flight.
 //!
-//! It runs on the runtime that [`Connector::new`] was called on, whoever calls: the engine's threads only send to it. A failure of the
-//! transport ends it, and the next call opens another one at once; after a failed attempt calls fail until the back-off is over.
+//! The connection runs on the runtime on which [`Connector::new`] was called, whatever the caller: the engine's threads only send to it. A
+//! failure of the transport ends the connection. The next call opens another one, for a URL immediately, and for a program not before the
+//! back-off since its last start ends. After a failed attempt, calls fail until the back-off ends.
 //!
-//! A connection that is [watched](Connector::watch) is opened again without a call, and one that has been silent for [`CHECK_INTERVAL`] is
-//! checked by a request that says nothing: `ping`, without sessions `server/discover`. So [`health`](crate::health) says whether the server is there.
+//! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
+//! [`CHECK_INTERVAL`] gets a request without side effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health)
+//! knows whether the server is reachable.
 
 mod error;
 mod opener;
@@ -38,16 +40,16 @@ use crate::updates::Updates;
 
 /// The time after which a connection without answers is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// The time in which the server answers to that.
+/// The timeout of this check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// The shortest time between two attempts of the watch.
+/// The minimum time between two attempts of the watch.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
-/// The back-off after the first failed attempt, and the longest one.
+/// The back-off after the first failed attempt, and its maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-/// A program that ran so long ended for a reason of its own.
+/// The lifetime of a program or connection from which on its end resets the back-off.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// The HTTP client of an upstream that is a URL.
+/// Returns the HTTP client of an upstream that is a URL.
 pub(crate) async fn http_client(plugin: &Plugin) -> Result<Option<HttpClient>, ConnectError> {
     match plugin.upstream.as_ref().map(|upstream| &upstream.source) {
         Some(UpstreamSource::Url(url)) => {
@@ -58,12 +60,12 @@ pub(crate) async fn http_client(plugin: &Plugin) -> Result<Option<HttpClient>, C
     }
 }
 
-/// A value of the config as credentials.
+/// Converts a value of the config into credentials.
 pub(crate) fn fixed(value: &Secret<CredentialValue>) -> Result<Credentials, ConnectError> {
     value.expose().header().map(Credentials::Fixed).map_err(|error| error.to_string().into())
 }
 
-/// Opens connections.
+/// Opens the connections of one upstream, and keeps the current one.
 pub(crate) struct Connector {
     inner: Arc<Inner>,
     pub(crate) runtime: Handle,
@@ -71,23 +73,23 @@ pub(crate) struct Connector {
 
 struct Inner {
     opener: Opener,
-    /// How often the program was started again after it had ended.
+    /// The number of restarts of the program.
     restarts: AtomicU64,
     current: Mutex<Option<Arc<Link>>>,
     attempts: tokio::sync::Mutex<Attempts>,
 }
 
-/// What is known of attempts.
+/// The state of the attempts to connect.
 struct Attempts {
     backoff: Backoff,
-    /// The last one, if no other may follow before that time.
+    /// The last error, and the time before which no other attempt is made.
     failed: Option<(Instant, ConnectError)>,
     opened_at: Option<Instant>,
 }
 
 impl Connector {
-    /// Prepares connections to an upstream, over that client with those credentials, on the current runtime. `holder` is whose
-    /// credentials these are, if others have some of their own.
+    /// Prepares connections to an upstream with this client and these credentials, on the current runtime. `holder` is the holder of the
+    /// credentials, if other holders have their own credentials.
     pub(crate) fn new(
         plugin: &Plugin,
         http: Option<&HttpClient>,
@@ -98,7 +100,7 @@ impl Connector {
         Self::on(Handle::current(), plugin, http, credentials, holder, means)
     }
 
-    /// The same, on another runtime.
+    /// Like [`new`](Self::new), on another runtime.
     pub(crate) fn on(
         runtime: Handle,
         plugin: &Plugin,
@@ -125,20 +127,20 @@ impl Connector {
         self.inner.opener.updates()
     }
 
-    /// Returns the connection, which is opened if there is none.
+    /// Returns the current connection. Opens one if there is none.
     pub(crate) async fn link(&self) -> Result<Arc<Link>, ConnectError> {
         if let Some(link) = self.inner.open_link() {
             return Ok(link);
         }
         let inner = self.inner.clone();
-        // A caller that gives up does not end the attempt, which is for all.
+        // The attempt is for all callers, so it continues if this caller gives up.
         match self.runtime.spawn(async move { inner.connect().await }).await {
             Ok(link) => link,
             Err(_) => Err(ConnectError::from("the host is shutting down".to_owned())),
         }
     }
 
-    /// Keeps the connection open, and checks it, until the handle is dropped. It begins with the first connection.
+    /// Keeps the connection open, and checks it, until the handle is dropped. Opens the first connection, too.
     pub(crate) fn watch(&self) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.runtime.spawn(self.inner.clone().watch()))
     }
@@ -147,12 +149,12 @@ impl Connector {
         self.inner.opener.health()
     }
 
-    /// The memory of the program, if it is one, in bytes.
+    /// Returns the memory of the program in bytes, if the upstream is a program.
     pub(crate) fn memory(&self) -> Option<u64> {
         self.inner.opener.program().map(|program| program.state.memory())
     }
 
-    /// The program, if it is one and was started.
+    /// Returns the status of the program, if the upstream is a program that was started.
     pub(crate) fn program(&self) -> Option<ProgramStatus> {
         let program = self.inner.opener.program()?;
         let state = &program.state;
@@ -165,23 +167,23 @@ impl Connector {
         Some(status)
     }
 
-    /// What is counted of the programs of this upstream.
+    /// Returns the counters of this upstream's programs.
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {
         self.inner.opener.ledger()
     }
 
-    /// The same, as a failure of a provider.
+    /// Like [`link`](Self::link), with the error as a failure of a provider.
     pub(crate) async fn link_for_call(&self) -> Result<Arc<Link>, Failure> {
-        // The reason names hosts and files, which are no matter of clients.
+        // The reason contains names of hosts and files, which clients must not see.
         self.link().await.map_err(|_| Failure::unavailable("the upstream cannot be connected to at the moment"))
     }
 
-    /// The connection, if one is open.
+    /// Returns the connection, if one is open.
     pub(crate) fn open_link(&self) -> Option<Arc<Link>> {
         self.inner.open_link()
     }
 
-    /// Drops a connection that failed, unless another one has taken its place.
+    /// Drops a failed connection, unless it was already replaced.
     pub(crate) fn fail(&self, link: &Link) {
         self.inner.fail(link);
     }
@@ -224,7 +226,7 @@ impl Inner {
         match self.opener.open().await {
             Ok(link) => {
                 let link = Arc::new(link);
-                // A program that ends right after it has begun is not started again at once.
+                // If the program ends right after its start, the back-off delays the next start.
                 let pause = attempts.backoff.next_delay();
                 attempts.failed = Instant::now()
                     .checked_add(pause)
@@ -247,8 +249,8 @@ impl Inner {
         }
     }
 
-    /// Opens a connection whenever there is none, and checks one that is silent. One that is lost soon after it was opened is opened again
-    /// with back-off, also if each of them can be opened.
+    /// Opens a connection whenever there is none, and checks a silent one. If connections are lost soon after they were opened, they are
+    /// opened again with back-off, even if every attempt succeeds.
     async fn watch(self: Arc<Self>) {
         let (mut backoff, mut seen) = (new_backoff(), None::<(u64, Instant)>);
         loop {
@@ -280,7 +282,7 @@ impl Inner {
         }
     }
 
-    /// Asks for something that says nothing.
+    /// Sends a request without side effects, and updates the health.
     async fn check(&self, link: &Link) {
         let request = match link.is_stateless() {
             true => ClientRequest::DiscoverRequest(DiscoverRequest::new(DiscoverRequestParams::default())),
@@ -302,12 +304,12 @@ impl Inner {
                 self.opener.health().answered()
             }
             Ok(Err(error)) if http::is_answered(&error) => self.opener.health().answered(),
-            // Whether the server is gone is known when another connection was tried.
+            // Only another attempt to connect determines whether the server is reachable.
             Ok(Err(_)) => self.fail(link),
         }
     }
 
-    /// Drops a connection that failed, unless another one has taken its place.
+    /// Drops a failed connection, unless it was already replaced.
     fn fail(&self, link: &Link) {
         let mut current = self.current.lock();
         if current.as_ref().is_some_and(|current| current.id == link.id) {

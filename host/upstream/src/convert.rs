@@ -1,4 +1,4 @@
-//! Answers of an upstream as answers of a provider: the same texts, with paths in the place of URIs. Metadata passes unchanged.
+//! Converts answers of an upstream into answers of a provider: equal texts, with paths instead of URIs, and unchanged metadata.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use crate::answer::{self, Annotations};
 
-/// Base64 with or without padding: both are sent.
+/// Base64 with or without padding: servers send both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The entry of a listed resource.
+/// Converts a listed resource.
 pub(crate) fn entry(
     resource: answer::Resource<'_>,
     path: String,
@@ -37,7 +37,7 @@ pub(crate) fn entry(
     entry
 }
 
-/// A template.
+/// Converts a template.
 pub(crate) fn template(template: answer::Template<'_>, path_template: String) -> Template {
     let mut converted = Template::new(path_template, template.name);
     converted.title = template.title;
@@ -49,7 +49,7 @@ pub(crate) fn template(template: answer::Template<'_>, path_template: String) ->
     converted
 }
 
-/// Contents, with the entry that is known of them. An error if they are not Base64, or of a kind that is not known.
+/// Converts contents, with the known entry of their resource. Fails if a blob is not Base64, or if there is neither a text nor a blob.
 pub(crate) fn contents(contents: answer::Contents<'_>, entry: Entry) -> Result<Contents, String> {
     let body = match (contents.text, contents.blob) {
         (Some(text), _) => Body::Text(text),

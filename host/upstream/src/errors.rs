@@ -1,8 +1,8 @@
-//! What an error that an upstream answers with says to a client.
+//! The conversion of an upstream's errors into failures for clients.
 //!
-//! That a resource does not exist, in whatever words, and that a request is invalid, in the upstream's words if no URI is in them but that of
-//! the resource that was asked for, which is mapped. Any other URI means nothing to a client, or something else, or is none of its business: then
-//! the message is not passed on. Everything else is for the log.
+//! A client learns that a resource does not exist, in whatever words the upstream reports that, or that a request is invalid. The
+//! upstream's message about an invalid request is only passed on if it contains no other URI than the requested resource's, which is
+//! mapped. Another URI is meaningless to a client, means another resource, or must not be disclosed. All other errors only go to the log.
 
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_model::provider::Failure;
@@ -10,10 +10,10 @@ use rmcp::model::{ErrorCode, ErrorData};
 
 use crate::mapping::Mapping;
 
-/// The bytes of a message of an upstream that a client may see.
+/// The maximum length of an upstream's message to a client, in bytes.
 const MAX_MESSAGE: usize = 512;
 
-/// The failure of a request that was answered with an error; `requested` is the path of the resource that it was for.
+/// Returns the failure of a request that was answered with an error. `requested` is the path of the requested resource.
 pub(crate) fn failure(mapping: &Mapping, error: &ErrorData, requested: Option<&str>) -> Failure {
     let message = error.message.as_ref();
     let is_missing = error.code == ErrorCode::RESOURCE_NOT_FOUND
@@ -32,7 +32,7 @@ pub(crate) fn failure(mapping: &Mapping, error: &ErrorData, requested: Option<&s
     }
 }
 
-/// The message with the host's URI of that path; none if it has another URI.
+/// Returns the message with the host's URI of this path; none if the message contains another URI.
 fn mapped(mapping: &Mapping, message: &str, requested: Option<&str>) -> Option<String> {
     let (mut mapped, mut rest) = (String::new(), message);
     while let Some((before, uri, behind)) = next_uri(rest) {
@@ -47,8 +47,8 @@ fn mapped(mapping: &Mapping, message: &str, requested: Option<&str>) -> Option<S
     Some(mapped)
 }
 
-/// The first text that begins as a URI does: a letter, letters, digits, `+`, `-` or `.`, a colon, and something behind it. With what is
-/// before and behind.
+/// Returns the first text that starts like a URI: a letter, then letters, digits, `+`, `-` or `.`, a colon, and at least one more
+/// character. Returns the text before and after it, too.
 fn next_uri(text: &str) -> Option<(&str, &str, &str)> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let is_end = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '<' | '>' | '`' | '\'' | '|');
@@ -60,7 +60,7 @@ fn next_uri(text: &str) -> Option<(&str, &str, &str)> {
         let length = behind.find(is_end).unwrap_or(behind.len());
         let end = colon.saturating_add(1).saturating_add(length);
         let uri = text.get(start..end)?.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}']);
-        // A colon of a sentence has nothing behind it.
+        // A colon that is punctuation has no text of a URI after it.
         if uri.len() > colon.saturating_sub(start).saturating_add(1) {
             let end = start.saturating_add(uri.len());
             return Some((text.get(..start)?, uri, text.get(end..)?));
@@ -73,7 +73,7 @@ fn next_boundary(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.chars().next()).map_or(at, |c| at.saturating_add(c.len_utf8()))
 }
 
-/// Whether a message says that a resource does not exist, as SDKs word it that have no code for that.
+/// Returns whether a message reports that a resource does not exist, in the words of SDKs that have no error code for that.
 fn says_missing(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("not found") || message.contains("unknown resource") || message.contains("no such resource")

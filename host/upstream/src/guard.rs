@@ -1,8 +1,9 @@
-//! What an upstream may send unasked.
+//! Limits of the messages that an upstream sends without a request.
 //!
-//! Notifications that the host has no use for (progress, logs, tools, prompts) are dropped before anything is made of them. All messages
-//! that are no answers are counted: [`BURST`] at once, and [`PER_SECOND`] for each second. More of them end the connection, which is opened
-//! again with back-off. A request whose id has more than [`MAX_ID`] bytes is dropped: its answer, which has the id, may wait for long.
+//! Notifications that the host does not use (progress, logs, tools, prompts) are dropped before they are processed. Token bucket: all
+//! messages that are not answers are counted, with a burst of [`BURST`] and [`PER_SECOND`] per second. An excess ends the connection, which
+//! is opened again with back-off. A request whose id is longer than [`MAX_ID`] bytes is dropped, because its answer, which contains the id,
+//! may be queued for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +18,21 @@ use rmcp::transport::Transport;
 use crate::health::Health;
 use crate::updates::Updates;
 
-/// The messages at once.
+/// The burst of messages.
 const BURST: f64 = 10_000.0;
-/// The messages for each second.
+/// The rate of messages per second.
 const PER_SECOND: f64 = 1_000.0;
 
-/// The bytes of the id of a request.
+/// The maximum length of a request's id in bytes.
 const MAX_ID: usize = 1024;
 
-/// A transport within those bounds.
+/// A transport with these limits.
 pub(crate) struct Guarded<T> {
     inner: T,
     name: Arc<str>,
     updates: Arc<Updates>,
     health: Arc<Health>,
-    /// Whether it has ended.
+    /// Whether the transport has ended.
     has_ended: Arc<AtomicBool>,
     allowance: Allowance,
 }
@@ -47,7 +48,7 @@ impl<T> Guarded<T> {
         Self { inner, name, updates, health, has_ended, allowance: Allowance::new() }
     }
 
-    /// Has whoever watches, and whoever keeps it open, open another one.
+    /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
     fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         self.updates.wake();
@@ -95,7 +96,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     }
 }
 
-/// Whether the answer to a request with that id is short.
+/// Returns whether a request has a short id, and thus a short answer.
 fn has_short_id(id: &RequestId) -> bool {
     match id {
         RequestId::Number(_) => true,

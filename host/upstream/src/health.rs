@@ -1,9 +1,9 @@
-//! Whether an upstream can be reached: since when not, and why.
+//! Whether an upstream is reachable; if not, since when, and why.
 //!
-//! Every answer says that it can, whatever is in it. A connection that cannot be opened again, the end of a program, and a check
-//! ([`Connector::watch`](crate::connection::Connector::watch)) say that it cannot. The beginning of an outage is logged as a warning and its
-//! end as information, once in [`LOG_PERIOD`] each, with the number of those in between. An upstream that never was connected to has no
-//! outage: it is not loaded.
+//! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of a program, and a
+//! failed check ([`Connector::watch`](crate::connection::Connector::watch)) show that it is not. The start of an outage is logged as a
+//! warning and its end as information, each at most once per [`LOG_PERIOD`], with the number of suppressed lines. An upstream that was
+//! never connected has no outage: it is not loaded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,14 +14,14 @@ use mcp_host_model::provider::Outage;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The time between two lines of the log of one kind.
+/// The minimum time between two log lines of one kind.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
-/// What is known of one connection.
+/// The health of one connection.
 #[derive(Debug)]
 pub(crate) struct Health {
     name: Arc<str>,
-    /// Whose token it has, for messages. None if it is the only one.
+    /// The holder of the connection's token, for messages; none if there is only one connection.
     holder: Option<String>,
     state: Mutex<State>,
     lost: Notify,
@@ -30,10 +30,10 @@ pub(crate) struct Health {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When it answered last; none if it never has.
+    /// The time of the last answer; none before the first.
     answered_at: Option<Instant>,
     outage: Option<Outage>,
-    /// Whether the beginning of the outage was logged.
+    /// Whether the start of the outage was logged.
     is_logged: bool,
 }
 
@@ -43,7 +43,7 @@ impl Health {
         Self { name, holder, state: Mutex::default(), lost: Notify::new(), log }
     }
 
-    /// The server has answered.
+    /// Records that the server has answered.
     pub(crate) fn answered(&self) {
         let mut state = self.state.lock();
         state.answered_at = Some(Instant::now());
@@ -57,7 +57,7 @@ impl Health {
         }
     }
 
-    /// The server cannot be reached, for that reason.
+    /// Records that the server cannot be reached, for this reason.
     pub(crate) fn failed(&self, reason: &str) {
         let mut state = self.state.lock();
         if state.answered_at.is_none() {
@@ -76,23 +76,23 @@ impl Health {
         }
     }
 
-    /// The outage, if there is one.
+    /// Returns the outage, if there is one.
     pub(crate) fn outage(&self) -> Option<Outage> {
         self.state.lock().outage.clone()
     }
 
-    /// Whether it has ever answered.
+    /// Returns whether the server has ever answered.
     pub(crate) fn is_known(&self) -> bool {
         self.state.lock().answered_at.is_some()
     }
 
-    /// Whether nothing says that it has been reachable for that time.
+    /// Returns whether there is an outage, or no answer within this time.
     pub(crate) fn is_doubtful(&self, time: Duration) -> bool {
         let state = self.state.lock();
         state.outage.is_some() || state.answered_at.is_none_or(|at| at.elapsed() >= time)
     }
 
-    /// A connection was lost.
+    /// Records that a connection was lost.
     pub(crate) fn connection_lost(&self) {
         self.lost.notify_one();
     }

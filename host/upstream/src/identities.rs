@@ -1,10 +1,10 @@
-//! An upstream at which principals have identities of their own: one client, with one connection, for each token.
+//! An upstream at which principals have their own identities: one client, with one connection, for each token.
 //!
-//! A call is for the [caller](Caller) of its task, by the first token of the config that names it or one of its groups. Nothing is kept
-//! beside these clients, so no answer reaches another identity: neither connections, spellings and metadata of listings, nor cursors, which
+//! A call uses the first token of the config whose holder is the [caller](Caller) of its task or one of its groups. There is no state
+//! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
 //! are bound to the identity. A caller without a token, and the host itself, see nothing.
 //!
-//! Nothing can be subscribed to: the host asks for changes once for all clients.
+//! Subscriptions are not supported, because the host requests changes once for all clients.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use mcp_host_model::resource::{Argument, Completion};
 use crate::connection::{self, ConnectError, Connector, Means};
 use crate::provider::UpstreamProvider;
 
-/// The connections that are opened at once at the start.
+/// The maximum number of concurrent attempts to connect at the start.
 const MAX_STARTING: usize = 8;
-/// What separates the identity of a cursor from the cursor.
+/// Separates the identity from the rest of a cursor.
 const SEPARATOR: char = ':';
 
 /// The clients of one upstream.
@@ -52,7 +52,7 @@ impl Client {
         self.provider.check().await
     }
 
-    /// What cursors of this identity begin with, whatever the order of the config.
+    /// Returns the prefix of this identity's cursors. The order of the config does not matter.
     fn mark(&self) -> String {
         match &self.holder {
             TokenHolder::Principal(name) => format!("p{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
@@ -62,7 +62,8 @@ impl Client {
 }
 
 impl Identities {
-    /// Opens the first connection of each. One that fails is tried again when its principal asks; if all do, there is no upstream.
+    /// Opens the first connection of each client. A failed one is opened again at the next call of its principal. If all attempts fail, the
+    /// upstream is not started.
     pub(crate) async fn start(
         plugin: &Plugin,
         tokens: &[IdentityToken],
@@ -100,7 +101,7 @@ impl Identities {
         }
     }
 
-    /// The client for whoever the current task calls for.
+    /// Returns the client for the caller of the current task.
     fn client(&self) -> Option<&Client> {
         let caller = Caller::current()?;
         self.clients.iter().find(|client| client.is_for(&caller))
@@ -156,21 +157,21 @@ impl Provider for Identities {
         Ok(ChangeSet::none(""))
     }
 
-    /// It can be reached while any of those that have been connected can.
+    /// The upstream is reachable while any client that has ever been connected reaches it.
     fn outage(&self) -> Option<Outage> {
         let known = self.clients.iter().filter(|client| client.provider.health().is_known());
         let outages: Option<Vec<_>> = known.map(|client| client.provider.health().outage()).collect();
         outages?.into_iter().min_by_key(|outage| outage.since)
     }
 
-    /// Tries the token of each holder: it connects, and lists the first page.
+    /// Checks the token of each holder: connects, and lists the first page.
     async fn check(&self) -> std::result::Result<Vec<String>, String> {
         let checks: Vec<_> = self.clients.iter().map(Client::check).collect();
         let checked: Vec<_> = futures::stream::iter(checks).buffered(MAX_STARTING).collect().await;
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for (client, checked) in self.clients.iter().zip(checked) {
             match checked {
-                // The same holds for all.
+                // Equal warnings apply to all clients.
                 Ok(found) => found.into_iter().for_each(|warning| {
                     if !warnings.contains(&warning) {
                         warnings.push(warning);
@@ -183,7 +184,7 @@ impl Provider for Identities {
     }
 }
 
-/// The holder of a token, for messages.
+/// Returns the name of a token's holder, for messages.
 fn name_of(holder: &TokenHolder) -> String {
     match holder {
         TokenHolder::Principal(name) => format!("the principal `{name}`"),
@@ -191,7 +192,7 @@ fn name_of(holder: &TokenHolder) -> String {
     }
 }
 
-/// Nothing of an identity is kept for a time by what all share, nor watched for all.
+/// Prevents caching and watching of an identity's entry, because all callers share the cache and the subscriptions.
 pub(crate) fn not_shared(entry: &mut Entry) {
     entry.ttl = None;
     entry.subscribable = false;

@@ -1,24 +1,24 @@
-//! The URIs of an upstream, and the paths below its mount.
+//! The mapping between the URIs of an upstream and the paths below its mount.
 //!
-//! | mount | a path is |
+//! | mount | path |
 //! |---|---|
 //! | `NAME+` | the upstream's URI in normal form |
-//! | any other | what is behind the exchanged prefix, in normal form |
+//! | any other | the text after the exchanged prefix, in normal form |
 //!
-//! Both directions are total on what they accept, and inverse to each other up to the [canonical form](mcp_host_model::uri::canonical()): the path of a URI
-//! leads back to the canonical form of that URI, and nothing else does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
+//! Both directions are total on accepted input, and inverse to each other up to the [canonical form](mcp_host_model::uri::canonical()): the
+//! path of a URI maps back to the canonical form of this URI, and no other path does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mcp_host_model::uri::{Mount, Router, UriTemplate, canonical, file_authority, is_requestable};
 
-/// A mount in front of URIs.
+/// A mount that is a prefix to whole URIs, for normalization if the upstream's mount is not.
 const FRONT: &str = "u+";
-/// What stands for a variable without a value.
+/// The placeholder for a variable without a value.
 const UNSET: &str = "x";
 
-/// Why a text of an upstream has no path.
+/// A URI or template of an upstream that has no path, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unmapped(String);
@@ -27,23 +27,23 @@ pub(crate) struct Unmapped(String);
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     mount: Mount,
-    /// The prefix that the mount replaces; none if the mount is in front of URIs.
+    /// The prefix that the mount replaces; none if the mount is a prefix to whole URIs.
     exchanged: Option<Router<()>>,
-    /// A mount in front of URIs, which makes their normal form.
+    /// A mount that is a prefix to whole URIs, for normalization.
     front: Option<Mount>,
 }
 
 impl Mapping {
-    /// The mapping of a mount, and of the prefix that it replaces.
+    /// Creates the mapping of a mount, and of the prefix that the mount replaces.
     pub(crate) fn new(mount: Mount, prefix: Option<Mount>) -> Self {
         let prefix = prefix.map(|prefix| canonical(prefix.as_str()).parse().unwrap_or(prefix));
-        // A single mount overlaps with none.
+        // A single mount cannot overlap with another.
         let exchanged = prefix.and_then(|prefix| Router::new([(prefix, ())]).ok());
         let front = if exchanged.is_some() { FRONT.parse().ok() } else { Some(mount.clone()) };
         Self { mount, exchanged, front }
     }
 
-    /// The path of an upstream's URI, in canonical form.
+    /// Returns the path of an upstream's URI, in canonical form.
     pub(crate) fn path(&self, uri: &str) -> Result<String, Unmapped> {
         let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
         let uri = self.canonical(uri)?;
@@ -66,25 +66,25 @@ impl Mapping {
         }
     }
 
-    /// Whether a path that the upstream did not list may be asked for.
+    /// Returns whether a path that the upstream did not list may be requested.
     pub(crate) fn is_requestable(&self, path: &str) -> bool {
         let authority = self.prefix().map_or("", |prefix| file_authority(prefix.as_str()));
         is_requestable(&self.uri(path), authority)
     }
 
-    /// The host's template of a path template.
+    /// Returns the host's template of a path template.
     pub(crate) fn host_template(&self, template: &str) -> Option<UriTemplate> {
         self.mount.compose_template(template).ok()
     }
 
-    /// The path that a template of the host leads to with these values, as a client names it. Other variables of the path get a value.
+    /// Expands a template of the host with these values, as named by a client, and returns the path. Other variables get a placeholder.
     pub(crate) fn expand(&self, template: &UriTemplate, values: &BTreeMap<&str, &str>) -> Option<String> {
         let uri = template.expand_with(values, |_| UNSET.to_owned())?;
         let path = uri.strip_prefix(self.mount.as_str())?;
         self.mount.compose(path).ok().map(|id| id.path.into())
     }
 
-    /// The upstream's URI of a path in normal form.
+    /// Returns the upstream's URI of a path in normal form.
     pub(crate) fn uri(&self, path: &str) -> String {
         match self.prefix() {
             None => path.to_owned(),
@@ -92,12 +92,12 @@ impl Mapping {
         }
     }
 
-    /// The host's URI of a path in normal form.
+    /// Returns the host's URI of a path in normal form.
     pub(crate) fn host_uri(&self, path: &str) -> String {
         [self.mount.as_str(), path].concat()
     }
 
-    /// The path template of an upstream's URI template, in normal form.
+    /// Returns the path template of an upstream's URI template, in normal form.
     pub(crate) fn template(&self, template: &str) -> Result<String, Unmapped> {
         let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
         let path = match &self.exchanged {
@@ -112,21 +112,21 @@ impl Mapping {
         Ok(composed.path_template().to_owned())
     }
 
-    /// The mount.
+    /// Returns the mount.
     pub(crate) fn mount(&self) -> &Mount {
         &self.mount
     }
 
-    /// The prefix that the mount replaces, in canonical form.
+    /// Returns the prefix that the mount replaces, in canonical form.
     pub(crate) fn prefix(&self) -> Option<&Mount> {
         self.exchanged.as_ref()?.iter().next().map(|(prefix, ())| prefix)
     }
 }
 
-/// A template whose text before the first expression is in canonical form.
+/// Converts the text before a template's first expression into canonical form.
 fn canonical_template(template: &str) -> Cow<'_, str> {
     let (start, expressions) = template.split_at(template.find('{').unwrap_or(template.len()));
-    // Whatever the expression expands to stands behind a slash.
+    // The marker represents the expression's expansion, which follows a slash.
     let marked = [start, "_"].concat();
     match canonical(&marked).strip_suffix('_') {
         Some(text) if start.ends_with('/') && text != start => Cow::Owned([text, expressions].concat()),
@@ -220,8 +220,8 @@ mod tests {
         }
     }
 
-    /// The file that a server opens which takes all behind the scheme for a path and decodes it, whatever the authority, as JavaScript's
-    /// `path.resolve(decodeURIComponent(uri.replace('file://', '')))` does.
+    /// Returns the file that a naive server opens: it decodes the text after the scheme and uses it as a path, whatever the authority, like
+    /// JavaScript's `path.resolve(decodeURIComponent(uri.replace('file://', '')))`.
     fn file_of(uri: &str) -> Option<Vec<String>> {
         let rest = uri.get(5..).filter(|_| uri.to_ascii_lowercase().starts_with("file:"))?;
         let path = match rest.strip_prefix("//") {
@@ -261,7 +261,7 @@ mod tests {
                 // Two URIs with one path are spellings of one URI.
                 let normal = Mapping::new("n+".parse().unwrap(), None);
                 let (one, other) = (normal.path(&uri), normal.path(&back));
-                // The last slash of the prefix may be missing.
+                // The prefix's trailing slash may be missing.
                 let with_slash = one.clone().map(|one| match one.split_once('?') {
                     Some((place, query)) => format!("{place}/?{query}"),
                     None => one + "/",

@@ -1,12 +1,12 @@
-//! Messages of an upstream, from their bytes.
+//! Decodes messages of an upstream from their bytes.
 //!
-//! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries an answer as each kind of result that there is. So the
-//! result of a request of [`ask`](crate::ask) is not parsed here: it is passed on as text, in the place of a result, and parsed by the call
-//! that waits for it, as what it asked for ([`answer`](crate::answer)), in its time and without a tree. The error of such a request has its
-//! data if they are small, and else only whether they name a URI.
+//! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries to parse an answer as each kind of result. So
+//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text instead of a result, and the call that waits
+//! for it parses it as the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request
+//! keeps its data if they are short; longer data are reduced to whether they contain a `uri`.
 //!
-//! Any other message (an answer of the handshake, a notification, a request) is parsed by rmcp if a tree of its values takes at most a quarter
-//! of `limits.memory`, which is counted before. Long messages are gone through off the threads of the transport.
+//! rmcp parses all other messages (answers of the handshake, notifications, requests), if a tree of their values takes at most a quarter of
+//! `limits.memory`, which is estimated first. Long messages are decoded on other threads than the transport's.
 
 use bytes::Bytes;
 use mcp_host_model::json::JsonCount;
@@ -20,15 +20,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sse_stream::Sse;
 
-/// The bytes of a message that is gone through on another thread.
+/// The length from which on a message is decoded on another thread, in bytes.
 pub(crate) const LONG: usize = 256 * 1024;
-/// The bytes of the data of an error that are parsed.
+/// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
 
-/// Why a message is none.
+/// Why a message was not decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Undecoded {
-    /// It is no JSON, or no message of the protocol.
+    /// It is not JSON, or not a message of the protocol.
     #[error("what is no message of the protocol: {0}")]
     Json(#[from] serde_json::Error),
     /// Its values would take too much memory.
@@ -36,9 +36,9 @@ pub(crate) enum Undecoded {
         "a message whose {values} values would take more than a quarter of `limits.memory`; raise it if the server is right"
     )]
     TooManyValues {
-        /// How many it has.
+        /// The number of its values.
         values: usize,
-        /// The request that it answers.
+        /// The id of the request that it answers.
         answered: Option<RequestId>,
     },
     /// The host is shutting down.
@@ -46,7 +46,7 @@ pub(crate) enum Undecoded {
     Ended,
 }
 
-/// What of a message matters before it is parsed.
+/// The members of a message that are read before it is parsed.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -71,7 +71,7 @@ struct ErrorUri {
     uri: IgnoredAny,
 }
 
-/// Whether a request is one of [`ask`](crate::ask), whose result is passed on as text.
+/// Returns whether a message is a request of [`ask`](crate::ask), whose result is passed on as text.
 pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     matches!(
@@ -85,20 +85,20 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
     )
 }
 
-/// Makes messages of bytes.
+/// Decodes messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoder {
-    /// The maximum bytes of a tree.
+    /// The maximum size of a tree in bytes.
     budget: usize,
 }
 
 impl Decoder {
-    /// A decoder for an upstream with that `limits.memory`.
+    /// Creates a decoder for an upstream with this `limits.memory`.
     pub(crate) fn new(memory: usize) -> Self {
         Self { budget: memory.div_euclid(4) }
     }
 
-    /// The message. `is_asked` says of the id of an answer whether that request is one of [`ask`](crate::ask).
+    /// Decodes a message. `is_asked` returns for the id of an answer whether its request is one of [`ask`](crate::ask).
     pub(crate) fn decode(
         self,
         bytes: &[u8],
@@ -124,7 +124,7 @@ impl Decoder {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// The same, on another thread if the message is long.
+    /// Like [`decode`](Self::decode), on another thread if the message is long.
     pub(crate) async fn decode_any(self, bytes: Bytes, is_asked: bool) -> Result<ServerJsonRpcMessage, Undecoded> {
         if bytes.len() < LONG {
             return self.decode(&bytes, |_| is_asked);
@@ -133,7 +133,7 @@ impl Decoder {
         decoding.await.map_err(|_| Undecoded::Ended)?
     }
 
-    /// An event with a message that rmcp can parse at little cost; without data if it is none.
+    /// Returns the event with a message that rmcp can parse at little cost; without data if the message cannot be decoded.
     pub(crate) async fn event(self, mut event: Sse, is_asked: bool) -> Sse {
         let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
         let Some(data) = event.data.take_if(|data| is_message && !data.is_empty()) else { return event };
@@ -142,7 +142,7 @@ impl Decoder {
             Ok(message @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) if is_asked => {
                 serde_json::to_string(&message).map_err(Undecoded::from)
             }
-            // It was counted.
+            // The message was decoded, so a tree of its values is within the budget.
             Ok(_) => Ok(String::from_utf8_lossy(&data).into_owned()),
             Err(error) => Err(error),
         };
@@ -176,7 +176,7 @@ mod tests {
         DECODER.decode(text.as_bytes(), |_| is_asked)
     }
 
-    /// Text of that many empty objects.
+    /// Returns the text of this number of objects.
     fn many(values: usize) -> String {
         format!("[{}]", vec![r#"{"":0}"#; values].join(","))
     }

@@ -1,7 +1,7 @@
-//! Messages over the pipes of a program: a line each, with at most so many bytes.
+//! Messages over the pipes of a program: one line for each message, of bounded length.
 //!
-//! rmcp's transport writes. Lines are read here, so that what is in them is bounded before it is parsed ([`message`](crate::message)). A line
-//! that is too long, or no message, is passed over.
+//! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed ([`message`](crate::message)). A line
+//! that is too long, or not a message, is skipped.
 
 use std::collections::HashSet;
 use std::io;
@@ -28,12 +28,12 @@ pub(crate) struct Pipes<R: AsyncRead, W: AsyncWrite> {
     name: Arc<str>,
     writer: AsyncRwTransport<RoleClient, Empty, W>,
     reader: BufReader<R>,
-    /// What has been read of a line.
+    /// The bytes of the current line so far.
     line: Vec<u8>,
     is_discarding: bool,
     max: usize,
     decoder: Decoder,
-    /// The requests whose results rmcp parses: those of the handshake, and streams.
+    /// The pending requests whose results rmcp parses: requests of the handshake, and streams.
     parsed: HashSet<RequestId>,
     /// A long line that is being decoded.
     decoding: Option<JoinHandle<Result<ServerJsonRpcMessage, Undecoded>>>,
@@ -54,7 +54,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
         }
     }
 
-    /// Reads a line; none at the end. It may be dropped at any time: what was read stays.
+    /// Reads a line; none at the end. Cancel safe: the bytes read so far are kept.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             let piece = self.reader.fill_buf().await.ok()?;
@@ -79,7 +79,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
         }
     }
 
-    /// The message of a line, or of the long one that is being decoded; none at the end.
+    /// Returns the message of the next line, or of the long line that is being decoded; none at the end.
     async fn next_message(&mut self) -> Option<Result<ServerJsonRpcMessage, Undecoded>> {
         loop {
             if let Some(decoding) = &mut self.decoding {
@@ -103,7 +103,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
     }
 }
 
-/// A line without what is around its message.
+/// Removes the byte order mark and the white space around a line's message.
 fn trim(line: &[u8]) -> &[u8] {
     line.strip_prefix(MARK).unwrap_or(line).trim_ascii()
 }
@@ -147,7 +147,7 @@ where
                     tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, %error, "the upstream sends a message that is passed over");
                     let text = format!("the upstream sends {error}");
                     let Undecoded::TooManyValues { answered: Some(id), .. } = error else { continue };
-                    // Whoever waits for it does not wait in vain.
+                    // Fails the request, so that its caller does not wait in vain.
                     if self.parsed.remove(&id) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(text, None), Some(id)));
                     }

@@ -1,12 +1,12 @@
 //! A program as an upstream: its pipes, its standard error, and its end.
 //!
-//! A [`Launcher`] starts it. `SandboxLauncher` is the one of Linux. [`Unconfined`] starts only what has `sandbox = "none"`, on any system and
-//! without a process for that: in a process group of its own, with an environment of the granted variables alone, and `/` as its directory.
-//! When its connection ends, its standard input is closed, and its group gets `SIGTERM` half a second later, and `SIGKILL` after two seconds
-//! more (MCP 2025-11-25, Lifecycle, "Shutdown").
+//! A [`Launcher`] starts the program. `SandboxLauncher` is the implementation for Linux. [`Unconfined`] only starts programs with `sandbox
+//! = "none"`, on any system and without a launcher process: in a new process group, with only the granted environment variables, and `/` as
+//! its directory. When its connection ends, its standard input is closed. Its process group gets `SIGTERM` half a second later, and
+//! `SIGKILL` after two more seconds (MCP 2025-11-25, Lifecycle, "Shutdown").
 //!
-//! Lines of standard error go to the log of the plugin, a [`ProgramLog`], which bounds them. The last [`LAST_LINES`] of each start are kept
-//! beside: they say why a program has ended.
+//! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last [`LAST_LINES`] lines
+//! of each start are kept, because they show why a program has ended.
 
 mod ledger;
 #[cfg(target_os = "linux")]
@@ -39,17 +39,17 @@ pub use self::sandbox::{SandboxError, SandboxLauncher};
 #[cfg(target_os = "linux")]
 pub use mcp_host_child::{LauncherProgram, run_launcher};
 
-/// The time that a program has to end once its standard input is closed.
+/// The time for which a program may end by itself after its standard input was closed.
 const CLOSED: Duration = Duration::from_millis(500);
-/// The time that it has to end after `SIGTERM`.
+/// The time between `SIGTERM` and `SIGKILL`.
 const GRACE: Duration = Duration::from_secs(2);
-/// The maximum length of a line of standard error that is logged, in bytes.
+/// The maximum length of a logged line of standard error, in bytes.
 const MAX_LINE: usize = 8 * 1024;
-/// The lines of standard error that are kept of a start.
+/// The number of kept lines of standard error for each start.
 const LAST_LINES: usize = 10;
-/// The bytes of one of them.
+/// The maximum length of a kept line in bytes.
 const MAX_LAST_LINE: usize = 256;
-/// How often the end of a program without a supervisor is looked for: at first, and after doubling.
+/// The first and the maximum interval of polling for the end of a program without a launcher process. The interval doubles.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// Starts the programs of upstreams.
@@ -59,23 +59,23 @@ pub trait Launcher: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The program cannot be started.
     async fn launch(&self, plugin: &Plugin, command: &UpstreamCommand) -> io::Result<Launched>;
 
-    /// What the sandbox of that program lacks on this machine: each a text for an admin.
+    /// Returns the restrictions that the program's sandbox lacks on this machine, as texts for administrators.
     fn lacks(&self, _command: &UpstreamCommand) -> Vec<String> {
         Vec::new()
     }
 
-    /// What that program cannot use of its grants on this machine, because of its user: each a text for an admin.
+    /// Returns the grants that the program cannot use on this machine because of its user, as texts for administrators.
     fn unusable_grants(&self, _plugin: &Plugin, _command: &UpstreamCommand) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What lines of standard error go to. It bounds how many are logged.
+/// Receives lines of standard error, and limits the number of logged lines.
 pub trait ProgramLog: Send + Sync + 'static {
-    /// Logs a line, of at most 8 KiB, which is not escaped.
+    /// Logs an unescaped line of at most 8 KiB.
     fn line(&self, line: &str);
 }
 
@@ -84,7 +84,7 @@ impl ProgramLog for () {
     fn line(&self, _: &str) {}
 }
 
-/// A program that was started.
+/// A started program.
 pub struct Launched {
     /// Its standard input.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
@@ -92,9 +92,9 @@ pub struct Launched {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its standard error.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// What ends it, and everything that it started, when it is dropped.
+    /// Ends the program, and all processes that it started, when dropped.
     pub running: Box<dyn Send + Sync>,
-    /// What is known of it.
+    /// The state of the program.
     pub state: Arc<ProgramState>,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Debug for Launched {
     }
 }
 
-/// Starts programs without a sandbox, if their config says so.
+/// Starts programs without a sandbox, if their config allows that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unconfined;
 
@@ -149,7 +149,7 @@ impl Launcher for Unconfined {
     }
 }
 
-/// Says how a program has ended. It is not reaped: the number of its group stays its own.
+/// Polls for the end of a program, and records it. The program is not reaped, so the number of its process group is not reused.
 async fn look_for_end(leader: Pid, state: Arc<ProgramState>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let mut pause = LOOKS.0;
@@ -177,11 +177,11 @@ fn how_it_ended(status: &WaitIdStatus) -> (ProgramEndReason, String) {
     }
 }
 
-/// The process group of a program, which ends with this.
+/// The process group of a program. The group ends when this value is dropped.
 struct ProcessGroup {
     child: Option<Child>,
     runtime: Handle,
-    /// Looks for the end of the leader.
+    /// Polls for the end of the leader.
     looking: Option<AbortOnDropHandle<()>>,
     state: Arc<ProgramState>,
 }
@@ -191,16 +191,16 @@ impl Drop for ProcessGroup {
         let Some(mut child) = self.child.take() else { return };
         let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
         let (looking, state) = (self.looking.take(), self.state.clone());
-        // The task has the group: if the runtime ends first, the group is killed at once.
+        // The task owns the group: if the runtime ends first, the group is killed immediately.
         self.runtime.spawn(async move {
-            // How it ended is known if it ends by itself, and not if it is made to.
+            // The exit status is only recorded if the program ends by itself.
             if let Some(looking) = looking
                 && tokio::time::timeout(CLOSED, looking).await.is_err()
             {
                 state.set_ended(ProgramEndReason::Stopped, "the host ended it".to_owned());
             }
             group.signal(Signal::TERM);
-            // The leader is not reaped before its group is gone, so that the number of the group stays its own.
+            // The leader is not reaped before its group has ended, so the number of the group is not reused.
             tokio::time::sleep(GRACE).await;
             drop(group);
             let _ = child.wait().await;
@@ -208,11 +208,11 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// The processes of a group, which are killed when this is dropped.
+/// The processes of a group, which are killed when this value is dropped.
 struct Group(Option<Pid>);
 
 impl Group {
-    /// Sends a signal. What has ended already is no error.
+    /// Sends a signal. Ignores processes that have already ended.
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
             let _ = kill_process_group(group, signal);
@@ -239,13 +239,13 @@ impl LastLines {
         lines.push_back(truncate(escape::line(line).into_owned(), MAX_LAST_LINE));
     }
 
-    /// Returns them.
+    /// Returns the lines.
     pub(crate) fn get(&self) -> Vec<String> {
         self.0.lock().iter().cloned().collect()
     }
 }
 
-/// Logs the lines of standard error, and keeps the last of them.
+/// Logs the lines of standard error, and keeps the last ones.
 pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, log: Arc<dyn ProgramLog>, last: Arc<LastLines>) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();

@@ -1,22 +1,22 @@
-//! How many of the host's own requests are under way at an upstream: to subscribe, and to read what is watched.
+//! Bulkheads for the host's own requests to an upstream: semaphores for subscriptions, and for reads of watched resources.
 //!
-//! They are in no call of a client. A request that failed before has slots of its own, so that resources that never answer delay neither the
-//! others nor reads: the transport has room for all slots beside `limits.concurrency` ([`TOTAL`]).
+//! These requests belong to no client call. Requests that failed before have their own slots, so that resources that never answer delay
+//! neither other requests nor reads. The transport has capacity for all slots besides `limits.concurrency` ([`TOTAL`]).
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The first requests to subscribe.
+/// The number of concurrent first requests to subscribe.
 const SUBSCRIBING: usize = 16;
-/// The first readings.
+/// The number of concurrent first reads.
 const READING: usize = 4;
-/// Requests of either kind for what failed before.
+/// The number of concurrent requests of each kind that failed before.
 const AGAIN: usize = 2;
-/// The maximum number of the host's own requests to one upstream: of both kinds, and one for a stream.
+/// The maximum number of the host's own concurrent requests to one upstream: of both kinds, and one for a stream.
 pub(crate) const TOTAL: usize = SUBSCRIBING + READING + 2 * AGAIN + 1;
 
-/// The slots of one kind of requests.
+/// The slots for one kind of request.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     first: Arc<Semaphore>,
@@ -36,10 +36,10 @@ impl Slots {
         Self { first: Arc::new(Semaphore::new(first)), again: Arc::new(Semaphore::new(AGAIN)) }
     }
 
-    /// Waits for a slot, which is for what failed before or not.
+    /// Waits for a slot. `is_again` is whether the request failed before.
     pub(crate) async fn take(&self, is_again: bool) -> Option<OwnedSemaphorePermit> {
         let slots = if is_again { &self.again } else { &self.first };
-        // Nothing closes it.
+        // The semaphore is never closed, so this never fails.
         slots.clone().acquire_owned().await.ok()
     }
 }

@@ -1,7 +1,8 @@
-//! What an upstream said that changed, until the host asks.
+//! Recorded changes of an upstream, until the host requests them.
 //!
-//! Each change has a number; a token is the number up to which the host knows. Only paths that the host watches are recorded, so what an
-//! upstream sends unasked takes no memory. After a gap, in which updates may have been lost, everything that is watched has changed once.
+//! Each change has a number, and a token is the number up to which the host knows the changes. Only changes of watched paths are recorded,
+//! so unsolicited notifications use no memory. After a gap, in which updates may have been lost, everything that is watched counts as
+//! changed once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,10 @@ use tokio::sync::Notify;
 /// The recorded changes.
 #[derive(Debug)]
 pub(crate) struct Updates {
-    /// What tells the tokens of this provider from those of another one.
+    /// Distinguishes the tokens of this provider from another one's.
     epoch: u64,
     state: Mutex<State>,
-    /// The number of sessions that took the place of another one on the same connection.
+    /// The number of times that another session replaced the previous one on the same connection.
     sessions: AtomicU64,
     wake: Notify,
 }
@@ -44,7 +45,7 @@ impl Updates {
         Self { epoch: fastrand::u64(..), state: Mutex::default(), sessions: AtomicU64::new(0), wake: Notify::new() }
     }
 
-    /// Records changes of those paths from now on.
+    /// Records changes of these paths from now on.
     pub(crate) fn watch<'a>(&self, paths: impl Iterator<Item = &'a str>) {
         let mut state = self.state.lock();
         for path in paths {
@@ -54,12 +55,12 @@ impl Updates {
         }
     }
 
-    /// Records no more changes of that path.
+    /// Stops recording changes of this path.
     pub(crate) fn unwatch(&self, path: &str) {
         self.state.lock().watched.remove(path);
     }
 
-    /// Records a change of a path, if it is watched. Returns whether it is.
+    /// Records a change of a path, if the path is watched. Returns whether it is watched.
     pub(crate) fn changed(&self, path: &str) -> bool {
         let mut state = self.state.lock();
         let number = state.next();
@@ -91,22 +92,22 @@ impl Updates {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of the session.
+    /// Returns the number of the session.
     pub(crate) fn sessions(&self) -> u64 {
         self.sessions.load(Ordering::Relaxed)
     }
 
-    /// Has the host ask for changes.
+    /// Makes the host request the changes.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Completes when something was recorded since the last call.
+    /// Completes when something was recorded since the last call, or after [`wake`](Self::wake).
     pub(crate) async fn recorded(&self) {
         self.wake.notified().await;
     }
 
-    /// Returns what changed since a token. Without one, nothing.
+    /// Returns the changes since a token; without a token, none.
     pub(crate) fn since(&self, watched: &[String], token: Option<&str>) -> ChangeSet {
         let state = self.state.lock();
         let next = format!("{:x}.{:x}", self.epoch, state.last);

@@ -1,4 +1,4 @@
-//! What a replica says of the paths that it wants.
+//! Announcements of the paths that a replica wants.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use crate::message::{Message, Want, parts};
 
 use super::{Member, Output, Time, part};
 
-/// The number of times in a lease that all paths are said because of messages.
+/// The maximum number of responses per lease with all wanted paths.
 const ANSWERS: u32 = 20;
 
 impl Member {
-    /// Says which paths it wants: all of them, or, with a `base`, what has changed since that version.
+    /// Publishes the wanted paths: all of them, or, with a `base`, the difference to that version.
     pub(super) fn announce(
         &mut self,
         now: Time,
@@ -20,7 +20,7 @@ impl Member {
         remove: Vec<Arc<str>>,
     ) {
         self.last_announced = now;
-        // Removed paths are few, or everything is announced.
+        // There are few removed paths, or everything is announced.
         let mut add = parts(add);
         if add.is_empty() {
             add.push(Vec::new());
@@ -36,8 +36,9 @@ impl Member {
         }
     }
 
-    /// Says all paths because of a message: at once, or, if that was a moment ago, a moment after it. So however many messages there are,
-    /// a replica says no more than what [`ANSWERS`] allows, and a new holder has the answer while it still collects.
+    /// Publishes all wanted paths in response to a message. Rate limit: the response is immediate, or delayed until 1/[`ANSWERS`] of a
+    /// lease after the last response. So the number of messages does not matter, and a new holder receives the response while it still
+    /// collects.
     pub(super) fn answer(&mut self, now: Time) {
         let next = self.answered.map(|answered| answered.saturating_add(part(self.lease, ANSWERS)));
         match next.filter(|next| now < *next) {
@@ -54,7 +55,7 @@ impl Member {
         self.announce_all(now);
     }
 
-    /// Says all paths that it wants.
+    /// Publishes all wanted paths.
     pub(super) fn announce_all(&mut self, now: Time) {
         if !self.withdraws {
             self.answer_at = None;

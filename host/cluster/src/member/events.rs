@@ -1,4 +1,4 @@
-//! What a [`Member`](super::Member) is told, and what it has its caller do.
+//! The inputs of a [`Member`](super::Member), and the actions that it requests from its caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,44 +8,45 @@ use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
 
-/// A point in time: the time since any fixed moment, by a clock that never goes back.
+/// A point in time: the time since any fixed moment, by a monotonic clock.
 pub type Time = Duration;
 /// The revision of a record in the bucket.
 pub type Revision = u64;
 
-/// What the caller has to do.
+/// An action for the caller.
 #[derive(Debug)]
 pub enum Output {
     /// Publish a message to all replicas.
     Publish(Message),
-    /// Read the record, and report it by [`Member::read`](super::Member::read).
+    /// Read the record, and report the result by [`Member::read`](super::Member::read).
     Read,
-    /// Write the record if it has that revision, or if there is none, and report it by [`Member::written`](super::Member::written).
+    /// Write the record if it has the expected revision, or if none exists, and report the result by
+    /// [`Member::written`](super::Member::written).
     Write {
-        /// The revision that is replaced; none: there is no record.
+        /// The revision to replace; none if no record exists.
         expected: Option<Revision>,
         /// The record.
         record: Box<Record>,
     },
-    /// Tell subscribers of the paths among these that they watch.
+    /// Notify the subscribers that watch these paths.
     Changed {
         /// The paths that have changed.
         changed: Vec<Arc<str>>,
         /// Whether the listing may have changed.
         listing: bool,
     },
-    /// All requests up to that number were served by a poll.
+    /// All requests up to this number were served by a poll.
     Completed(u64),
-    /// Ask for the [plan](super::Member::begin_poll) now.
+    /// Begin a [poll](super::Member::begin_poll) now.
     Wake,
 }
 
-/// What the bucket has for the record.
+/// The value of the record's key in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Nothing.
+    /// There is no value.
     Nothing,
-    /// A value that is no record.
+    /// A value that is not a record.
     Invalid(Revision),
     /// The record.
     Record(Revision, Box<Record>),
@@ -54,53 +55,53 @@ pub enum Stored {
 /// Why a record was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// It has another revision.
+    /// The bucket has another revision.
     Conflict,
-    /// That is not known: it may have been written.
+    /// The outcome is unknown: the record may have been written.
     Unknown,
-    /// It cannot be written: it is too long.
+    /// The record cannot be written: it is too long.
     Impossible,
 }
 
-/// What is to be polled now.
+/// The paths to poll now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The paths of this replica.
     Own {
-        /// With which tokens.
+        /// The tokens to begin with.
         tokens: OwnTokens,
-        /// Whether everything is told once the poll has succeeded.
+        /// Whether everything is notified once after the poll has succeeded.
         tell_all: bool,
     },
     /// The paths of all replicas.
     Shared(SharedPoll),
-    /// Nothing: another replica polls, or it is not yet known what others want.
+    /// Nothing: another replica polls, or the wants of the others are not yet known.
     Nothing,
 }
 
 /// The tokens of a poll of this replica's own paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnTokens {
-    /// Those of its last own poll.
+    /// The tokens of its last own poll.
     Kept,
-    /// None: what there were are out of date.
+    /// No tokens: the previous ones are out of date.
     None,
-    /// Those of the last shared poll, which were this replica's.
+    /// The tokens of the last shared poll, which this replica made.
     Shared,
 }
 
 /// A poll for all replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPoll {
-    /// The paths of all replicas, each with one that wants it.
+    /// The paths of all replicas, each with one replica that wants it.
     pub paths: Arc<BTreeMap<Arc<str>, ReplicaId>>,
-    /// The tokens to begin with, if those of the last shared poll here are not the newest.
+    /// The tokens to begin with; none if this replica's last shared poll has the newest.
     pub tokens: Option<Vec<Option<String>>>,
-    /// The key by which paths are divided into groups: the same for all replicas.
+    /// The key of the hash that divides paths into groups: equal on all replicas.
     pub key: u64,
 }
 
-/// What a poll for all replicas has found.
+/// The result of a poll for all replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The paths that have changed.
@@ -109,43 +110,43 @@ pub struct Found {
     pub listing: bool,
     /// The new tokens.
     pub tokens: Vec<Option<String>>,
-    /// Paths that were not polled, and that the tokens do not cover any more: changes of them are not known.
+    /// Paths that were not polled, and that the tokens no longer cover: their changes are unknown.
     pub lost: BTreeSet<Arc<str>>,
-    /// Other paths that were not polled. The tokens say of them what they said before, which is nothing of those that are new.
+    /// Other paths that were not polled. The tokens cover them as before: new paths among them are not covered.
     pub left: BTreeSet<Arc<str>>,
 }
 
-/// What is counted, for metrics.
+/// Counters for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStats {
-    /// The polls of this replica's own paths.
+    /// The number of polls of this replica's own paths.
     pub own_polls: u64,
-    /// The polls for all replicas.
+    /// The number of polls for all replicas.
     pub shared_polls: u64,
-    /// How often the chain broke, so that everything was told.
+    /// The number of breaks of the chain after which everything was notified.
     pub gaps: u64,
-    /// How often the lease was taken.
+    /// The number of times that the lease was taken.
     pub leases_taken: u64,
-    /// How often the lease was lost.
+    /// The number of times that the lease was lost.
     pub leases_lost: u64,
 }
 
 /// The role of a replica for a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoleName {
-    /// It watches nothing.
+    /// The replica watches nothing.
     #[default]
     Idle,
-    /// It polls for itself.
+    /// The replica polls for itself.
     Alone,
-    /// It relies on the holder.
+    /// The replica relies on the holder.
     Following,
-    /// It polls for all.
+    /// The replica polls for all.
     Holding,
 }
 
 impl RoleName {
-    /// Its name in metrics.
+    /// Returns the name of the role in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",

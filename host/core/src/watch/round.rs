@@ -1,19 +1,19 @@
 //! One poll of a plugin: a round of calls of `changes`.
 //!
-//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of them, sequentially.
+//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of paths, sequentially.
 //!
-//! **A call that fails** is followed by one without paths: the provider answers it, or it fails as a whole, and the poll ends. If it answers,
-//! the group is split, and polled again after a back-off of its own, while the other groups are polled. Groups that have failed are
-//! polled after the others, and calls that fail take [`MAX_FAILED_TIME`] of a poll and a fifth of the time, but for the first of each group, and
-//! for the parts of a group that worked until then: others wait for them.
-//! A client whose paths alone make a group fail may force no poll for a while.
+//! **A failed call** is followed by a call without paths. If the provider fails that call, too, the poll ends. If the provider answers,
+//! only the group has failed: it is split, and polled again after its own back-off, while the other groups are polled. Failed groups are
+//! polled after the others. No call begins once the failed calls of a poll have taken [`MAX_FAILED_TIME`], and a pause of four times their
+//! duration, up to [`MAX_FAILED_PAUSE`], follows. The first failure of a group, and the calls for the parts of a group that worked until
+//! then, are not delayed by this pause, because other paths wait for them. A client whose paths alone make a group fail pays with
+//! [`FAILURE_COST`] of the polls that it may force.
 //!
-//! **How long a poll takes** is decided by the slowest group that is not [slow](SLOW_CALL), and by [`MAX_ROUND`]: slow groups that it does not
-//! reach are first in the next poll. So paths that take a provider long delay those of other groups by a second and one call.
+//! **The duration of a poll** is bounded by the groups that are not [slow](SLOW_CALL), and by [`MAX_ROUND`]. The next poll begins its slow
+//! groups with those that this poll did not reach. So paths for which a provider is slow delay the other groups by one second and one call.
 //!
-//! The paths of an answer are reduced to a set of watched resources before anyone is notified, so a path that is named
-//! twice counts as one change. However many paths and subscribers there are, the set is processed in
-//! [batches](super::state).
+//! The paths of an answer are reduced to a set of watched resources before any notification, so a path that is named twice counts as one
+//! change. The set is processed in [batches](super::state), independent of the number of paths and subscribers.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
@@ -30,69 +30,69 @@ use super::state::BATCH_SIZE;
 use crate::access::Principal;
 use crate::response_cache::DroppedFor;
 
-/// The duration of a call from which on its group is slow.
+/// The duration of a call above which its group is slow.
 const SLOW_CALL: Duration = Duration::from_millis(50);
-/// The time after which a poll begins no further call about a slow group.
+/// The time after which a poll begins no further call for a slow group.
 const MAX_ROUND: Duration = Duration::from_secs(1);
-/// The time that calls that fail may take of a poll before the next one begins.
+/// The duration of failed calls after which a poll begins no further call.
 const MAX_FAILED_TIME: Duration = Duration::from_secs(2);
-/// The time that answered calls about parts of what a poll for all replicas leaves out may take before the next one begins.
+/// The duration of answered calls for parts of left out paths after which a poll for all replicas begins no further such call.
 const MAX_PARTS_TIME: Duration = Duration::from_secs(4);
-/// What a call that fails at once counts as.
+/// The minimum duration with which a failed call counts.
 const MIN_FAILED_TIME: Duration = Duration::from_millis(20);
-/// The pause after calls that failed, in durations of the calls, before groups that have failed are polled again; and its maximum.
+/// The pause after failed calls before failed groups are polled again, as a multiple of the calls' duration; and its maximum.
 const FAILED_PAUSE_FACTOR: u32 = 4;
 const MAX_FAILED_PAUSE: Duration = Duration::from_secs(5);
-/// The number of a resource's subscribers that are looked at to find out whose path it is.
+/// The maximum number of a resource's subscribers that are examined to determine the client of its path.
 const MAX_LOOKED_AT: usize = 64;
-/// What a client whose paths make a provider fail loses of the polls that it may force.
+/// The number of forced polls that a client loses if its paths make a provider fail.
 const FAILURE_COST: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// What a poll has done so far.
+/// The state of a poll.
 #[derive(Default)]
 pub(super) struct Round {
     /// The provider's hint for the next poll.
     pub(super) hint: Option<Duration>,
     /// Whether a call was answered.
     pub(super) has_answer: bool,
-    /// The duration of the calls that failed.
+    /// The duration of the failed calls.
     failed_time: Duration,
-    /// The duration of the answered calls about parts of what a poll for all replicas leaves out.
+    /// The duration of the answered calls for parts of left out paths, in a poll for all replicas.
     parts_time: Duration,
-    /// The groups that were not reached.
+    /// The groups that this poll did not reach.
     pub(super) left: Vec<GroupId>,
 }
 
 impl Round {
-    /// Whether calls that failed leave time for others.
+    /// Returns whether the failed calls leave time for others.
     pub(super) fn has_time(&self) -> bool {
         self.failed_time <= MAX_FAILED_TIME
     }
 
-    /// Whether there is time for one more call about a part of what a poll for all replicas leaves out.
+    /// Returns whether there is time for one more call for a part of left out paths, in a poll for all replicas.
     pub(super) fn has_time_for_parts(&self) -> bool {
         self.has_time() && self.parts_time <= MAX_PARTS_TIME
     }
 
-    /// Counts an answered call about such a part.
+    /// Counts an answered call for such a part.
     pub(super) fn answer_part(&mut self, took: Duration) {
         self.parts_time = self.parts_time.saturating_add(took);
     }
 
-    /// Counts a call that was answered.
+    /// Counts an answered call.
     pub(super) fn answer(&mut self, changes: &WatchedChanges) {
         self.has_answer = true;
         self.hint = self.hint.into_iter().chain(changes.poll_after).min();
     }
 
-    /// Counts a call that has failed.
+    /// Counts a failed call.
     pub(super) fn fail(&mut self, took: Duration) {
         self.failed_time = self.failed_time.saturating_add(took.max(MIN_FAILED_TIME));
     }
 }
 
 impl Poller {
-    /// Polls each group, as far as there is time. Fails if the provider does.
+    /// Polls each group, while there is time.
     pub(super) async fn poll_groups(&mut self) -> Result<Round, Fault> {
         let (began, mut round) = (Instant::now(), Round::default());
         let is_slow = |took: Duration| took > SLOW_CALL;
@@ -122,8 +122,8 @@ impl Poller {
         Ok(round)
     }
 
-    /// Polls one group. If it fails, though the provider answers, it is split. Returns the part that works for all that is known, if there
-    /// is one. Fails if the provider does.
+    /// Polls one group. If the call fails and the provider answers a call without paths, the group is split. Returns the part that works as
+    /// far as known, if there is one. Fails if the provider does not answer.
     async fn poll_group(&mut self, id: GroupId, round: &mut Round) -> Result<Option<GroupId>, Fault> {
         let (paths, token) = match self.groups.get(id) {
             Some(group) => (group.watched.iter().map(|(_, path)| path.clone()).collect(), group.token.clone()),
@@ -147,21 +147,21 @@ impl Poller {
         Ok(self.groups.split(id, clients, Instant::now()).flatten())
     }
 
-    /// Makes a call. Returns its duration, too.
+    /// Calls `changes`, and returns the answer and the duration.
     pub(super) async fn call(&self, paths: &[Path], token: Option<&str>) -> (Result<WatchedChanges, Fault>, Duration) {
         let began = Instant::now();
         let answer = self.state.plugin.changes(paths, token).await;
         (answer, began.elapsed())
     }
 
-    /// Polls without paths: for changes of the listing, and to learn whether the provider answers at all.
+    /// Calls `changes` without paths: for changes of the listing, and to check whether the provider answers at all.
     async fn poll_listing(&mut self, round: &mut Round) -> Result<(), Fault> {
         let token = self.ask_about_listing(self.groups.last_token(), round).await?;
         self.groups.set_last_token(token);
         Ok(())
     }
 
-    /// Asks the provider about changes of the listing since a token, and returns the next one.
+    /// Calls `changes` for changes of the listing since a token, and returns the next token.
     pub(super) async fn ask_about_listing(&self, token: Option<&str>, round: &mut Round) -> Result<String, Fault> {
         let changes = self.state.plugin.changes(&[], token).await?;
         round.answer(&changes);
@@ -169,7 +169,7 @@ impl Poller {
         Ok(changes.token)
     }
 
-    /// Puts off the next calls about what has failed, in proportion to those of a round.
+    /// Delays the next calls for failed groups, in proportion to the duration of this round's failed calls.
     pub(super) fn pause_after_failures(&mut self, round: &Round) {
         if !round.failed_time.is_zero() {
             let pause = round.failed_time.saturating_mul(FAILED_PAUSE_FACTOR).min(MAX_FAILED_PAUSE);
@@ -178,7 +178,7 @@ impl Poller {
         }
     }
 
-    /// Drops cached pages of the listing if it has changed, or if changes of it are known from now on only.
+    /// Drops cached pages of the listing if it has changed, or if no state of it was known before.
     fn tell_listing(&self, is_first: bool, has_changed: bool) {
         if is_first || has_changed {
             self.state.plugin.drop_cached_pages(DroppedFor::Whole);
@@ -189,12 +189,12 @@ impl Poller {
         }
     }
 
-    /// Notifies of the changes of a group, and stores its token.
+    /// Notifies the changes of a group, and stores its token.
     async fn tell_changes(&mut self, id: GroupId, changes: WatchedChanges, took: Duration, round: &mut Round) {
         round.answer(&changes);
         self.tell(self.groups.polled(id), &changes).await;
         self.groups.record_answer(id, changes.token, took, Instant::now());
-        // With replicas another one may be about to poll, with another token.
+        // In a cluster, another replica may make the next poll, with another token.
         if self.state.shared.is_none() {
             let watched = self.groups.get(id).map(|group| group.watched.as_slice()).unwrap_or_default();
             for batch in watched.chunks(BATCH_SIZE) {
@@ -204,10 +204,10 @@ impl Poller {
         }
     }
 
-    /// Notifies of what an answer says of the paths that it is about. Returns those that have changed.
+    /// Notifies the changes of an answer about these paths. Returns the changed resources.
     pub(super) async fn tell(&self, polled: Polled<'_>, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
         for batch in polled.new.chunks(BATCH_SIZE) {
-            // What is watched from now on is compared with the state of this answer.
+            // Newly watched paths are compared with the state of this answer from now on.
             batch.iter().for_each(|(_, path)| self.state.plugin.drop_cached(path, DroppedFor::All));
             tokio::task::yield_now().await;
         }
@@ -227,11 +227,11 @@ impl Poller {
         changed
     }
 
-    /// Returns whose each path of a group is: of the client with the fewest paths of the group among its subscribers.
+    /// Returns the client of each path of a group: among its subscribers, the client with the fewest paths of the group.
     async fn clients_of(&self, id: GroupId) -> Vec<Requester> {
         let Some(group) = self.groups.get(id) else { return Vec::new() };
         let mut subscribers = Vec::with_capacity(group.watched.len());
-        // The number of a client's paths, and the place of its first one.
+        // The number of each client's paths, and the place of its first path.
         let mut orders: HashMap<Requester, (usize, usize)> = HashMap::new();
         for batch in group.watched.chunks(MAX_LOOKED_AT) {
             {
@@ -248,24 +248,24 @@ impl Poller {
         }
         let order = |one: &Requester| orders.get(one).copied().unwrap_or_default();
         let owner = |requesters: HashSet<Requester>| requesters.into_iter().min_by_key(order);
-        // What has no subscriber any more may be anyone's.
+        // A path without subscribers is attributed to the local client.
         let anyone = Requester::Principal(Principal::LOCAL);
         subscribers.into_iter().map(|requesters| owner(requesters).unwrap_or_else(|| anyone.clone())).collect()
     }
 
-    /// Charges a group that failed to its client, if it is of one only.
+    /// Charges the failure of a group to its client, if all paths of the group have the same client.
     fn charge(&self, clients: &[Requester]) {
         let Some(client) = clients.first().filter(|first| clients.iter().all(|client| client == *first)) else {
             return;
         };
         if !client.is_local() {
-            // A client that has less may force none for as long.
+            // If fewer tokens are left, none are taken.
             let _ = self.state.forced_polls.take(client, FAILURE_COST);
         }
     }
 }
 
-/// Returns the resources of a group that changed according to the provider, each once.
+/// Returns the changed resources of a group according to the provider, each once.
 async fn changed_resources(polled: Polled<'_>, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
     let Polled { watched, new, owed, covers_others, .. } = polled;
     let new: HashSet<_> = new.iter().map(|(_, path)| path).filter(|_| !covers_others).collect();

@@ -1,20 +1,21 @@
-//! Groups of the paths that all replicas watch, where one polls for all.
+//! Groups of the paths that all replicas watch, if one replica polls for all.
 //!
-//! Any replica may be the next to poll, so the group of a path follows from its hash, keyed by what all replicas know, and the record has one
-//! token for each group: a power of two of them, up to [`MAX_GROUPS`]. The tokens may be those of another replica: which paths these cover is not
-//! known here, and a change of any path counts then.
+//! Any replica may make the next poll, so a hash determines the group of a path. The key of the hash is known to all replicas. The record
+//! has one token for each group; the number of groups is a power of two, up to [`MAX_GROUPS`]. If the tokens are another replica's, this
+//! replica does not know which paths they cover, and a change of any path counts.
 //!
-//! **Paths that fail.** As the group of a path is given, a path that makes its group fail cannot get a group, and a token, of its own. It is
-//! *left out*: the group is polled without it, and the replicas that want it poll it for themselves. Which ones these are is found by calls
-//! about parts of the group, whose answers count for nothing else: what was left out is divided as [other paths that fail](super::groups), by
-//! the replicas that want it, and what is answered returns to its group. A path that has failed alone is left out for [`MEMORY`] at least. So
-//! is a new path until such a call about it was answered: then whoever subscribes to a path that fails does not fail a group of others.
+//! **Paths that fail.** Because the group of a path is given, a path that makes its group fail cannot get its own group and token. It is
+//! *left out*: the group is polled without it, and the replicas that want it poll it for themselves. Calls for parts of the group determine
+//! the failing paths; the answers have no other effect. Paths that are left out are divided like [other failing paths](super::groups), by
+//! the replicas that want them, and answered parts return to their groups. A path that has failed alone is left out for [`MEMORY`] at
+//! least. A new path is left out until such a call for it is answered, so a subscription to a failing path does not fail the group of other
+//! paths.
 //!
-//! What is left out is *lost* once the token of its group moves without it: changes of it would not be reported any more. So is what is in
-//! back-off, as no replica would poll it until that is over. Until then it may return as if nothing had happened.
+//! A path that is left out is *lost* once the token of its group advances without it, because its changes would not be reported any more. A
+//! covered path in back-off is also lost, because no replica would poll it until the back-off ends. Until a path is lost, it may return to
+//! its group without consequences.
 //!
-//! A group that fails again, though all of its paths are answered in parts, has too many of them: there are twice as many groups in the next
-//! poll.
+//! If a group fails again although all of its paths were answered in parts, it has too many paths: the next poll has twice as many groups.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,20 +29,20 @@ use tokio::time::Instant;
 
 use super::groups::{GroupId, MAX_GROUPS, MEMORY, PathGroups, Polled, max_group_paths};
 
-/// All paths that replicas watch of one plugin.
+/// All paths of one plugin that replicas watch.
 pub(super) struct SharedGroups {
     key: u64,
     max_paths: usize,
     /// A power of two.
     groups: Vec<SharedGroup>,
-    /// The paths that are in groups, or were when these were last polled: whether the token of the group covers them.
+    /// The paths that are in groups, or were in groups at the last poll: whether the token of the group covers each path.
     covered: HashMap<Path, bool>,
     left_out: PathGroups<ReplicaId>,
-    /// Paths that the tokens do not cover any more, though the last poll that has told everything said so.
+    /// Paths that the tokens no longer cover. They are not yet reported by a complete poll.
     lost: BTreeSet<Path>,
     /// Whether there are too few groups.
     doubles: bool,
-    /// What is known of each wanted path.
+    /// The data of each wanted path.
     wanted: HashMap<Path, Wanted>,
     last_token: Option<String>,
 }
@@ -49,7 +50,7 @@ pub(super) struct SharedGroups {
 /// A path that replicas want.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// One of these replicas.
+    /// One of the replicas that want the path.
     owner: ReplicaId,
     /// The [hash] of the path.
     hash: usize,
@@ -64,13 +65,13 @@ struct SharedGroup {
     watched: Vec<(Uri, Path)>,
     /// The paths that were left out in this poll. Some may be back in `watched`.
     left_out: Vec<Path>,
-    /// How often it has failed since it was answered about most of its paths, and the greatest number of paths with which it has.
+    /// The number of failures since most of the group's paths were answered, and the maximum number of paths of a failed call.
     failures: u32,
     failed_with: usize,
 }
 
 impl SharedGroup {
-    /// Begins a poll, without paths.
+    /// Prepares the group for a new poll, without paths.
     fn clear(&mut self) {
         self.watched.clear();
         self.left_out.clear();
@@ -78,7 +79,7 @@ impl SharedGroup {
 }
 
 impl SharedGroups {
-    /// The groups of a plugin with `max_items` as its `limits.response-items`, with the tokens of the last poll, by another replica.
+    /// Creates the groups of a plugin with this `limits.response-items`, with the tokens of the last poll, which another replica made.
     pub(super) fn new(max_items: usize, key: u64, tokens: Vec<Option<String>>) -> Self {
         let max_paths = max_group_paths(max_items);
         let with_token = |token| SharedGroup { token, covers_others: true, ..SharedGroup::default() };
@@ -91,12 +92,12 @@ impl SharedGroups {
         Self { key, max_paths, groups, covered, left_out, lost, doubles: false, wanted, last_token: None }
     }
 
-    /// The groups of this replica alone, with the same tokens.
+    /// Converts the groups into groups of this replica alone, with the same tokens.
     pub(super) fn into_own(self, max_items: usize) -> PathGroups {
         let mut own = PathGroups::new(max_items);
         let mask = self.mask();
         let mut paths: Vec<(Vec<_>, Vec<_>)> = vec![Default::default(); self.groups.len()];
-        // What is left out and covered stays with its token, which has not moved.
+        // A covered path that was left out stays with its group's token, which has not advanced.
         for (path, is_covered) in self.covered {
             if let Some((known, _)) = paths.get_mut(hash(self.key, &path) & mask) {
                 known.push((path, is_covered));
@@ -121,17 +122,17 @@ impl SharedGroups {
         self.groups.iter().map(|group| group.token.clone()).collect()
     }
 
-    /// The token of the last answer.
+    /// Returns the token of the last answer.
     pub(super) fn last_token(&self) -> Option<&str> {
         self.last_token.as_deref()
     }
 
-    /// Stores the token of an answer that was about the listing only.
+    /// Stores the token of an answer for the listing only.
     pub(super) fn set_last_token(&mut self, token: String) {
         self.last_token = Some(token);
     }
 
-    /// The number of groups.
+    /// Returns the number of groups.
     pub(super) fn len(&self) -> usize {
         self.groups.len()
     }
@@ -152,7 +153,8 @@ impl SharedGroups {
             self.wanted.insert(path.clone(), Wanted { owner, hash });
             let before = self.covered.get(&path).copied();
             let Some(group) = self.groups.get_mut(hash & mask) else { continue };
-            // Nothing is known of paths that another replica has polled, and no change of others is told late by the first poll.
+            // New paths may join a group if another replica's token may cover them, or if there is no token: then a failure delays no
+            // changes.
             let may_join = before.is_some() || group.token.is_none() || group.covers_others;
             if may_join {
                 covered.insert(path.clone(), before.unwrap_or(false));
@@ -169,12 +171,12 @@ impl SharedGroups {
         self.left_out.set_watched(left_out, now);
     }
 
-    /// Splits each group in two. Returns whether there may be as many.
+    /// Splits each group in two. Returns whether there may be twice as many groups.
     fn double(&mut self) -> bool {
         if self.groups.len() >= MAX_GROUPS {
             return false;
         }
-        // The halves of a group are half of the number of groups apart.
+        // The distance between the halves of a group is half of the number of groups.
         self.groups.iter_mut().for_each(SharedGroup::clear);
         self.groups.extend(self.groups.clone());
         true
@@ -184,13 +186,14 @@ impl SharedGroups {
         self.groups.len().saturating_sub(1)
     }
 
-    /// The paths and the token of a call about a group; none if there is nothing to ask: the first one is asked about the listing.
+    /// Returns the paths and the token of the call for a group; none if the group needs no call. The first group is always called, for the
+    /// listing.
     pub(super) fn call(&self, index: usize) -> Option<(Vec<Path>, Option<String>)> {
         let group = self.groups.get(index).filter(|group| index == 0 || !group.watched.is_empty())?;
         Some((group.watched.iter().map(|(_, path)| path.clone()).collect(), group.token.clone()))
     }
 
-    /// What an answer about a group is about.
+    /// Returns the paths that an answer about a group concerns.
     pub(super) fn polled(&self, index: usize) -> Polled<'_> {
         let Some(SharedGroup { watched, covers_others, .. }) = self.groups.get(index) else { return Polled::default() };
         let is_new = |(_, path): &&(Uri, Path)| !self.is_covered(path);
@@ -203,7 +206,7 @@ impl SharedGroups {
         self.covered.get(path).copied().unwrap_or(false)
     }
 
-    /// Stores the answer to a call about a group: its token moves without what is left out of it.
+    /// Stores the answer to the call for a group. The token advances without the paths that are left out.
     pub(super) fn record_answer(&mut self, index: usize, token: String) {
         let Some(group) = self.groups.get_mut(index) else { return };
         let (had_token, covers_others) = (group.token.replace(token.clone()).is_some(), group.covers_others);
@@ -223,8 +226,8 @@ impl SharedGroups {
         self.last_token = Some(token);
     }
 
-    /// Stores that a call about a group has failed, though the provider answers. Returns whether it is to be asked again about what is
-    /// answered in [parts](Self::next_part): all of its paths are left out now.
+    /// Records that the call for a group has failed although the provider answers. All of its paths are left out now. Returns whether the
+    /// group must be called again, with the paths that are answered in [parts](Self::next_part).
     pub(super) fn record_failure(&mut self, index: usize, fault: Fault, took: Duration, now: Instant) -> bool {
         let is_room = self.groups.len() < MAX_GROUPS;
         let Some(group) = self.groups.get_mut(index) else { return false };
@@ -232,7 +235,7 @@ impl SharedGroups {
         group.failed_with = group.failed_with.max(group.watched.len());
         if group.failures > 1 && group.watched.len() > 1 {
             (group.failures, group.failed_with) = (0, 0);
-            // The next poll is about halves, with the token that they had.
+            // The next poll calls the halves, with the token of the group.
             if is_room {
                 self.doubles = true;
                 return false;
@@ -245,7 +248,7 @@ impl SharedGroups {
         true
     }
 
-    /// Returns the next part of what is left out that may be asked about: what was not yet comes first.
+    /// Returns the next part of the left out paths that may be polled. New parts come first.
     pub(super) fn next_part(&self, now: Instant) -> Option<(GroupId, Vec<Path>)> {
         let new = self.left_out.working(|_| false).into_iter();
         let mut parts =
@@ -254,7 +257,7 @@ impl SharedGroups {
         Some((id, part.watched.iter().map(|(_, path)| path.clone()).collect()))
     }
 
-    /// Stores that a call about a part of what is left out was answered: it belongs to its groups.
+    /// Records that a call for a part of the left out paths was answered: the paths return to their groups.
     pub(super) fn admit(&mut self, part: GroupId) {
         let mask = self.mask();
         for (uri, path) in self.left_out.remove(part) {
@@ -266,7 +269,7 @@ impl SharedGroups {
         }
     }
 
-    /// Stores that a call about a part of what is left out has failed, though the provider answers.
+    /// Records that a call for a part of the left out paths has failed although the provider answers.
     pub(super) fn record_failed_part(&mut self, part: GroupId, fault: Fault, took: Duration, now: Instant) {
         self.left_out.record_failure(part, fault, took, now);
         self.split(part, now);
@@ -279,14 +282,15 @@ impl SharedGroups {
         self.left_out.split(part, owners, now);
     }
 
-    /// Whether paths of a group that its token covers are left out.
+    /// Returns whether left out paths of a group are covered by its token.
     pub(super) fn leaves_out_covered(&self, index: usize) -> bool {
         let left_out = self.groups.get(index).map(|group| group.left_out.as_slice()).unwrap_or_default();
         left_out.iter().any(|path| self.left_out.has(path) && self.is_covered(path))
     }
 
-    /// The paths that the last poll has not polled: those that the tokens do not cover any more, or that nobody would poll until their back-off
-    /// is over, and those of which the tokens say what they said before. `is_complete` is whether the poll has asked about everything else.
+    /// Returns the paths that the last poll did not poll. Lost: the tokens no longer cover the path, or it is in back-off, in which no
+    /// replica would poll it. Left: the tokens cover the path as before. `is_complete` is whether the poll has called the provider for
+    /// everything else.
     pub(super) fn unserved(&mut self, is_complete: bool, unanswered: &BTreeSet<usize>, now: Instant) -> Unserved {
         let text = |path: &Path| Arc::from(path.as_str());
         if is_complete {
@@ -303,7 +307,7 @@ impl SharedGroups {
         }
         let of_groups = unanswered.iter().filter_map(|index| self.groups.get(*index));
         let of_groups = of_groups.flat_map(|group| group.watched.iter().map(|(_, path)| path));
-        // What returned to its group after this was polled.
+        // Paths that returned to their group after it was polled.
         let unpolled = self.groups.iter().flat_map(|group| group.watched.iter().map(|(_, path)| path));
         let unpolled = unpolled.filter(|path| !self.is_covered(path));
         let left = self.left_out.watched().chain(of_groups).chain(unpolled).map(text);
@@ -312,7 +316,7 @@ impl SharedGroups {
     }
 }
 
-/// What a poll for all replicas has not polled.
+/// The paths that a poll for all replicas did not poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Unserved {
     pub(super) lost: BTreeSet<Arc<str>>,
@@ -342,8 +346,8 @@ mod tests {
         numbers.into_iter().map(|number| number.to_string().into()).collect()
     }
 
-    /// Polls a provider that fails with some paths, until there is nothing left to ask. Returns the number of calls that have failed, and what
-    /// was not polled.
+    /// Polls a provider that fails for some paths, until there is nothing left to call. Returns the number of failed calls, and the paths
+    /// that were not polled.
     fn poll(groups: &mut SharedGroups, bad: &[usize], now: Instant) -> (usize, Unserved) {
         let (mut failed, mut unanswered) = (0, BTreeSet::new());
         let is_bad = |paths: &[Path]| paths.iter().any(|path| bad.contains(&path.as_str().parse().unwrap()));
@@ -459,7 +463,7 @@ mod tests {
         let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned())]), Instant::now());
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[3], now).1, unserved([3], []));
-        // Nobody relies on what has no token.
+        // No replica relies on paths without a token.
         let mut groups = SharedGroups::new(10_000, 7, vec![None]);
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[3], now).1, unserved([], [3]));

@@ -1,12 +1,12 @@
 //! One poll for all replicas: a call of `changes` for each [group](super::shared_groups).
 //!
-//! A call that fails is followed by one without paths, as in a [poll of this replica's own](super::round): if the provider does not answer that,
-//! the poll fails. Otherwise the group is asked again in the same poll, without the paths that are answered in no part. So a path that makes
-//! the provider fail costs the others the time of one call, when it does so for the first time. If there was no time for any part of a
-//! group, the round asks about the listing only, and the token of the group stays where it is.
+//! A failed call is followed by a call without paths, as in a [poll of this replica's own paths](super::round): if the provider does not
+//! answer that call, the poll fails. If the provider answers, the group is called again in the same poll, without the paths that no part
+//! answers. So a path for which the provider fails costs the other paths the time of one call, at its first failure. If there was no time
+//! for any part of a group, the round only calls for the listing, and the group's token does not advance.
 //!
-//! Calls about what is left out come first. When they fail, they take a fifth of the time at most; when they are answered, they take four
-//! seconds of a poll and one call more: what was not asked about by then remains left out until the next poll.
+//! Calls for left out paths come first. Failed calls delay the next such calls as in a poll of this replica's own paths. Answered calls
+//! take at most four seconds of a poll and one more call; the remaining paths are left out until the next poll.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::round::Round;
 use super::shared_groups::SharedGroups;
 
 impl Poller {
-    /// Polls each of the groups. `unanswered` gets those that are asked about again by the next poll, with the token that they have. Fails
-    /// if the provider does. Returns its hint for the next poll.
+    /// Polls each of the groups. Adds to `unanswered` the groups without an answer, which keep their tokens; the next poll calls for them
+    /// again. Fails if the provider does not answer. Returns the provider's hint for the next poll.
     pub(super) async fn poll_shared_groups(
         &mut self,
         groups: &mut SharedGroups,
@@ -39,7 +39,8 @@ impl Poller {
         Ok(round.hint)
     }
 
-    /// Polls one group, and if that fails, what is answered of it. Returns whether it is answered. Fails if the provider does.
+    /// Polls one group. If the call fails, polls again without the paths that are not answered. Returns whether the group was answered.
+    /// Fails if the provider does not answer.
     async fn poll_shared_group(
         &mut self,
         groups: &mut SharedGroups,
@@ -48,7 +49,7 @@ impl Poller {
     ) -> Result<bool, Fault> {
         while let Some((paths, token)) = groups.call(index) {
             if paths.is_empty() && groups.leaves_out_covered(index) {
-                // There was no time to find out which of them fail: the token stays where it is.
+                // There was no time to determine which paths fail, so the token does not advance.
                 let token = self.ask_about_listing(groups.last_token(), round).await?;
                 groups.set_last_token(token);
                 return Ok(true);
@@ -78,12 +79,13 @@ impl Poller {
         Ok(true)
     }
 
-    /// Asks about parts of what is left out, as far as there is time. What is answered is part of its groups again. Fails if the provider does.
+    /// Calls for parts of the left out paths, while there is time. Answered parts return to their groups. Fails if the provider does not
+    /// answer.
     async fn ask_about_left_out(&mut self, groups: &mut SharedGroups, round: &mut Round) -> Result<(), Fault> {
         while round.has_time_for_parts()
             && let Some((part, paths)) = groups.next_part(Instant::now())
         {
-            // Without a token, so what has changed is no part of the answer.
+            // The call has no token, so the answer contains no changes.
             match self.call(&paths, None).await {
                 (Ok(_), took) => {
                     round.answer_part(took);
@@ -98,7 +100,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Counts a call that has failed, and fails with its fault if the provider does not answer one without paths.
+    /// Counts a failed call. If the provider does not answer a call without paths either, fails with the fault of the failed call.
     async fn check_provider(
         &mut self,
         groups: &mut SharedGroups,

@@ -16,7 +16,7 @@ export class ApiError extends Error {
 
 export interface Session {
   principal: string;
-  /** Whether it is an administrator, who sees the server and the views of others. */
+  /** Whether the principal is an administrator, who sees the server and the views of others. */
   administrator: boolean;
 }
 

@@ -82,7 +82,7 @@ export interface PluginConfig {
   limits: Limits;
 }
 
-/** A program of an upstream, and all processes that it has started. */
+/** A program of an upstream with all processes that it has started. */
 export interface Program {
   process: number | null;
   state: "running" | "ended";
@@ -104,7 +104,7 @@ export interface Programs {
   last_end: { time: string; reason: string; text: string } | null;
 }
 
-/** What a plugin uses now, beside its memory. */
+/** The current resource use of a plugin, besides its memory. */
 export interface Usage {
   running: number;
   concurrency: number;
@@ -149,7 +149,7 @@ export interface Status {
   cluster: Cluster | null;
 }
 
-/** How the audit log is. */
+/** The status of the audit log. */
 export interface AuditStatus {
   file: string | null;
   failure: { since: string; reason: string } | null;
@@ -193,7 +193,7 @@ export interface WatchedCounts {
   listing_updates: number;
 }
 
-/** A resource with subscriptions. Views of the console are no subscribers. */
+/** A resource with subscriptions. Views of the console are not subscribers. */
 export interface WatchedResource {
   uri: string;
   subscribers: number;
@@ -245,7 +245,7 @@ export interface Reload {
   plugins_changed: string[];
   plugins_removed: string[];
   changed_keys: Record<string, string[]>;
-  /** Why plugins fail; and whether a reload would, as a new or changed one is among them. */
+  /** The failing plugins with the reason, and whether a reload would fail because an added or changed plugin is among them. */
   plugins_failing: Record<string, string>;
   would_fail: boolean;
   requires_restart: string[];
@@ -269,25 +269,25 @@ export interface AuditLine {
   [member: string]: unknown;
 }
 
-/** An update that was sent to a subscriber; without a URI that of the listing. */
+/** An update that was sent to a subscriber. Without a URI, the listing has changed. */
 export interface SentUpdate {
   time: string;
   principal: string;
   uri: string | null;
 }
 
-/** Whose view it is. */
+/** The principal whose view is requested. */
 export interface Viewer {
   principal: string;
   groups: string[];
 }
 
-/** The member of a request that says whose view it is; a client has its own. */
+/** Returns the member of a request that names the principal whose view is requested; a client has only its own view. */
 export function as(viewer: Viewer | null): { as?: Viewer } {
   return viewer ? { as: viewer } : {};
 }
 
-/** A text that is the same for the same view. */
+/** Returns a text that identifies a view. */
 export function viewKey(viewer: Viewer | null): string {
   return viewer ? [viewer.principal, ...viewer.groups].join("\n") : "";
 }
@@ -355,7 +355,7 @@ export interface ContextView {
   passages: Passage[];
   tokens: number;
   over_budget: number;
-  /** The best of those that do not fit. */
+  /** The best passages that do not fit the budget. */
   left_out: Passage[];
   near_copies: number;
   partial: boolean;
@@ -384,7 +384,7 @@ export interface ExplainedRule {
   glob: string;
 }
 
-/** What the rules decide for a principal, a group, or all whom the config does not name. */
+/** The decision of the rules for a principal, a group, or all principals that the config does not name. */
 export interface WhoMay {
   kind: "principal" | "group" | "others";
   name: string | null;

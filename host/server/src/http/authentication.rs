@@ -304,8 +304,8 @@ impl Authenticator {
                     return Err(INVALID_TOKEN);
                 }
                 None => {
-                    let may_ask = || self.may_ask_issuer(client);
-                    let verified = snapshot.access_tokens.verify(token, client, &may_ask).await;
+                    let check_rate = || self.check_introspection_rate(client);
+                    let verified = snapshot.access_tokens.verify(token, client, &check_rate).await;
                     let token = verified.map_err(|error| self.token_error(&error, client))?;
                     let expires_in = token.expires_in();
                     (token.principal.clone(), Some(token), expires_in)
@@ -398,8 +398,8 @@ impl Authenticator {
         }
     }
 
-    /// Returns whether an issuer may be requested for a token of this client: not if too many tokens of the client have failed.
-    fn may_ask_issuer(&self, client: &ClientId) -> Result<(), RateExceeded> {
+    /// Checks whether a token of this client may be introspected: not if too many tokens of the client have failed.
+    fn check_introspection_rate(&self, client: &ClientId) -> Result<(), RateExceeded> {
         match client.rate_client() {
             RateClient::Address(address) => {
                 let config = self.host.config();

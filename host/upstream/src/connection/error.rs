@@ -1,20 +1,20 @@
-//! Why an upstream cannot be connected to, and what an admin is told of it.
+//! The errors of connecting to an upstream, and their reasons for administrators.
 
 use std::error::Error;
 
 use rmcp::service::ClientInitializeError;
 
-/// The bytes of a reason that are shown.
+/// The maximum length of a shown reason in bytes.
 pub(super) const MAX_REASON: usize = 1024;
 
-/// Why an upstream cannot be connected to.
+/// An error that prevents a connection to an upstream.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct ConnectError {
     /// The reason, in one line.
     pub reason: String,
-    /// What the program wrote last on standard error, if it is one: lines that are escaped.
+    /// The last lines that the program wrote to standard error, escaped. Empty for a URL.
     pub last_errors: Vec<String>,
 }
 
@@ -34,12 +34,12 @@ impl ConnectError {
     }
 }
 
-/// Why a connection was not opened.
+/// An error of an attempt to open a connection.
 #[derive(Debug)]
 pub(super) enum OpenError {
     /// The program cannot be started.
     Start(String),
-    /// The server does not answer as it should.
+    /// The handshake with the server has failed.
     Handshake(Box<ClientInitializeError>),
 }
 
@@ -49,7 +49,7 @@ impl From<ClientInitializeError> for OpenError {
     }
 }
 
-/// Whether a handshake ended with its connection.
+/// Returns whether a handshake failed because its connection ended.
 pub(super) fn is_of_transport(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => true,
@@ -58,7 +58,7 @@ pub(super) fn is_of_transport(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// Why no connection was opened, for an admin.
+/// Returns the reason of a failed handshake, for administrators.
 pub(super) fn reason(error: &ClientInitializeError) -> String {
     if error.is_authorization_required() {
         return "the server refuses the credentials; set `auth` to a token that it accepts".to_owned();
@@ -75,7 +75,7 @@ pub(super) fn reason(error: &ClientInitializeError) -> String {
     }
 }
 
-/// The text of an error and of its causes, in one line.
+/// Returns the text of an error and of its causes, in one line.
 pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

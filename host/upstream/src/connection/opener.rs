@@ -1,4 +1,4 @@
-//! One attempt to connect to an upstream: the program is started or the URL is asked, and the revision is negotiated.
+//! One attempt to connect to an upstream: starts the program or connects to the URL, and negotiates the revision.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,15 +30,15 @@ use crate::process::{LastLines, Launched, Launcher, Ledger, ProgramLog, ProgramS
 use crate::slots;
 use crate::updates::Updates;
 
-/// The time in which a connection is opened: with the start of the program, a second one if it ends at the first question, and the
-/// negotiation of the revision.
+/// The timeout of opening a connection. It includes the start of the program, a second start if the program ends at the first request, and
+/// the negotiation of the revision.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time in which it is known how a program has ended, and what it wrote last.
+/// The maximum time to wait for a program's exit status, and for its last lines.
 const END_TIME: Duration = Duration::from_secs(2);
 
 /// An open connection.
 pub(crate) struct Link {
-    /// Its number: another connection has another one.
+    /// The number of the connection. Numbers are not reused.
     pub(crate) id: u64,
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) info: Arc<ServerPeerInfo>,
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Whether it is of the revision without sessions.
+    /// Returns whether the connection has the revision without sessions.
     pub(crate) fn is_stateless(&self) -> bool {
         !self.info.protocol_version.has_initialize()
     }
@@ -60,43 +60,43 @@ impl Link {
         &self.info.capabilities
     }
 
-    /// Whether resources can be subscribed to.
+    /// Returns whether the server supports subscriptions to resources.
     pub(crate) fn can_subscribe(&self) -> bool {
         self.capabilities().resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true))
     }
 
-    /// Whether changes of the listing are notified.
+    /// Returns whether the server notifies of changes of the listing.
     pub(crate) fn notifies_of_listing(&self) -> bool {
         self.capabilities().resources.as_ref().is_some_and(|resources| resources.list_changed == Some(true))
     }
 
-    /// Whether it has resources at all.
+    /// Returns whether the server has resources.
     pub(crate) fn has_resources(&self) -> bool {
         self.capabilities().resources.is_some()
     }
 
-    /// Whether it completes.
+    /// Returns whether the server supports completion.
     pub(crate) fn completes(&self) -> bool {
         self.capabilities().completions.is_some()
     }
 }
 
-/// A program that was started, and may have ended.
+/// A started program, which may have ended.
 pub(super) struct Program {
     pub(super) state: Arc<ProgramState>,
     last_errors: Arc<LastLines>,
-    /// Fires when all of its standard error was read.
+    /// Cancelled when all of the program's standard error was read.
     is_read: CancellationToken,
     _log: AbortOnDropHandle<()>,
 }
 
 impl Program {
-    /// Why there is no connection to it.
+    /// Returns why there is no connection to the program.
     pub(super) async fn error(&self) -> ConnectError {
         let how = tokio::time::timeout(END_TIME, self.state.ended()).await;
         let reason = match how {
             Ok(how) => {
-                // What it started may have the pipe still.
+                // A process that the program started may still hold the pipe.
                 let _ = tokio::time::timeout(END_TIME, self.is_read.cancelled()).await;
                 format!("the program has ended: {}", how.text)
             }
@@ -106,14 +106,14 @@ impl Program {
     }
 }
 
-/// What connections are opened with.
+/// The dependencies of connections.
 #[derive(Clone)]
 pub(crate) struct Means {
-    /// What starts programs.
+    /// Starts programs.
     pub(crate) launcher: Arc<dyn Launcher>,
-    /// What their standard error goes to.
+    /// Receives the standard error of programs.
     pub(crate) log: Arc<dyn ProgramLog>,
-    /// What counts them.
+    /// Counts the starts and ends of programs.
     pub(crate) ledger: Arc<Ledger>,
 }
 
@@ -123,9 +123,9 @@ pub(super) struct Opener {
     name: Arc<str>,
     means: Means,
     health: Arc<Health>,
-    /// The program that was started last.
+    /// The last started program.
     program: Mutex<Option<Arc<Program>>>,
-    /// The client of a URL.
+    /// The HTTP client, if the upstream is a URL.
     http: Option<HttpClient>,
     decoder: Decoder,
     mapping: Arc<Mapping>,
@@ -134,8 +134,8 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Prepares connections to the upstream `plugin`. `http` makes the HTTP client of a URL: with where its updates go, and with how its
-    /// messages are decoded.
+    /// Prepares connections to the upstream `plugin`. `http` returns the HTTP client for a URL, which records its updates, and decodes its
+    /// messages, with these arguments.
     pub(super) fn new(
         plugin: &Plugin,
         http: impl FnOnce(Arc<Updates>, Decoder) -> Option<HttpClient>,
@@ -176,12 +176,12 @@ impl Opener {
         &self.means.ledger
     }
 
-    /// Whether the upstream is a URL, and no program.
+    /// Returns whether the upstream is a URL instead of a program.
     pub(super) fn is_url(&self) -> bool {
         self.http.is_some()
     }
 
-    /// The program that was started last, running or not.
+    /// Returns the last started program, running or not.
     pub(super) fn program(&self) -> Option<Arc<Program>> {
         self.program.lock().clone()
     }
@@ -213,7 +213,7 @@ impl Opener {
         }
     }
 
-    /// Opens a connection of the newest revision that both sides speak.
+    /// Opens a connection with the newest revision that both sides support.
     async fn negotiate(&self) -> Result<Link, OpenError> {
         let preferred_versions = || vec![ProtocolVersion::V_2026_07_28];
         let automatic = ClientLifecycleMode::Auto {
@@ -225,11 +225,11 @@ impl Opener {
             opened => return opened,
         };
         match error {
-            // A program may end when it is asked what it does not know before `initialize`.
+            // A program may end at an unknown request before `initialize`.
             ClientInitializeError::ConnectionClosed(_) if self.http.is_none() => {
                 self.open_as(ClientLifecycleMode::Initialize).await
             }
-            // It begins so slowly that its answer to the question comes after the time for that.
+            // The program starts so slowly that its answer arrives after the timeout of the first request.
             ClientInitializeError::ConflictInitResponseId(..) => {
                 self.open_as(ClientLifecycleMode::Discover { preferred_versions: preferred_versions() }).await
             }
@@ -237,7 +237,7 @@ impl Opener {
         }
     }
 
-    /// Makes one attempt to negotiate a revision, with a program of its own.
+    /// Makes one attempt to negotiate a revision, with a new program.
     async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, OpenError> {
         let limits = &self.plugin.limits;
         let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
@@ -273,7 +273,7 @@ impl Opener {
         }
     }
 
-    /// Negotiates over a transport.
+    /// Negotiates the revision over a transport.
     async fn serve<T: Transport<RoleClient> + 'static>(
         &self,
         transport: T,
@@ -289,7 +289,7 @@ impl Opener {
             Box::pin(handler.serve_with_lifecycle(transport, lifecycle));
         let service = serving.await?;
         let peer = service.peer().clone();
-        // The host has a cache of its own.
+        // The host has its own cache.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let info = peer.peer_info().ok_or(ClientInitializeError::Cancelled)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +297,7 @@ impl Opener {
     }
 }
 
-/// What is done with notifications of a session.
+/// Handles the notifications of a session.
 struct Handler {
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,

@@ -1,4 +1,4 @@
-//! The starts and ends of the programs of one upstream, which all of its connections share.
+//! Counters of the programs of one upstream, which all of its connections share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::ProgramState;
 
-/// What is counted of the programs of one upstream since it was loaded.
+/// Counts the programs of one upstream since it was loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Counts>);
 
@@ -20,12 +20,12 @@ struct Counts {
 }
 
 impl Ledger {
-    /// Counts a program that was started, and its end when that is known.
+    /// Counts a started program, and its end once that is recorded.
     pub(crate) fn started(self: &Arc<Self>, state: Arc<ProgramState>) {
         let starts = &mut self.0.lock().starts;
         *starts = starts.saturating_add(1);
         let ledger = self.clone();
-        // Whoever started it says that it has ended, however that comes about.
+        // The task that started the program always records its end.
         tokio::spawn(async move { ledger.ended(state.ended().await) });
     }
 
@@ -36,7 +36,7 @@ impl Ledger {
         counts.last_end = Some(end);
     }
 
-    /// Returns what was counted, with these programs.
+    /// Returns the counters, with these programs.
     pub(crate) fn programs(&self, programs: Vec<Program>) -> Programs {
         let counts = self.0.lock();
         let mut all = Programs::default();

@@ -1,7 +1,7 @@
-//! Programs in the sandbox of `mcp-host-child`, and without one within its limits.
+//! Programs in the sandbox of `mcp-host-child`, or without a sandbox within its limits.
 //!
-//! [`SandboxLauncher::start`] starts the process that starts programs, which a host that confines itself does before. Programs with
-//! `sandbox = "none"` are started by it, too: then they have limits, and end with the host, however that ends.
+//! [`SandboxLauncher::start`] starts the launcher process, which starts programs. A host that confines itself starts it before. The
+//! launcher process also starts programs with `sandbox = "none"`: they have limits, and end with the host, even if the host crashes.
 
 use std::io;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use tokio::sync::oneshot;
 
 use super::{GRACE, Launched, Launcher, ProgramState};
 
-/// How often connections that the proxy refused are logged.
+/// The interval at which refused connections are logged and usage is measured.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why the process that starts programs is not started.
+/// An error at the start of the launcher process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// A program cannot be given what it is granted.
+    /// A grant cannot be given to a program.
     #[error("upstream `{plugin}`: {source}")]
     Grant {
         /// The name of the upstream.
         plugin: String,
-        /// The grant.
+        /// The error of the grant.
         source: GrantError,
     },
-    /// It does not start.
+    /// The launcher process does not start.
     #[error(transparent)]
     Launch(#[from] LaunchError),
 }
@@ -42,12 +42,12 @@ pub enum SandboxError {
 pub struct SandboxLauncher(Process);
 
 impl SandboxLauncher {
-    /// Starts the process that starts programs, `program`, if the config has programs. With `server.confine` it starts none but those, with
-    /// what they are granted in this config. A process that confines itself calls this before.
+    /// Starts the launcher process, `program`, if the config has programs. With `server.confine`, the launcher process starts only these
+    /// programs, with their grants in this config. A process that confines itself must call this before.
     ///
     /// # Errors
     ///
-    /// The process does not start, or a program cannot be given what it is granted.
+    /// The launcher process does not start, or a grant cannot be given to a program.
     pub fn start(config: &Config, program: &LauncherProgram) -> Result<Option<Self>, SandboxError> {
         let mut specs = Vec::new();
         for (plugin, command) in config.programs() {
@@ -61,13 +61,13 @@ impl SandboxLauncher {
         Ok(Some(Self(Process::start(program, only)?)))
     }
 
-    /// What the sandbox of programs lacks on this machine: each a text for an admin.
+    /// Returns the restrictions that the sandbox lacks on this machine, as texts for administrators.
     pub fn lacks(&self) -> impl Iterator<Item = String> {
         self.0.kernel().lacks.iter().map(ToString::to_string)
     }
 }
 
-/// What the program of an upstream is, and may use.
+/// Returns the command of an upstream's program, with its grants and limits.
 fn spec(plugin: &Plugin, command: &UpstreamCommand) -> Result<Spec, GrantError> {
     let words = [command.program.to_string_lossy().into_owned()].into_iter().chain(command.arguments.iter().cloned());
     let mut spec = Spec::new(words).grant(&plugin.grants)?.limit(&plugin.limits);
@@ -124,8 +124,8 @@ impl Launcher for SandboxLauncher {
     }
 }
 
-/// Logs what happens to a program, until it ends. Once it is no longer wanted, it has a moment to end by itself; if the runtime ends
-/// before, it is killed at once.
+/// Logs the events of a program, and measures its usage, until it ends. After the connection is closed, the program has [`GRACE`] to end by
+/// itself. If the runtime ends first, the program is killed immediately.
 async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Receiver<()>, state: Arc<ProgramState>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
@@ -145,8 +145,8 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             return end(&state, &name, &outcome);
         }
     }
-    // Its standard input is closed, which asks it to end. Dropping the child kills what is left. The connection may also be closed because
-    // it was killed, before that is known here.
+    // The program's closed standard input requests its end. Dropping the child kills the remaining processes. The connection may also be
+    // closed because the program was killed, before the end is known here.
     let outcome = match tokio::time::timeout(GRACE, child.wait()).await {
         Ok(outcome) => outcome,
         Err(_) => {
@@ -157,7 +157,7 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
     end(&state, &name, &outcome);
 }
 
-/// Says how a program has ended, and logs it.
+/// Records the end of a program, and logs it.
 fn end(state: &ProgramState, name: &str, outcome: &Outcome) {
     let reason = outcome.reason.to_string();
     state.set_ended(reason_of(&outcome.reason), reason.clone());

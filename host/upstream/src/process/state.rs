@@ -1,4 +1,4 @@
-//! What is known of one start of a program.
+//! The state of one start of a program.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use mcp_host_model::provider::{ProgramEnd, ProgramEndReason, ProgramLimits, Prog
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What is known of a program while it runs, and when it has ended.
+/// The state of a program while it runs, and its end.
 #[derive(Debug)]
 pub struct ProgramState {
     process: Option<u32>,
@@ -23,23 +23,23 @@ impl Default for ProgramState {
 }
 
 impl ProgramState {
-    /// The state of a program that was started now, with the number of its process and what it may use.
+    /// Creates the state of a program that starts now, with its process id and its limits.
     pub fn new(process: Option<u32>, limits: ProgramLimits) -> Self {
         let started = SystemTime::now();
         Self { process, started, limits, ended: watch::Sender::default(), usage: Mutex::default() }
     }
 
-    /// Says that all of its processes have ended, and how.
+    /// Records that all processes of the program have ended, with the reason.
     pub fn set_ended(&self, reason: ProgramEndReason, text: String) {
         self.ended.send_replace(Some(ProgramEnd { at: SystemTime::now(), reason, text }));
     }
 
-    /// Says what its processes use.
+    /// Records the usage of the program's processes.
     pub fn set_usage(&self, usage: ProgramUsage) {
         *self.usage.lock() = Some(usage);
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub(crate) fn process(&self) -> Option<u32> {
         self.process
     }
@@ -56,20 +56,20 @@ impl ProgramState {
         self.ended.borrow().is_some()
     }
 
-    /// What its processes used when they were measured last; none before, and once they have ended.
+    /// Returns the last measured usage of the program's processes; none before the first measurement, and after their end.
     pub(crate) fn usage(&self) -> Option<ProgramUsage> {
         if self.has_ended() { None } else { *self.usage.lock() }
     }
 
-    /// The memory of its processes when it was measured last; 0 once they have ended.
+    /// Returns the last measured memory of the program's processes; 0 after their end.
     pub(crate) fn memory(&self) -> u64 {
         self.usage().map_or(0, |usage| usage.memory)
     }
 
-    /// Waits until it has ended, and returns how.
+    /// Waits until the program has ended, and returns how.
     pub(crate) async fn ended(&self) -> ProgramEnd {
         let mut ended = self.ended.subscribe();
-        // It fails only without a sender, which this is.
+        // This fails only without a sender, and `self` has it.
         let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         end.unwrap_or_else(|| ProgramEnd {
             at: SystemTime::now(),

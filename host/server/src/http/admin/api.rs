@@ -48,7 +48,7 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use percent_encoding::percent_decode_str;
 
-use self::browse::Asker;
+use self::browse::ApiClient;
 use self::types::{ConsoleSession, MAX_PAGE, Status, SubscriptionsView};
 pub(super) use self::user_streams::UserStreams;
 use self::views::PageRequest;
@@ -139,7 +139,7 @@ impl AdminServer {
                 if what == "watch" {
                     slot.extend(follow::STREAM_TIMEOUT);
                 }
-                self.browse(&what, request, from, &Asker::User(&user)).await
+                self.browse(&what, request, from, &ApiClient::User(&user)).await
             }
         };
         answer.map(|response| response.map(|body| Body::new(HeldBody { body, _permit: permit })))
@@ -187,7 +187,7 @@ impl AdminServer {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
                 }
-                self.browse(what, request, from, &Asker::Administrator(administrator)).await
+                self.browse(what, request, from, &ApiClient::Administrator(administrator)).await
             }
             ["reload" | "explain" | "log"] | ["explain", "who"] | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::claims::{AccessToken, Claims};
 use super::fetch::Fetcher;
-use super::introspection::{Introspector, MayAsk};
+use super::introspection::{Introspector, RateCheck};
 use super::jwt::TokenForm;
 use super::remote_keys::{FetchedKeys, RemoteKeys, UnknownKey};
 use super::token_error::{TokenError, excerpt};
@@ -143,12 +143,12 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token of this client. A token that was not valid before is introspected only if `may_ask` allows it.
+    /// Verifies a token of this client. A token that was not valid before is introspected only if `check_rate` allows it.
     pub(super) async fn verify(
         &self,
         token: &str,
         client: &ClientId,
-        may_ask: &MayAsk<'_>,
+        check_rate: &RateCheck<'_>,
     ) -> Result<Arc<AccessToken>, TokenError> {
         let (digest, now) = (TokenDigest::of(token), Instant::now());
         loop {
@@ -159,10 +159,10 @@ impl AccessTokens {
                 }
                 Err(guard) => {
                     let accepted = self.accepted.get(&digest);
-                    let may_ask = if accepted.is_some() { &|| Ok(()) } else { may_ask };
+                    let check_rate = if accepted.is_some() { &|| Ok(()) } else { check_rate };
                     let is_logged = accepted == Some(self.number);
                     let sent = Sent { token, digest: &digest, client, was_valid: accepted.is_some() };
-                    let verified = self.verify_now(&sent, may_ask, is_logged).await?;
+                    let verified = self.verify_now(&sent, check_rate, is_logged).await?;
                     let result = verified.token.clone();
                     match &result {
                         Ok(_) if !is_logged => self.accepted.insert(digest.clone(), self.number),
@@ -181,7 +181,12 @@ impl AccessTokens {
 
     /// Verifies a token without the cache, and logs its claims unless they have been logged. An outer error is not cached, because finding it
     /// again is cheap.
-    async fn verify_now(&self, sent: &Sent<'_>, may_ask: &MayAsk<'_>, is_logged: bool) -> Result<Verified, TokenError> {
+    async fn verify_now(
+        &self,
+        sent: &Sent<'_>,
+        check_rate: &RateCheck<'_>,
+        is_logged: bool,
+    ) -> Result<Verified, TokenError> {
         let form = jwt::form(sent.token);
         let verifier = match &form {
             TokenForm::Jwt(named) => named.as_ref().and_then(|named| self.issuers.get(named)),
@@ -190,8 +195,8 @@ impl AccessTokens {
             }
         };
         let verifier = verifier.ok_or_else(|| self.unknown(&form))?;
-        let is_asked = matches!(verifier.method, Method::Introspection(_));
-        let found = verifier.claims(sent, &self.audiences, may_ask).await.and_then(|(claims, keys)| {
+        let is_introspected = matches!(verifier.method, Method::Introspection(_));
+        let found = verifier.claims(sent, &self.audiences, check_rate).await.and_then(|(claims, keys)| {
             let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
             let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
             if time.is_zero() {
@@ -209,7 +214,7 @@ impl AccessTokens {
             Err(error @ TokenError::Unavailable(_)) => {
                 Ok(Verified { token: Err(error), until: until(FAILURE_TIME), keys: None })
             }
-            Err(error) if is_asked => Ok(Verified { token: Err(error), until: until(CACHE_TIME), keys: None }),
+            Err(error) if is_introspected => Ok(Verified { token: Err(error), until: until(CACHE_TIME), keys: None }),
             Err(error) => Err(error),
         }
     }
@@ -246,7 +251,7 @@ impl IssuerVerifier {
         &self,
         sent: &Sent<'_>,
         audiences: &[String],
-        may_ask: &MayAsk<'_>,
+        check_rate: &RateCheck<'_>,
     ) -> Result<(Claims, UsedKeys), TokenError> {
         let &Sent { token, digest, client, was_valid } = sent;
         let audiences: Vec<_> = audiences.iter().chain(&self.issuer.audiences).cloned().collect();
@@ -254,7 +259,7 @@ impl IssuerVerifier {
         match &self.method {
             Method::Keys(keys) => Ok((verify(keys)?, None)),
             Method::Introspection(introspector) => {
-                Ok((introspector.introspect(token, client, &self.issuer, &audiences, may_ask).await?, None))
+                Ok((introspector.introspect(token, client, &self.issuer, &audiences, check_rate).await?, None))
             }
             Method::RemoteKeys(remote) => {
                 // Checked first: no key would help, so the client must not get `Retry-After` when there are no keys.

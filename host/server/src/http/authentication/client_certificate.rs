@@ -47,8 +47,8 @@ struct Verified {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateRefusal {
     /// No authority issued the certificate, it has expired, or it does not have exactly one name.
-    #[error("the client certificate is of no authority of `http.client-ca`, or names nobody")]
-    Nobody,
+    #[error("the client certificate is of no authority of `http.client-ca`, or names no principal")]
+    NoPrincipal,
     /// The certificate leads to several authorities, or the number of paths to one of them exceeds the bound of the search.
     #[error(
         "the client certificate leads to more than one authority of `http.client-ca`, `{first}` and `{second}`, so that it names a \
@@ -67,7 +67,7 @@ impl CertificateRefusal {
     /// The name of the kind of reason, by which log lines are throttled.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Nobody => "certificate",
+            Self::NoPrincipal => "certificate",
             Self::Ambiguous { .. } => "ambiguous certificate",
         }
     }
@@ -75,7 +75,7 @@ impl CertificateRefusal {
     /// A description for the client.
     pub(super) fn description(&self) -> &'static str {
         match self {
-            Self::Nobody => "the client certificate names nobody",
+            Self::NoPrincipal => "the client certificate names no principal",
             Self::Ambiguous { .. } => "the client certificate leads to several authorities",
         }
     }
@@ -100,12 +100,12 @@ impl ClientCertificate {
             verified
         });
         let (principal, not_after) = known.principal.clone()?;
-        let remaining = not_after.duration_since(SystemTime::now()).map_err(|_| CertificateRefusal::Nobody)?;
+        let remaining = not_after.duration_since(SystemTime::now()).map_err(|_| CertificateRefusal::NoPrincipal)?;
         Ok((principal, remaining))
     }
 
     fn verify(&self, authorities: &[ClientAuthority]) -> Result<(Principal, SystemTime), CertificateRefusal> {
-        let (end_entity, sent) = self.chain.split_first().ok_or(CertificateRefusal::Nobody)?;
+        let (end_entity, sent) = self.chain.split_first().ok_or(CertificateRefusal::NoPrincipal)?;
         let now = UnixTime::now();
         let configured = authorities.iter().flat_map(|authority| authority.ca.certificates());
         let intermediates: Vec<_> = configured.chain(sent).cloned().collect();
@@ -114,14 +114,14 @@ impl ClientCertificate {
             // A search that reached its bounds does not prove that there is no path.
             found.is_ok() || found.is_err_and(|error| is_search_limit(&error))
         });
-        let authority = leads_to.next().ok_or(CertificateRefusal::Nobody)?;
+        let authority = leads_to.next().ok_or(CertificateRefusal::NoPrincipal)?;
         if let Some(second) = leads_to.next() {
             let [first, second] = [authority, second].map(|authority| authority.name.as_str().to_owned());
             return Err(CertificateRefusal::Ambiguous { first, second });
         }
         // The only candidate may be an authority whose search reached its bounds.
-        verify(authority, end_entity, &intermediates, now).map_err(|_| CertificateRefusal::Nobody)?;
-        named_principal(end_entity, authority).ok_or(CertificateRefusal::Nobody)
+        verify(authority, end_entity, &intermediates, now).map_err(|_| CertificateRefusal::NoPrincipal)?;
+        named_principal(end_entity, authority).ok_or(CertificateRefusal::NoPrincipal)
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
         certificate.verified.store(None);
         match certificate.principal(&Arc::new(config)) {
             Ok((principal, _)) => principal.name().to_owned(),
-            Err(CertificateRefusal::Nobody) => "nobody".to_owned(),
+            Err(CertificateRefusal::NoPrincipal) => "no principal".to_owned(),
             Err(CertificateRefusal::Ambiguous { first, second }) => format!("{first} or {second}"),
         }
     }
@@ -319,7 +319,7 @@ mod tests {
         }
         let below = boss(&deeper_key, &[&deeper]);
         assert_eq!(whose(&below, &both), "staff or contractors");
-        assert_eq!(whose(&boss(&deeper_key, &[]), &both), "nobody", "a certificate between is missing");
+        assert_eq!(whose(&boss(&deeper_key, &[]), &both), "no principal", "a certificate between is missing");
         assert_eq!(whose(&boss(&staff_key, &[&contractors]), &both), "staff/boss");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Semaphores limit the introspection requests in flight: [`MAX_REQUESTS`] in total and [`MAX_CLIENT_REQUESTS`] for
 //! one client, so random tokens of one client cannot starve the others. A client that has sent too many invalid
-//! tokens causes no requests ([`MayAsk`]). Without an answer, a token is not accepted.
+//! tokens causes no requests ([`RateCheck`]). Without an answer, a token is not accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Returns whether a token may be introspected.
-pub(super) type MayAsk<'a> = dyn Fn() -> Result<(), RateExceeded> + Send + Sync + 'a;
+/// Checks the rate of a client's invalid tokens before an introspection request.
+pub(super) type RateCheck<'a> = dyn Fn() -> Result<(), RateExceeded> + Send + Sync + 'a;
 
 /// An introspection endpoint.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ impl Introspector {
         client: &ClientId,
         issuer: &Issuer,
         audiences: &[String],
-        may_ask: &MayAsk<'_>,
+        check_rate: &RateCheck<'_>,
     ) -> Result<Claims, TokenError> {
-        may_ask()?;
+        check_rate()?;
         let of_client =
             self.client_permits.get_or_insert_with(client, || Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS)));
         let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
@@ -67,7 +67,7 @@ impl Introspector {
             return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
         };
         // Other tokens of the client may have failed meanwhile.
-        may_ask()?;
+        check_rate()?;
         let answer = self.fetcher.introspect(&self.endpoint, token).await.map_err(|error| error.to_string());
         let claims = answer.and_then(|json| serde_json::from_slice::<Claims>(&json).map_err(|error| error.to_string()));
         let claims = claims.map_err(|reason| self.failure(reason))?;

@@ -32,15 +32,15 @@ use super::browse_types::{
 use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
 
-/// The sender of a request.
-pub(super) enum Asker<'a> {
+/// The authenticated client of a request.
+pub(super) enum ApiClient<'a> {
     /// An administrator, who may take any view.
     Administrator(&'a Principal),
     /// A client of `/mcp`, which may take only its own view.
     User(&'a Authenticated),
 }
 
-impl Asker<'_> {
+impl ApiClient<'_> {
     /// Requires an access token with the scopes of these operations.
     pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
         match self {
@@ -65,32 +65,32 @@ impl AdminServer {
         what: &str,
         request: Request,
         from: Connection,
-        asker: &Asker<'_>,
+        client: &ApiClient<'_>,
     ) -> Result<Response, Refusal> {
-        asker.require_scopes(operations(what))?;
+        client.require_scopes(operations(what))?;
         match what {
-            "list" => self.browse_list(body(request).await?, asker).await,
-            "read" => self.browse_read(body(request).await?, asker).await,
-            "templates" => self.browse_templates(body(request).await?, asker).await,
-            "complete" => self.browse_complete(body(request).await?, asker).await,
+            "list" => self.browse_list(body(request).await?, client).await,
+            "read" => self.browse_read(body(request).await?, client).await,
+            "templates" => self.browse_templates(body(request).await?, client).await,
+            "complete" => self.browse_complete(body(request).await?, client).await,
             "watch" => {
                 let credentials = StreamCredentials::of(&request, from);
-                self.browse_watch(body(request).await?, credentials, asker).await
+                self.browse_watch(body(request).await?, credentials, client).await
             }
-            "search" | "context" => self.browse_index(what, request, asker).await,
+            "search" | "context" => self.browse_index(what, request, client).await,
             _ => Err(Refusal::no_path()),
         }
     }
 
-    async fn browse_list(&self, request: BrowseList, asker: &Asker<'_>) -> Result<Response, Refusal> {
+    async fn browse_list(&self, request: BrowseList, client: &ApiClient<'_>) -> Result<Response, Refusal> {
         let BrowseList { viewer, parent, cursor, limit } = request;
         if !(1..=MAX_RESOURCES).contains(&limit) {
             return Err(Refusal::bad_request(format!("`limit` is not a number from 1 to {MAX_RESOURCES}: {limit}")));
         }
-        let viewer = self.viewer(asker, viewer)?;
+        let viewer = self.viewer(client, viewer)?;
         let (parent, bounds) = (parent.as_deref(), PageBounds { items: limit, bytes: MAX_PAGE_BYTES });
         let listing = self.host.list_bounded(&viewer, ListRequest { parent, cursor: cursor.as_deref() }, bounds);
-        let listing = self.view_as(asker, parent.unwrap_or_default(), listing).await?;
+        let listing = self.view_as(client, parent.unwrap_or_default(), listing).await?;
         Ok(ok(&ResourceList {
             items: listing.items.into_iter().map(|item| resource(&self.host, &viewer, item)).collect(),
             next: listing.next_cursor,
@@ -98,9 +98,9 @@ impl AdminServer {
         }))
     }
 
-    async fn browse_read(&self, request: BrowseRead, asker: &Asker<'_>) -> Result<Response, Refusal> {
-        let viewer = self.viewer(asker, request.viewer)?;
-        let contents = self.view_as(asker, &request.uri, self.host.read(&viewer, &request.uri)).await?;
+    async fn browse_read(&self, request: BrowseRead, client: &ApiClient<'_>) -> Result<Response, Refusal> {
+        let viewer = self.viewer(client, request.viewer)?;
+        let contents = self.view_as(client, &request.uri, self.host.read(&viewer, &request.uri)).await?;
         let (mut left, count) = (MAX_CONTENT, contents.len());
         let mut shown = Vec::new();
         for one in contents {
@@ -112,9 +112,9 @@ impl AdminServer {
         Ok(ok(&Contents { left_out: count.saturating_sub(shown.len()), contents: shown }))
     }
 
-    async fn browse_templates(&self, request: BrowseTemplates, asker: &Asker<'_>) -> Result<Response, Refusal> {
-        let viewer = self.viewer(asker, request.viewer)?;
-        let listing = self.view_as(asker, "", self.host.templates(&viewer, request.cursor.as_deref())).await?;
+    async fn browse_templates(&self, request: BrowseTemplates, client: &ApiClient<'_>) -> Result<Response, Refusal> {
+        let viewer = self.viewer(client, request.viewer)?;
+        let listing = self.view_as(client, "", self.host.templates(&viewer, request.cursor.as_deref())).await?;
         Ok(ok(&TemplateList {
             items: listing.items.into_iter().map(template).collect(),
             next: listing.next_cursor,
@@ -122,29 +122,29 @@ impl AdminServer {
         }))
     }
 
-    async fn browse_complete(&self, request: BrowseComplete, asker: &Asker<'_>) -> Result<Response, Refusal> {
+    async fn browse_complete(&self, request: BrowseComplete, client: &ApiClient<'_>) -> Result<Response, Refusal> {
         // The values of a search template come from resources that may be listed and read.
-        asker.require_scopes(self.host.performed_operations(&request.template))?;
-        let viewer = self.viewer(asker, request.viewer)?;
+        client.require_scopes(self.host.performed_operations(&request.template))?;
+        let viewer = self.viewer(client, request.viewer)?;
         let completing = CompleteRequest {
             template: &request.template,
             argument: Argument::new(request.variable, request.value),
             context: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
         };
-        let found = self.view_as(asker, &request.template, self.host.complete(&viewer, completing)).await?;
+        let found = self.view_as(client, &request.template, self.host.complete(&viewer, completing)).await?;
         Ok(ok(&CompletionView { values: found.values, has_more: found.has_more }))
     }
 
     /// Returns the principal whose view is requested.
-    pub(super) fn viewer(&self, asker: &Asker<'_>, viewer: Option<Viewer>) -> Result<Principal, Refusal> {
-        match (asker, viewer) {
-            (Asker::User(user), None) => Ok(user.principal.clone()),
-            (Asker::User(_), Some(_)) => {
+    pub(super) fn viewer(&self, client: &ApiClient<'_>, viewer: Option<Viewer>) -> Result<Principal, Refusal> {
+        match (client, viewer) {
+            (ApiClient::User(user), None) => Ok(user.principal.clone()),
+            (ApiClient::User(_), Some(_)) => {
                 let help = "leave `as` out: only administrators see the views of others";
                 Err(Refusal::new(StatusCode::FORBIDDEN, "the view of a client is its own", Some(help)))
             }
-            (Asker::Administrator(_), None) => Ok(Principal::LOCAL),
-            (Asker::Administrator(_), Some(Viewer { principal, groups })) => {
+            (ApiClient::Administrator(_), None) => Ok(Principal::LOCAL),
+            (ApiClient::Administrator(_), Some(Viewer { principal, groups })) => {
                 named_principal(&self.host.config(), &principal, &groups)
             }
         }
@@ -153,13 +153,13 @@ impl AdminServer {
     /// Runs a request of a client for itself, or of an administrator for another principal. The latter is recorded in the audit log.
     pub(super) async fn view_as<T>(
         &self,
-        asker: &Asker<'_>,
+        client: &ApiClient<'_>,
         uri: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Refusal> {
-        let answer = match asker {
-            Asker::User(user) => user.scopes().scope(request).await,
-            Asker::Administrator(administrator) => {
+        let answer = match client {
+            ApiClient::User(user) => user.scopes().scope(request).await,
+            ApiClient::Administrator(administrator) => {
                 let context = RequestContext::of_administrator(administrator.name());
                 let viewing = context.scope(request);
                 let about = AdminSubject::View { uri };

@@ -1,15 +1,15 @@
-//! The requests and answers of browsing: the view of one principal.
+//! The requests and responses of browsing: the view of one principal.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of resources in an answer, and the default.
+/// The maximum number of resources in a response, and the default.
 pub const MAX_RESOURCES: usize = 1000;
 /// The maximum number of resources that one stream watches.
 pub const MAX_WATCHED: usize = 64;
-/// The maximum number of bytes of a content in an answer.
+/// The maximum size of contents in a response, in bytes.
 pub const MAX_CONTENT: usize = 2 << 20;
 
 /// Declares a request.
@@ -20,7 +20,8 @@ macro_rules! requests {
             #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
             #[serde(deny_unknown_fields)]
             pub struct $name {
-                /// Whose view it is: for an administrator `local` unless said, for a client always its own.
+                /// The principal whose view is requested. For an administrator, `local` by default. Not allowed for a client, which has
+                /// only its own view.
                 #[serde(default, rename = "as")]
                 pub viewer: Option<Viewer>,
                 $($body)*
@@ -29,7 +30,7 @@ macro_rules! requests {
     };
 }
 
-/// Declares an answer.
+/// Declares a response.
 macro_rules! answers {
     ($($(#[$attribute:meta])* struct $name:ident { $($body:tt)* })*) => {
         $(
@@ -41,25 +42,25 @@ macro_rules! answers {
     };
 }
 
-/// Whose view it is.
+/// The principal whose view is requested.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Viewer {
     /// The name of the principal.
     #[serde(default = "super::types::local_principal")]
     pub principal: String,
-    /// The groups that its login says it is in.
+    /// The groups of the principal according to its login.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
 requests! {
-    /// A page of the catalog, or of what is below a resource.
+    /// Requests a page of the catalog, or of the resources below a resource.
     struct BrowseList {
-        /// The resource; null for the catalog.
+        /// The URI of the resource; null for the catalog.
         #[serde(default)]
         pub parent: Option<String>,
-        /// `next` of the page before.
+        /// The cursor from `next` of the previous page.
         #[serde(default)]
         pub cursor: Option<String>,
         /// The maximum number of resources.
@@ -68,46 +69,46 @@ requests! {
         pub limit: usize,
     }
 
-    /// A resource.
+    /// Requests the contents of a resource.
     struct BrowseRead {
-        /// Its URI.
+        /// The URI of the resource.
         pub uri: String,
     }
 
-    /// A page of the templates.
+    /// Requests a page of the templates.
     struct BrowseTemplates {
-        /// `next` of the page before.
+        /// The cursor from `next` of the previous page.
         #[serde(default)]
         pub cursor: Option<String>,
     }
 
-    /// What is watched.
+    /// Requests notifications of changes.
     struct BrowseWatch {
-        /// The resources whose changes are told.
+        /// The URIs of the resources to watch.
         #[serde(default)]
         #[schemars(length(max = MAX_WATCHED))]
         pub uris: Vec<String>,
-        /// Whether changes of the catalog are told.
+        /// Whether to watch the catalog.
         #[serde(default)]
         pub listing: bool,
     }
 
-    /// The beginning of a value of a variable of a template.
+    /// Requests completions of a template's variable.
     struct BrowseComplete {
-        /// The template.
+        /// The URI template.
         pub template: String,
-        /// The variable.
+        /// The name of the variable.
         pub variable: String,
-        /// The beginning of its value.
+        /// The prefix of the value.
         pub value: String,
-        /// The other variables that have values.
+        /// The values of other variables.
         #[serde(default)]
         pub known: BTreeMap<String, String>,
     }
 
-    /// A search.
+    /// Requests a search.
     struct BrowseSearch {
-        /// The words.
+        /// The words to search for.
         pub query: String,
         /// A URI: only that resource, and those below it, are searched.
         #[serde(default)]
@@ -120,9 +121,9 @@ requests! {
         pub language: Option<String>,
     }
 
-    /// A question that passages are chosen for.
+    /// Requests passages for a question.
     struct BrowseContext {
-        /// The question; null to choose by priority.
+        /// The question; null to select by priority.
         #[serde(default)]
         pub query: Option<String>,
         /// The maximum number of tokens.
@@ -133,13 +134,13 @@ requests! {
 answers! {
     /// A resource.
     struct ResourceView {
-        /// Its URI.
+        /// The URI of the resource.
         pub uri: String,
         /// Its name.
         pub name: String,
         /// Its title.
         pub title: Option<String>,
-        /// The title of its plugin, if that is in front of its title.
+        /// The title of the plugin, if `title` starts with it.
         pub title_prefix: Option<String>,
         /// Its description.
         pub description: Option<String>,
@@ -147,25 +148,25 @@ answers! {
         pub mime_type: Option<String>,
         /// The size of its content.
         pub size: Option<u64>,
-        /// Whom it is for: `user` and `assistant`.
+        /// The audience: `user` and `assistant`.
         pub audience: Vec<String>,
-        /// Its importance, from 0 to 1.
+        /// The importance, from 0 to 1.
         pub priority: Option<f64>,
-        /// The time of its last change, as its provider writes it.
+        /// The time of the last change, as written by the provider.
         pub modified: Option<String>,
-        /// Whether the principal may list what is below it.
+        /// Whether the principal may list the resources below it.
         pub listable: bool,
         /// Whether the principal may subscribe to it.
         pub subscribable: bool,
-        /// What the host or the provider says about it, such as that it is a part.
+        /// Notices of the host or the provider about the resource, such as that it is a part.
         pub notices: Vec<String>,
     }
 
     /// A plugin that is missing from a listing.
     struct MissingView {
-        /// Its name.
+        /// The name of the plugin.
         pub plugin: String,
-        /// Why.
+        /// The reason.
         pub reason: String,
     }
 
@@ -175,35 +176,35 @@ answers! {
         pub items: Vec<ResourceView>,
         /// The cursor of the next page; null at the end.
         pub next: Option<String>,
-        /// The plugins that are missing.
+        /// The plugins that are missing in the listing.
         pub missing: Vec<MissingView>,
     }
 
-    /// The contents of a resource, and of those below it that were read with it.
+    /// The contents of a resource, and of the resources below it that were read with it.
     struct Contents {
         /// The contents.
         pub contents: Vec<ContentView>,
-        /// The number of contents that are left out, as those before are 2 MiB.
+        /// The number of omitted contents: the contents before them reach the limit of 2 MiB.
         pub left_out: usize,
     }
 
-    /// A content.
+    /// The content of a resource.
     struct ContentView {
         /// The resource.
         pub resource: ResourceView,
-        /// The text; null if it is binary.
+        /// The text; null for binary content.
         pub text: Option<String>,
-        /// The bytes in Base64; null if it is a text.
+        /// The bytes in Base64; null for a text.
         pub blob: Option<String>,
-        /// The size of the content.
+        /// The size of the whole content.
         pub bytes: usize,
-        /// Whether only its first bytes are in the answer, which has at most 2 MiB of a content, and of all together.
+        /// Whether the content is truncated: a response has at most 2 MiB of content.
         pub cut: bool,
     }
 
     /// A template.
     struct TemplateView {
-        /// The template.
+        /// The URI template.
         pub template: String,
         /// Its name.
         pub name: String,
@@ -223,35 +224,35 @@ answers! {
         pub items: Vec<TemplateView>,
         /// The cursor of the next page; null at the end.
         pub next: Option<String>,
-        /// The plugins that are missing.
+        /// The plugins that are missing in the listing.
         pub missing: Vec<MissingView>,
     }
 
-    /// Values of a variable.
+    /// Completions of a variable.
     struct CompletionView {
-        /// The values, the best first.
+        /// The values, best first.
         pub values: Vec<String>,
-        /// Whether there are more.
+        /// Whether there are more values.
         pub has_more: bool,
     }
 
-    /// What was found.
+    /// The result of a search.
     struct Found {
-        /// The resources, the best first.
+        /// The matching resources, best first.
         pub hits: Vec<HitView>,
-        /// The number of all that match.
+        /// The number of all matching resources.
         pub total: u64,
-        /// Whether there may be more or better ones.
+        /// Whether there may be more or better results.
         pub partial: bool,
         /// The plugins that are not completely indexed.
         pub incomplete: Vec<String>,
     }
 
-    /// A resource that was found.
+    /// A matching resource.
     struct HitView {
         /// The resource.
         pub resource: ResourceView,
-        /// The part of its text that matches best, as parts that match and parts that do not.
+        /// The best matching part of the text, divided into parts that match and parts that do not.
         pub snippet: Vec<SnippetPart>,
         /// The first and the last line of the snippet.
         pub lines: Option<(usize, usize)>,
@@ -265,35 +266,35 @@ answers! {
         pub matches: bool,
     }
 
-    /// The passages that were chosen.
+    /// The selected passages.
     struct ContextView {
-        /// The passages, the best first.
+        /// The passages, best first.
         pub passages: Vec<PassageView>,
-        /// The estimated number of tokens of all.
+        /// The estimated number of tokens of all passages.
         pub tokens: usize,
         /// The number of passages that do not fit the budget.
         pub over_budget: usize,
-        /// The best of these, 20 at most.
+        /// The best passages that do not fit the budget; at most 20.
         pub left_out: Vec<PassageView>,
-        /// The number of passages that repeat chosen ones.
+        /// The number of passages that repeat selected ones.
         pub near_copies: usize,
-        /// Whether there may be better ones.
+        /// Whether there may be better passages.
         pub partial: bool,
         /// The plugins that are not completely indexed.
         pub incomplete: Vec<String>,
     }
 
-    /// A passage.
+    /// A passage of a resource.
     struct PassageView {
-        /// Its resource.
+        /// The resource.
         pub resource: ResourceView,
         /// The text.
         pub text: String,
-        /// Its first and its last line.
+        /// The first and the last line of the passage.
         pub lines: (usize, usize),
-        /// The estimated number of its tokens.
+        /// The estimated number of tokens of the passage.
         pub tokens: usize,
-        /// Why it was chosen.
+        /// The reason for its selection.
         pub reason: String,
     }
 }

@@ -10,7 +10,7 @@ use mcp_resource_host::search::{
     ContextPassage, ContextRequest, ContextSelection, SearchHit, SearchRequest, SearchResults, Snippet,
 };
 
-use super::browse::{Asker, resource};
+use super::browse::{ApiClient, resource};
 use super::browse_types::{BrowseContext, BrowseSearch, ContextView, Found, HitView, PassageView, SnippetPart};
 use super::types::SearchView;
 use super::{AdminServer, Refusal, body, ok};
@@ -21,35 +21,35 @@ impl AdminServer {
         &self,
         what: &str,
         request: Request,
-        asker: &Asker<'_>,
+        client: &ApiClient<'_>,
     ) -> Result<Response, Refusal> {
         match what {
-            "context" => self.browse_context(body(request).await?, asker).await,
-            _ => self.browse_search(body(request).await?, asker).await,
+            "context" => self.browse_context(body(request).await?, client).await,
+            _ => self.browse_search(body(request).await?, client).await,
         }
     }
 
-    async fn browse_search(&self, request: BrowseSearch, asker: &Asker<'_>) -> Result<Response, Refusal> {
+    async fn browse_search(&self, request: BrowseSearch, client: &ApiClient<'_>) -> Result<Response, Refusal> {
         let BrowseSearch { viewer, query, within, kind, language } = request;
-        let viewer = self.viewer(asker, viewer)?;
+        let viewer = self.viewer(client, viewer)?;
         let request =
             SearchRequest { query: query.clone(), within, kind, language, limit: SearchRequest::DEFAULT_LIMIT };
-        let results = self.view_as(asker, &query, self.host.search(&viewer, request)).await?;
+        let results = self.view_as(client, &query, self.host.search(&viewer, request)).await?;
         let SearchResults { hits, total, is_partial, incomplete, .. } = results;
         let hits = hits.into_iter().map(|found| hit(&self.host, &viewer, found)).collect();
         Ok(ok(&Found { hits, total, partial: is_partial, incomplete }))
     }
 
-    async fn browse_context(&self, request: BrowseContext, asker: &Asker<'_>) -> Result<Response, Refusal> {
+    async fn browse_context(&self, request: BrowseContext, client: &ApiClient<'_>) -> Result<Response, Refusal> {
         let BrowseContext { viewer, query, budget } = request;
         if !(1..=ContextRequest::MAX_BUDGET).contains(&budget) {
             let most = ContextRequest::MAX_BUDGET;
             return Err(Refusal::bad_request(format!("`budget` is not a number from 1 to {most}: {budget}")));
         }
-        let viewer = self.viewer(asker, viewer)?;
+        let viewer = self.viewer(client, viewer)?;
         let shown = query.clone().unwrap_or_default();
         let request = ContextRequest { query, ..ContextRequest::new(budget) };
-        let selection = self.view_as(asker, &shown, self.host.context(&viewer, request)).await?;
+        let selection = self.view_as(client, &shown, self.host.context(&viewer, request)).await?;
         let ContextSelection { passages, tokens, over_budget, left_out, near_copies, is_partial, incomplete, .. } =
             selection;
         let [passages, left_out] = [passages, left_out]

@@ -1,7 +1,7 @@
-//! The answers and the requests of the administration API, and their JSON Schema.
+//! The responses and requests of the administration API, and their JSON Schema.
 //!
-//! A list is a [`Page`]: it has at most [`MAX_PAGE`] items, and says how many there are. Sizes are in bytes, times in UTC as RFC 3339
-//! writes them, durations in the unit that the name ends with.
+//! Pagination: a list is a [`Page`] of at most [`MAX_PAGE`] items, with the total number of items. Sizes are in bytes, times in UTC in the
+//! format of RFC 3339, and durations in the unit at the end of their names.
 
 mod actions;
 mod config;
@@ -34,19 +34,19 @@ pub use super::browse_types as browse;
 
 /// The maximum number of items on a page, and the default.
 pub const MAX_PAGE: usize = 1000;
-/// The maximum time after which the filter of the log goes back: a day.
+/// The maximum time for which a filter of the log applies: a day.
 pub const MAX_LOG_SECONDS: u64 = 24 * 60 * 60;
 /// The default of this time.
 pub(super) const DEFAULT_LOG_SECONDS: u64 = 10 * 60;
 
-/// Returns the JSON Schema of the API: an object with a member for each request line. Its value is the answer, or the request and the
-/// answer.
+/// Returns the JSON Schema of the API: an object with a member for each request line. Its value is the response, or the request and the
+/// response.
 pub fn json_schema() -> Value {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Api>();
     schema.to_value()
 }
 
-/// The administration API. Each member is one request line; its value is the answer, or the body of the request and the answer.
+/// The administration API. Each member is one request line; its value is the response, or the body of the request and the response.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, title = "The administration API of mcp-host")]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -73,10 +73,10 @@ struct Api {
     subscriptions: Option<SubscriptionsView>,
     #[schemars(rename = "GET /api/v1/search")]
     search: Option<Page<SearchView>>,
-    /// Server-sent events: the name of an event, and its data.
+    /// Server-sent events: each member is the name of an event, with its data.
     #[schemars(rename = "GET /api/v1/audit?follow")]
     audit: Option<AuditEvents>,
-    /// Server-sent events: the name of an event, and its data.
+    /// Server-sent events: each member is the name of an event, with its data.
     #[schemars(rename = "GET /api/v1/updates?follow")]
     updates: Option<UpdateEvents>,
     #[schemars(rename = "GET /api/v1/session")]
@@ -101,7 +101,7 @@ struct Api {
     browse_list: Option<Exchange<browse::BrowseList, browse::ResourceList>>,
     #[schemars(rename = "POST /api/v1/browse/read")]
     browse_read: Option<Exchange<browse::BrowseRead, browse::Contents>>,
-    /// The answer is server-sent events: the name of an event, and its data.
+    /// The response is server-sent events: each member is the name of an event, with its data.
     #[schemars(rename = "POST /api/v1/browse/watch")]
     browse_watch: Option<Exchange<browse::BrowseWatch, WatchEvents>>,
     #[schemars(rename = "POST /api/v1/browse/templates")]
@@ -112,7 +112,7 @@ struct Api {
     browse_search: Option<Exchange<browse::BrowseSearch, browse::Found>>,
     #[schemars(rename = "POST /api/v1/browse/context")]
     browse_context: Option<Exchange<browse::BrowseContext, browse::ContextView>>,
-    /// The answer to a request that fails.
+    /// The response to a failed request.
     error: Option<ErrorAnswer>,
 }
 
@@ -126,7 +126,7 @@ struct AuditEvents {
     missed: MissedLines,
 }
 
-/// The events of updates that are sent.
+/// The events of sent updates.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -135,7 +135,7 @@ struct UpdateEvents {
     missed: MissedLines,
 }
 
-/// The events of a view: each has one of these members.
+/// The events of a view. Each event has one of these members.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -144,7 +144,7 @@ struct WatchEvents {
     listing: Option<ListingChanged>,
 }
 
-/// The body of a request, and its answer.
+/// The body of a request, and its response.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -153,7 +153,7 @@ struct Exchange<Q, A> {
     answer: A,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Page<T> {
@@ -161,7 +161,7 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// The number of items of the whole list.
     pub total: usize,
-    /// The value of the parameter `after` that continues the list; null at its end.
+    /// The value of the parameter `after` for the next page; null at the end.
     pub next: Option<String>,
 }
 
@@ -179,28 +179,28 @@ macro_rules! api_types {
 use api_types;
 
 api_types! {
-    /// The answer to a request that fails.
+    /// The response to a failed request.
     struct ErrorAnswer {
-        /// What is wrong.
+        /// The error.
         pub error: String,
-        /// What to do about it.
+        /// How to correct the error.
         pub help: Option<String>,
     }
 
-    /// Who makes the request.
+    /// The authenticated principal of the session.
     struct ConsoleSession {
-        /// The name, by which actions are recorded.
+        /// The name of the principal in audit records.
         pub principal: String,
-        /// Whether it is an administrator. Otherwise it is a client of `/mcp`, which may browse.
+        /// Whether the principal is an administrator. If not, it is a client of `/mcp`, which may browse.
         pub administrator: bool,
-        /// What a page sends as the header `mcp-host-console`; only in the answer to a login.
+        /// The value that a page sends in the header `mcp-host-console`; only in the response to a login.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub key: Option<String>,
     }
 
-    /// A resource that has changed, or may have.
+    /// A resource that has changed, or may have changed.
     struct UpdatedResource {
-        /// Its URI, as it was requested.
+        /// The URI of the resource, as requested.
         pub uri: String,
     }
 
@@ -209,24 +209,24 @@ api_types! {
 
     /// An update that was sent to a subscriber.
     struct SentUpdateView {
-        /// When.
+        /// When it was sent.
         #[schemars(extend("format" = "date-time"))]
         pub time: String,
         /// The principal of the subscriber.
         pub principal: String,
-        /// The URI of the resource that changed, as the subscriber wrote it; null if the listing changed.
+        /// The URI of the changed resource, as written by the subscriber; null if the listing changed.
         pub uri: Option<String>,
     }
 
-    /// Lines of the audit log, or updates, that came faster than the client read.
+    /// Audit lines or updates that were dropped because the client reads too slowly.
     struct MissedLines {
-        /// Their number.
+        /// The number of dropped lines or updates.
         pub lines: u64,
     }
 }
 
 impl<T> Page<T> {
-    /// The first items of a list, as a page without a continuation.
+    /// Returns the first items of a list as a page without continuation.
     pub(super) fn cut(items: impl ExactSizeIterator<Item = T>) -> Self {
         Self { total: items.len(), items: items.take(MAX_PAGE).collect(), next: None }
     }

@@ -25,7 +25,7 @@ use super::super::AdminServer;
 use super::super::authority::StreamCredentials;
 use super::super::users::bearer_token;
 use super::Refusal;
-use super::browse::Asker;
+use super::browse::ApiClient;
 use super::browse_types::{BrowseWatch, MAX_WATCHED};
 use super::follow::{encoded, event_stream};
 use super::types::{ListingChanged, UpdatedResource};
@@ -50,7 +50,7 @@ impl AdminServer {
         &self,
         request: BrowseWatch,
         credentials: StreamCredentials,
-        asker: &Asker<'_>,
+        client: &ApiClient<'_>,
     ) -> Result<Response, Refusal> {
         let BrowseWatch { viewer, uris, listing } = request;
         if uris.len() > MAX_WATCHED {
@@ -59,18 +59,18 @@ impl AdminServer {
                 uris.len()
             )));
         }
-        let viewer = self.viewer(asker, viewer)?;
+        let viewer = self.viewer(client, viewer)?;
         let watches_nothing = uris.is_empty() && !listing;
         // The requirement is the same as for `subscriptions/listen`.
         let required: &[Operation] = if watches_nothing { &[] } else { &[Operation::Subscribe] };
-        asker.require_scopes(required)?;
-        let listing = listing && asker.require_scopes(&[Operation::List]).is_ok();
-        let permit = match asker {
-            Asker::Administrator(administrator) => {
+        client.require_scopes(required)?;
+        let listing = listing && client.require_scopes(&[Operation::List]).is_ok();
+        let permit = match client {
+            ApiClient::Administrator(administrator) => {
                 let view = self.views.acquire(&administrator.name().to_owned(), MAX_VIEWS);
                 Permit::View(view.map_err(|reached| too_many(reached, MAX_VIEWS))?)
             }
-            Asker::User(user) => {
+            ApiClient::User(user) => {
                 let stream = self.user_streams.open(user.principal.name());
                 Permit::User(stream.map_err(|reached| too_many(reached, MAX_USER_STREAMS))?)
             }
@@ -82,12 +82,12 @@ impl AdminServer {
         let subscriptions = if watches_nothing {
             None
         } else {
-            let context = match asker {
-                Asker::Administrator(administrator) => Some(RequestContext::of_administrator(administrator.name())),
-                Asker::User(_) => None,
+            let context = match client {
+                ApiClient::Administrator(administrator) => Some(RequestContext::of_administrator(administrator.name())),
+                ApiClient::User(_) => None,
             };
             let beginning = Subscriptions::begin(&self.host, uris, listing, true, &viewer, context);
-            Some(self.view_as(asker, "", beginning).await?.0)
+            Some(self.view_as(client, "", beginning).await?.0)
         };
         let events = stream::unfold((subscriptions, permit), async |(subscriptions, permit)| {
             let event = match &subscriptions {
@@ -96,12 +96,12 @@ impl AdminServer {
             };
             Some((event, (subscriptions, permit)))
         });
-        Ok(match asker {
-            Asker::Administrator(_) => {
+        Ok(match client {
+            ApiClient::Administrator(_) => {
                 let (host, authority) = (self.host.clone(), self.authority.clone());
                 event_stream(events, async move { authority.until_not_administrator(&host, &credentials).await })
             }
-            Asker::User(user) => {
+            ApiClient::User(user) => {
                 let ended = self.until_user_ends((*user).clone(), credentials, required);
                 event_stream(events, async move {
                     match replaced {

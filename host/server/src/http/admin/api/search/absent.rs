@@ -4,12 +4,12 @@ use axum::extract::Request;
 use axum::response::Response;
 use mcp_resource_host::host::Host;
 
-use super::browse::Asker;
+use super::browse::ApiClient;
 use super::types::SearchView;
 use super::{AdminServer, Refusal};
 
 impl AdminServer {
-    pub(super) async fn browse_index(&self, _: &str, _: Request, _: &Asker<'_>) -> Result<Response, Refusal> {
+    pub(super) async fn browse_index(&self, _: &str, _: Request, _: &ApiClient<'_>) -> Result<Response, Refusal> {
         Err(Refusal::no_path())
     }
 }

@@ -1,4 +1,4 @@
-//! Actions: their requests and answers.
+//! Actions: their requests and responses.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_LOG_SECONDS, Page, api_types};
 
 api_types! {
-    /// What a reload changed, or would change.
+    /// The changes of a reload, or of a dry run.
     struct Reload {
         /// The number of the generation that is served now.
         pub generation: u64,
@@ -18,57 +18,56 @@ api_types! {
         pub plugins_added: Vec<String>,
         /// The plugins with another config or component.
         pub plugins_changed: Vec<String>,
-        /// Of a comparison, by plugin the keys that differ; `component file` if the file has another component.
+        /// For a dry run: the keys that differ, by plugin; `component file` if the file contains another component.
         pub changed_keys: BTreeMap<String, Vec<String>>,
-        /// Of a comparison, by plugin why it fails, as far as that is known without compiling: of one that is added or changed why it cannot
-        /// be loaded, so that the reload would fail; of one that stays as it is why it was not loaded, cannot reach its data, or fails its
-        /// calls.
+        /// For a dry run: the failing plugins with the reason, as far as this is known without compiling. An added or changed plugin that
+        /// cannot be loaded would make the reload fail. An unchanged plugin was not loaded, cannot reach its data, or fails its calls.
         pub plugins_failing: BTreeMap<String, String>,
-        /// Of a comparison, whether the reload would fail, as far as that is known.
+        /// For a dry run: whether the reload would fail, as far as this is known.
         pub would_fail: bool,
         /// The plugins that were removed.
         pub plugins_removed: Vec<String>,
         /// The keys whose new values apply only after a restart.
         pub requires_restart: Vec<String>,
-        /// The parts of the config that changed beside plugins: `rules`, `principals`, `server`, `http`, `admin` or `audit`.
+        /// The parts of the config that changed, besides plugins: `rules`, `principals`, `server`, `http`, `admin` or `audit`.
         pub settings_changed: Vec<String>,
-        /// The duration.
+        /// The duration of the reload.
         pub elapsed_ms: u64,
     }
 
     /// The filter of the log.
     struct LogView {
-        /// The filter that is used now; null if the program has another log.
+        /// The current filter; null if the program has another log.
         pub filter: Option<String>,
-        /// When it goes back; null if it is the one that the server started with.
+        /// When the configured filter is restored; null without a temporary filter.
         #[schemars(extend("format" = "date-time"))]
         pub until: Option<String>,
-        /// Who set it.
+        /// The administrator who set the filter.
         pub by: Option<String>,
     }
 
     /// A decision of the access rules.
     struct Explanation {
-        /// Whether the operation is allowed, and the resource is served at that URI.
+        /// Whether the operation is allowed and the resource is served at this URI.
         pub allowed: bool,
-        /// Whether a resource is served at that spelling of its URI: `here`; `only-if-listed` by its upstream; `elsewhere`, at `served_at`,
-        /// which the rule is about; or `nowhere`.
+        /// Whether a resource is served at this spelling of its URI: `here`; `only-if-listed`, if its upstream lists it; `elsewhere`, at
+        /// `served_at`, which the rule then concerns; or `nowhere`.
         pub served: String,
-        /// The URI of the resource, if it is served at another spelling.
+        /// The URI at which the resource is served, if it is another spelling.
         pub served_at: Option<String>,
         /// The principal.
         pub principal: String,
-        /// Its groups.
+        /// The groups of the principal.
         pub groups: Vec<String>,
         /// The operation.
         pub operation: String,
-        /// The operation that the decision is about: reading, if that is why a subscription is denied.
+        /// The operation that decided: reading, if that is why a subscription is denied.
         pub decided: String,
-        /// The scopes that an access token needs beside.
+        /// The scopes that an access token needs in addition.
         pub scopes: Vec<String>,
         /// The URI in normal form.
         pub uri: String,
-        /// The plugin whose mount owns it.
+        /// The plugin whose mount owns the URI.
         pub plugin: String,
         /// The provider's name of the resource.
         pub path: String,
@@ -76,34 +75,34 @@ api_types! {
         pub rule: Option<ExplainedRule>,
     }
 
-    /// Who may perform an operation on a resource.
+    /// The principals and groups that may perform an operation on a resource.
     struct WhoView {
         /// The URI in normal form.
         pub uri: String,
-        /// The plugin whose mount owns it.
+        /// The plugin whose mount owns the URI.
         pub plugin: String,
         /// The operation.
         pub operation: String,
-        /// As in an explanation.
+        /// Whether a resource is served at this spelling of its URI, as in an explanation.
         pub served: String,
-        /// The URI of the resource, if it is served at another spelling.
+        /// The URI at which the resource is served, if it is another spelling.
         pub served_at: Option<String>,
-        /// Those whom the rules allow it.
+        /// The principals and groups for which a rule allows the operation.
         pub allowed: Page<WhoMay>,
-        /// Those whom a `deny` glob denies it. Whoever is in neither list is denied it, as no rule allows it.
+        /// The principals and groups for which a `deny` glob denies the operation. For those in neither list, no rule allows it.
         pub denied: Page<WhoMay>,
-        /// Whether the config names more principals and groups than were judged.
+        /// Whether the config has more principals and groups than were evaluated.
         pub cut: bool,
     }
 
-    /// What the rules decide for a principal or a group.
+    /// The decision of the rules for a principal or a group.
     struct WhoMay {
-        /// `principal`; `group`: whoever is in it, unless a rule about the member denies it; or `others`: all whom the config does not
-        /// name.
+        /// `principal`; `group`: its members, unless a rule denies the operation for a member; or `others`: all principals that the config
+        /// does not name.
         pub kind: String,
-        /// The name; null for others.
+        /// The name of the principal or the group; null for `others`.
         pub name: Option<String>,
-        /// The operation that the decision is about: reading, if that is why a subscription is denied.
+        /// The operation that decided: reading, if that is why a subscription is denied.
         pub decided: String,
         /// The rule that decided; null for the default of `local`.
         pub rule: Option<ExplainedRule>,
@@ -111,22 +110,22 @@ api_types! {
 
     /// The rule that decided.
     struct ExplainedRule {
-        /// Its number in the config, from 1.
+        /// The number of the rule in the config, from 1.
         pub number: usize,
-        /// Its line in the file.
+        /// The line of the rule in the file.
         pub line: Option<usize>,
         /// `allow` or `deny`.
         pub key: String,
-        /// The glob that matches.
+        /// The matching glob.
         pub glob: String,
     }
 }
 
-/// A question about the access rules.
+/// Requests a decision of the access rules.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
-    /// The resource.
+    /// The URI of the resource.
     pub uri: String,
     /// The operation.
     #[serde(default = "read")]
@@ -134,41 +133,41 @@ pub struct ExplainRequest {
     /// The name of the principal.
     #[serde(default = "local")]
     pub principal: String,
-    /// The groups that its login says it is in.
+    /// The groups of the principal according to its login.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// The question who may perform an operation on a resource.
+/// Requests the principals and groups that may perform an operation on a resource.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhoRequest {
-    /// The resource.
+    /// The URI of the resource.
     pub uri: String,
     /// The operation.
     #[serde(default = "read")]
     pub operation: String,
 }
 
-/// A change of the filter of the log: either `filter`, or `restore`.
+/// A change of the log filter: either `filter` or `restore`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogRequest {
-    /// The filter, as the option `--log` has it.
+    /// The filter, in the format of the option `--log`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// The time after which the configured filter is back: 10 minutes unless set.
+    /// The time after which the configured filter applies again: 10 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LOG_SECONDS))]
     pub seconds: Option<u64>,
-    /// Whether the configured filter is used from now on.
+    /// Whether to restore the configured filter immediately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restore: bool,
 }
 
 /// The body of a request.
 pub(crate) trait RequestBody: serde::de::DeserializeOwned {
-    /// Its keys, for messages.
+    /// The keys of the body, for messages.
     const KEYS: &'static [&'static str];
 }
 

@@ -1,4 +1,4 @@
-//! The config that is served, without secrets.
+//! The served config, without secrets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Page, api_types};
 
 api_types! {
-    /// The config of a plugin. Values of variables, credentials and the table `config` are not part of it.
+    /// The config of a plugin, without values of variables, credentials, and the table `config`.
     struct PluginConfig {
         /// Its name.
         pub name: String,
@@ -14,15 +14,15 @@ api_types! {
         pub title: Option<String>,
         /// Its component.
         pub component: String,
-        /// The URI prefix that it owns.
+        /// The URI prefix that the plugin owns.
         pub mount: String,
-        /// Whether the server is not ready without it.
+        /// Whether the server is ready only if this plugin is loaded.
         pub required: bool,
         /// Whether its responses may be cached.
         pub response_cache: bool,
-        /// The interval of polls for changes.
+        /// The polling interval for changes.
         pub watch_interval_ms: u64,
-        /// The keys of its table `config`.
+        /// The keys of the table `config`.
         pub config_keys: Vec<String>,
         /// Its grants.
         pub grants: GrantsView,
@@ -34,7 +34,7 @@ api_types! {
     struct GrantsView {
         /// The directories.
         pub dirs: Vec<DirView>,
-        /// The names of variables.
+        /// The names of environment variables.
         pub env: Vec<String>,
         /// The HTTP origins.
         pub http: Vec<String>,
@@ -44,11 +44,11 @@ api_types! {
         pub sql: Vec<String>,
     }
 
-    /// A directory.
+    /// A granted directory.
     struct DirView {
-        /// Its path on the machine.
+        /// The path on the machine.
         pub host: String,
-        /// Its path in the guest.
+        /// The path in the guest.
         pub guest: String,
         /// Whether the plugin may write.
         pub writable: bool,
@@ -68,7 +68,7 @@ api_types! {
         pub queue: usize,
         /// `queue-timeout`.
         pub queue_timeout_ms: u64,
-        /// `rate`, as the config writes it.
+        /// `rate`, in the format of the config.
         pub rate: String,
         /// `response-size`.
         pub response_size: u64,
@@ -76,7 +76,7 @@ api_types! {
         pub response_items: usize,
         /// `listing-items`.
         pub listing_items: usize,
-        /// `log`, as the config writes it.
+        /// `log`, in the format of the config.
         pub log: String,
         /// `handles`.
         pub handles: usize,
@@ -86,7 +86,7 @@ api_types! {
         pub random_bytes: u64,
         /// `http`.
         pub http: HttpLimitsView,
-        /// `prepare`; null if its provider may not prepare.
+        /// `prepare`; null if the provider may not prepare data.
         pub prepare: Option<PrepareLimitsView>,
     }
 
@@ -102,7 +102,7 @@ api_types! {
     struct HttpLimitsView {
         /// `concurrency`.
         pub concurrency: usize,
-        /// `rate`, as the config writes it.
+        /// `rate`, in the format of the config.
         pub rate: String,
         /// `headers`.
         pub headers: u64,
@@ -112,19 +112,19 @@ api_types! {
         pub timeout_ms: u64,
     }
 
-    /// The config that is served. It has no secrets, and no values that may be some.
+    /// The served config, without secrets and values that may be secrets.
     struct ConfigView {
-        /// The number of its generation.
+        /// The number of the config's generation.
         pub generation: u64,
-        /// The file.
+        /// The config file.
         pub file: Option<String>,
         /// `server`.
         pub server: ServerView,
         /// The address of the administration listener.
         pub admin: Option<String>,
-        /// Where the audit log is written: a file, or `stderr`.
+        /// The destination of the audit log: a file, or `stderr`.
         pub audit: Option<String>,
-        /// What the lines of the audit log can have.
+        /// The possible values of members of audit log lines.
         pub audit_values: AuditValues,
         /// The plugins, by name.
         pub plugins: Page<PluginConfig>,
@@ -138,13 +138,13 @@ api_types! {
         pub rules: Page<RuleView>,
     }
 
-    /// The values of members of the lines of the audit log.
+    /// The possible values of members of audit log lines.
     struct AuditValues {
-        /// Those of `operation`.
+        /// The values of `operation`.
         pub operations: Vec<String>,
-        /// Those of `decision`.
+        /// The values of `decision`.
         pub decisions: Vec<String>,
-        /// Those of `outcome`.
+        /// The values of `outcome`.
         pub outcomes: Vec<String>,
     }
 
@@ -180,7 +180,7 @@ api_types! {
         pub name: String,
         /// The principals.
         pub principals: Vec<String>,
-        /// The groups of issuers.
+        /// The groups from the tokens of issuers.
         pub groups: Vec<String>,
     }
 
@@ -188,11 +188,11 @@ api_types! {
     struct RuleView {
         /// Its line in the file.
         pub line: Option<usize>,
-        /// The principals that it is about.
+        /// The principals that the rule concerns.
         pub principals: Vec<String>,
-        /// The groups that it is about.
+        /// The groups that the rule concerns.
         pub groups: Vec<String>,
-        /// The operations that it is about.
+        /// The operations that the rule concerns.
         pub operations: Vec<String>,
         /// The globs that it allows.
         pub allow: Vec<String>,

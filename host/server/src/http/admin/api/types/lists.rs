@@ -12,39 +12,39 @@ api_types! {
         pub capacity: u64,
         /// The approximate size of all responses.
         pub bytes: u64,
-        /// The parts of the plugins.
+        /// The plugins with their parts of the cache.
         pub plugins: Page<PluginCache>,
     }
 
-    /// The part of a plugin of the response cache.
+    /// A plugin's part of the response cache.
     struct PluginCache {
         /// The plugin.
         pub plugin: String,
-        /// Its part.
+        /// Its part of the cache.
         pub cache: CacheStatus,
     }
 
-    /// The part of a plugin of the response cache.
+    /// A plugin's part of the response cache.
     struct CacheStatus {
-        /// The lookups that found a response, since the plugin was loaded.
+        /// The number of lookups that found a response, since the plugin was loaded.
         pub hits: u64,
-        /// Those that did not.
+        /// The number of lookups that found no response.
         pub misses: u64,
-        /// The number of responses that are cached now.
+        /// The number of cached responses.
         pub responses: usize,
-        /// Their approximate size.
+        /// The approximate size of the cached responses.
         pub bytes: u64,
-        /// The maximum size.
+        /// The maximum size of the cached responses.
         pub capacity: u64,
     }
 
     /// A session.
     struct SessionView {
-        /// The number of the session since the start of the server.
+        /// The number of the session, counted from the start of the server.
         pub number: u64,
         /// The principal that opened it.
         pub principal: String,
-        /// The hash of its id, as in the audit log; null over stdio.
+        /// The hash of the session id, as in the audit log; null over stdio.
         pub session: Option<String>,
         /// The revision of the protocol.
         pub revision: String,
@@ -53,55 +53,56 @@ api_types! {
         pub opened: String,
     }
 
-    /// What clients watch.
+    /// The subscriptions of clients.
     struct SubscriptionsView {
-        /// The numbers.
+        /// The counts.
         pub watched: WatchedCounts,
-        /// The resources, by URI.
+        /// The watched resources, by URI.
         pub resources: Page<WatchedResource>,
     }
 
-    /// How much clients watch.
+    /// The counts of subscriptions.
     struct WatchedCounts {
-        /// The subscribers: one for each session and each stream.
+        /// The number of subscribers: one for each session and each stream.
         pub subscribers: usize,
-        /// The resources.
+        /// The number of watched resources.
         pub resources: usize,
-        /// The plugins that are polled.
+        /// The number of polled plugins.
         pub plugins: usize,
-        /// The updates of resources that were sent since the start of the server.
+        /// The number of updates of resources that were sent since the start of the server.
         pub updates: u64,
-        /// The updates of the listing that were sent since then.
+        /// The number of updates of the listing that were sent since the start of the server.
         pub listing_updates: u64,
     }
 
     /// A resource that clients watch.
     struct WatchedResource {
-        /// Its URI.
+        /// The URI of the resource.
         pub uri: String,
-        /// The number of its subscribers, without views.
+        /// The number of subscribers, except views.
         pub subscribers: usize,
-        /// Of these the sessions without an open event stream, which are told when they open one; of 64 subscribers at most.
+        /// The number of these subscribers that are sessions without an open event stream. They are notified when they open one. At most 64
+        /// subscribers are examined.
         pub unheard: usize,
-        /// The number of views that show its changes (`browse/watch`).
+        /// The number of console views that show changes of the resource (`browse/watch`).
         pub views: usize,
-        /// The principals of its subscribers, without views, by name; of 64 subscribers at most.
+        /// The principals of the subscribers, except views, by name. At most 64 subscribers are examined.
         pub principals: Vec<String>,
     }
 
-    /// What the search index has of a plugin.
+    /// The search index's content of a plugin.
     struct SearchView {
         /// The plugin.
         pub plugin: String,
         /// The number of indexed resources.
         pub documents: u64,
-        /// The size of their text.
+        /// The size of the indexed text.
         pub bytes: u64,
         /// The number of resources with embeddings.
         pub embedded: u64,
-        /// Whether the index has everything.
+        /// Whether the index is complete.
         pub complete: bool,
-        /// What it lacks.
+        /// The reasons why the index is incomplete.
         pub gaps: Vec<String>,
     }
 }

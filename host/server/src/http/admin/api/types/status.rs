@@ -12,267 +12,269 @@ use super::{CacheStatus, LogView, Page, PluginConfig, SearchView, WatchedCounts,
 #[serde(tag = "name", rename_all = "kebab-case")]
 #[schemars(deny_unknown_fields)]
 pub enum PluginState {
-    /// It is served.
+    /// The plugin is served.
     Ready {},
-    /// It is served, and most of its calls fail, or a grant of it cannot be used.
+    /// The plugin is served, but most of its calls fail, or one of its grants cannot be used.
     Failing {
-        /// Which of the two: `calls` or `grant`.
+        /// The cause: `calls` or `grant`.
         cause: String,
-        /// Since when.
+        /// When it began.
         #[schemars(extend("format" = "date-time"))]
         since: String,
-        /// The calls that failed, of those in `calls`.
+        /// The number of failed calls among `calls`.
         failed: usize,
-        /// The last calls that are looked at: 20 at most, of the last ten minutes.
+        /// The number of recent calls that were evaluated: at most 20, of the last ten minutes.
         calls: usize,
-        /// The function that failed last, and why; or why the grant cannot be used.
+        /// The last failed function with the reason, or the reason why the grant cannot be used.
         reason: String,
     },
-    /// It is being loaded.
+    /// The plugin is being loaded.
     Loading {},
-    /// It could not be loaded.
+    /// The plugin could not be loaded.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is loaded, and its data cannot be reached: an upstream whose server is gone.
+    /// The plugin is loaded, but cannot reach its data: an upstream whose server is not reachable.
     Unreachable {
-        /// Since when.
+        /// When it began.
         #[schemars(extend("format" = "date-time"))]
         since: String,
-        /// Why, as of the last attempt.
+        /// The reason of the last failed attempt.
         reason: String,
     },
-    /// Its circuit breaker is open.
+    /// The plugin's circuit breaker is open.
     Suspended {
         /// The time until the next probe.
         retry_in_ms: u64,
     },
-    /// An administrator disabled it.
+    /// An administrator disabled the plugin.
     Disabled {
-        /// Since when.
+        /// When it was disabled.
         #[schemars(extend("format" = "date-time"))]
         since: String,
-        /// Who.
+        /// The administrator.
         by: String,
     },
 }
 
 api_types! {
-    /// What the server is, and how it is.
+    /// The identity and the status of the server.
     struct Status {
         /// The version of the program.
         pub version: String,
-        /// The id of the process.
+        /// The process id.
         pub pid: u32,
         /// When the administration listener started.
         #[schemars(extend("format" = "date-time"))]
         pub started: String,
-        /// The time since then.
+        /// The time since `started`.
         pub uptime_seconds: u64,
-        /// The number of the generation of the config: 1 at first, and one more with each reload that changes something.
+        /// The number of the config's generation: 1 at the start, incremented by each reload that changes something.
         pub generation: u64,
         /// The config file.
         pub config_file: Option<String>,
         /// Whether `/readyz` answers 200.
         pub ready: bool,
-        /// Why it does not.
+        /// The reasons why `/readyz` does not answer 200.
         pub not_ready: Vec<String>,
-        /// Why the last reload failed, so that the config file is not served as it is; null if it did not fail.
+        /// The last reload, if it failed, so that the current config file is not served; null if it succeeded.
         pub reload_failure: Option<FailedReload>,
         /// The plugins, by name.
         pub plugins: Page<PluginStatus>,
         /// The number of sessions.
         pub sessions: usize,
-        /// What clients watch.
+        /// The counts of subscriptions.
         pub watched: WatchedCounts,
         /// The audit log; null without one.
         pub audit: Option<AuditStatus>,
         /// The filter of the log.
         pub log: LogView,
-        /// The cluster that the host is a replica of; null without one.
+        /// The cluster of this replica; null without one.
         pub cluster: Option<ClusterView>,
     }
 
     /// The audit log.
     struct AuditStatus {
-        /// The file; null if it is written to standard error.
+        /// The file; null if the log is written to standard error.
         pub file: Option<String>,
-        /// That it cannot be written; null if the last write succeeded.
+        /// The write failure; null if the last write succeeded.
         pub failure: Option<AuditFailureView>,
-        /// Whether requests are refused while it cannot be written (`on-full = "refuse"`); otherwise lines are dropped once the queue
+        /// Whether requests are refused while the log cannot be written (`on-full = "refuse"`). If not, lines are dropped while the queue
         /// is full.
         pub refuses: bool,
-        /// The lines that were lost since the start.
+        /// The number of lost lines since the start.
         pub dropped_lines: u64,
-        /// The requests that were refused since the start, as they would have had no line.
+        /// The number of requests since the start that were refused because they could not be logged.
         pub refused_requests: u64,
     }
 
-    /// That the audit log cannot be written.
+    /// A failure to write the audit log.
     struct AuditFailureView {
-        /// Since when.
+        /// When the failure began.
         #[schemars(extend("format" = "date-time"))]
         pub since: String,
-        /// Why, as of the last attempt.
+        /// The reason of the last failed attempt.
         pub reason: String,
     }
 
-    /// A cluster, as this replica knows it.
+    /// The cluster, as seen by this replica.
     struct ClusterView {
-        /// Its name.
+        /// The name of the cluster.
         pub name: String,
-        /// Whether this replica hears what is said to all. Otherwise it polls for itself, keeps no cached responses of shared plugins,
-        /// and knows of no other replica that is alive: what it says of others is what it heard last.
+        /// Whether this replica receives the messages to all replicas. If not, it polls for itself, does not cache responses of shared
+        /// plugins, and does not know which other replicas are alive; its data about other replicas are the last received.
         pub hears: bool,
-        /// The number of live replicas, this one included: as many as have `alive` in the list.
+        /// The number of live replicas, including this one: those with `alive` in the list.
         pub live: u32,
-        /// The number by which rates are divided: `live`, `max-replicas` at most; while nothing is heard, as before.
+        /// The divisor of rates: `live`, at most `max-replicas`. While this replica receives no messages, the divisor does not change.
         pub rate_divisor: u32,
-        /// The number of live replicas with another config than this one.
+        /// The number of live replicas with another config than this replica.
         pub differing: usize,
-        /// The number of live replicas with another `server.cursor-key`, so that cursors of one are not valid at the other.
+        /// The number of live replicas with another `server.cursor-key`: their cursors are not valid at this replica, and vice versa.
         pub differing_cursor_keys: usize,
-        /// How often this replica has dropped all cached responses of shared plugins, as it may have missed a notice.
+        /// The number of times that this replica dropped all cached responses of shared plugins, because it may have missed a notice.
         pub cache_drops: u64,
-        /// The replicas that are known, by id.
+        /// The known replicas, by id.
         pub replicas: Page<ReplicaView>,
     }
 
-    /// A replica of a cluster, as another one knows it.
+    /// A replica of a cluster, as seen by this replica.
     struct ReplicaView {
-        /// Its id, which is new with each start.
+        /// The id of the replica, which is new at each start.
         pub id: String,
-        /// Whether it is the one that answers.
+        /// Whether it is the replica that answers.
         pub this: bool,
-        /// Whether it was heard within half of the lease, and so was the one that answers.
+        /// Whether a message of the replica was received within half of the lease; true for the replica that answers.
         pub alive: bool,
-        /// The time since it was heard last.
+        /// The time since the last received message of the replica.
         pub silent_ms: u64,
         /// The version of the program.
         pub version: String,
-        /// The name of its machine.
+        /// The name of the replica's machine.
         pub machine: String,
-        /// The id of its process.
+        /// The process id.
         pub pid: u32,
-        /// The digest of its config, without what belongs to a machine.
+        /// The digest of the replica's config, without machine-specific parts.
         pub config: String,
-        /// Whether that is another one than of the replica that answers.
+        /// Whether its config differs from the config of the replica that answers.
         pub differs: bool,
-        /// Whether cursors of one of the two are not valid at the other, as their `server.cursor-key` differ.
+        /// Whether its `server.cursor-key` differs from the key of the replica that answers, so that cursors of one are not valid at the
+        /// other.
         pub cursor_key_differs: bool,
-        /// The number of plugins that it polls for all.
+        /// The number of plugins that the replica polls for all replicas.
         pub leases: usize,
-        /// The names of these plugins, the first 64.
+        /// The names of these plugins; at most 64.
         pub leased_plugins: Vec<String>,
     }
 
-    /// A reload that failed.
+    /// A failed reload.
     struct FailedReload {
-        /// When; for a reload that is tried again, when it failed last.
+        /// When the reload failed; for a reload that is retried, the last time.
         #[schemars(extend("format" = "date-time"))]
         pub time: String,
-        /// Why, and what is served instead.
+        /// The reason, and the config that is served instead.
         pub reason: String,
     }
 
-    /// A plugin, as far as it is short.
+    /// The status of a plugin.
     struct PluginStatus {
         /// Its name.
         pub name: String,
-        /// The URI prefix that it owns.
+        /// The URI prefix that the plugin owns.
         pub mount: String,
         /// Its state.
         pub state: PluginState,
-        /// Whether it is a plugin of the config; otherwise the program brings it.
+        /// Whether the config declares the plugin. If not, it is a native plugin of the program.
         pub configured: bool,
-        /// The SHA-256 of its component.
+        /// The SHA-256 digest of the component.
         pub digest: Option<String>,
-        /// The memory of its calls and idle instances, or of the processes of its program; null if it is not loaded.
+        /// The memory of the plugin's calls and idle instances, or of its program's processes; null if the plugin is not loaded.
         pub memory: Option<Memory>,
-        /// The number of faults since it was loaded, by kind.
+        /// The number of faults by kind, since the plugin was loaded.
         pub faults: BTreeMap<String, u64>,
-        /// Its part of the response cache.
+        /// The plugin's part of the response cache.
         pub cache: CacheStatus,
-        /// Its calls of the last minute; null if it is not loaded.
+        /// The plugin's calls of the last minute; null if the plugin is not loaded.
         pub recent: Option<RecentCalls>,
-        /// The number of its resources that clients watch.
+        /// The number of the plugin's resources that clients watch.
         pub watched: usize,
-        /// How far its preparation is; null if it is not loaded, or its provider does not prepare.
+        /// The progress of the plugin's preparation; null if the plugin is not loaded, or its provider does not prepare data.
         pub preparation: Option<PreparationView>,
     }
 
-    /// The preparation of a plugin: work of its provider that takes longer than a call.
+    /// The preparation of a plugin's data, which takes longer than a call.
     struct PreparationView {
-        /// `off` (the config has no `limits.prepare`), `waiting`, `running`, `done`, `failing` (it is retried) or `stopped` (it used up
-        /// `limits.prepare.cpu`).
+        /// `off` (the config has no `limits.prepare`), `waiting`, `running`, `done`, `failing` (it is retried) or `stopped` (it has
+        /// exceeded `limits.prepare.cpu`).
         pub state: String,
-        /// How much is done, in per cent; null if that is not known.
+        /// The progress in percent; null if it is unknown.
         pub percent: Option<u8>,
-        /// What the provider said last.
+        /// The provider's last message.
         pub message: Option<String>,
-        /// Why it is failing, or has stopped.
+        /// The reason why the preparation is failing, or has stopped.
         pub reason: Option<String>,
-        /// The calls of this preparation, or of the last one.
+        /// The number of calls of this preparation, or of the last one.
         pub calls: u64,
-        /// Their processor time.
+        /// The processor time of these calls.
         pub cpu_ms: u64,
-        /// `limits.prepare.cpu`; null without.
+        /// `limits.prepare.cpu`; null without a limit.
         pub cpu_limit_ms: Option<u64>,
     }
 
-    /// Calls of the last minute, of all functions.
+    /// The calls of the last minute, of all functions.
     struct RecentCalls {
-        /// The time that they are of: about a minute, or since the start of the administration listener.
+        /// The length of the time window: about a minute, or less soon after the start of the administration listener.
         pub window_ms: u64,
-        /// Their number.
+        /// The number of calls.
         pub calls: u64,
-        /// The median of their durations, estimated from a histogram, in microseconds; null without calls.
+        /// The median of the durations, estimated from a histogram, in microseconds; null without calls.
         pub p50_us: Option<u64>,
-        /// The duration that 99 of 100 do not exceed; null without calls.
+        /// The 99th percentile of the durations, in microseconds; null without calls.
         pub p99_us: Option<u64>,
     }
 
-    /// Memory.
+    /// The memory use and its limit.
     struct Memory {
-        /// What is held now.
+        /// The memory in use.
         pub used: u64,
         /// `limits.memory`.
         pub limit: u64,
     }
 
-    /// A plugin.
+    /// The details of a plugin.
     struct PluginDetails {
         /// Its status.
         pub status: PluginStatus,
-        /// How often it was loaded since the start of the server.
+        /// The number of loads since the start of the server.
         pub loads: PluginLoads,
-        /// Its config; null if the program brings it.
+        /// The plugin's config; null for a native plugin.
         pub config: Option<PluginConfig>,
-        /// What its calls and its stored data use now of what they may; null if it is not loaded.
+        /// The current resource use of the plugin's calls and stored data, with the limits; null if the plugin is not loaded.
         pub usage: Option<UsageView>,
-        /// What the search index has of it; null if it is not searched.
+        /// The search index's content of the plugin; null if the plugin is not searched.
         pub search: Option<SearchView>,
-        /// The programs that it runs, if it is an upstream with a `command`; null otherwise, and if it is not loaded.
+        /// The plugin's programs, if it is an upstream with a `command`; null if it is not, or is not loaded.
         pub programs: Option<ProgramsView>,
-        /// What its component imports, compared with its grants; empty if it is not loaded, or brought by the program.
+        /// The imports of the plugin's component, compared with its grants; empty for a native plugin, and if the plugin is not loaded.
         pub requirements: Vec<RequirementView>,
-        /// What its component asks for and it is not granted, or not configured as it needs it, a line each.
+        /// The needs of the plugin's component that are not granted, or not configured as required, one line each.
         pub unmet: Vec<String>,
-        /// What was logged of it last, oldest first: lines of its guest, or of the standard error of its program, and its faults; of one
-        /// that could not be loaded, why.
+        /// The last log lines about the plugin, oldest first: lines of its guest, or of its program's standard error, and its faults. If
+        /// the plugin could not be loaded, the reason.
         pub log: Vec<PluginLogLine>,
     }
 
-    /// What a plugin uses now, beside its memory.
+    /// The current resource use of a plugin, besides its memory.
     struct UsageView {
-        /// The calls of clients that run.
+        /// The number of running calls of clients.
         pub running: usize,
-        /// The calls that may run at a time: `limits.concurrency`, or fewer if `limits.memory` has no room for as many instances.
+        /// The maximum number of concurrent calls: `limits.concurrency`, or less if `limits.memory` has no room for this number of
+        /// instances.
         pub concurrency: usize,
-        /// The calls that wait.
+        /// The number of queued calls.
         pub waiting: usize,
-        /// The calls that may wait: `limits.queue`.
+        /// The maximum number of queued calls: `limits.queue`.
         pub queue: usize,
         /// The key-value buckets.
         pub buckets: Vec<BucketView>,
@@ -282,93 +284,93 @@ api_types! {
     struct BucketView {
         /// Its name.
         pub name: String,
-        /// The bytes of its keys and values.
+        /// The size of the keys and values.
         pub bytes: u64,
-        /// Its quota of bytes.
+        /// The quota of the size.
         pub max_bytes: u64,
-        /// Its keys.
+        /// The number of keys.
         pub keys: u64,
-        /// Its quota of keys.
+        /// The quota of the number of keys.
         pub max_keys: u64,
     }
 
-    /// The programs of an upstream: one, or one for each principal with a view of its own.
+    /// The programs of an upstream: one, or one for each principal that has its own view.
     struct ProgramsView {
-        /// Those that run, or are started again when they are needed; the host's own first.
+        /// The programs that run, or will be started again when needed; the host's own program first.
         pub programs: Vec<ProgramView>,
-        /// How often one was started, since the plugin was loaded.
+        /// The number of starts since the plugin was loaded.
         pub starts: u64,
-        /// How many have ended since then, by reason: `exit`, `signal`, `memory` or `cpu` (killed above a limit), `stopped` (by the
-        /// host), `unknown`.
+        /// The number of ends since the plugin was loaded, by reason: `exit`, `signal`, `memory` or `cpu` (killed because it exceeded a
+        /// limit), `stopped` (by the host), `unknown`.
         pub ends: BTreeMap<String, u64>,
-        /// The last end, of any of them; null if none has ended.
+        /// The last end of any program; null if no program has ended.
         pub last_end: Option<ProgramEndView>,
     }
 
-    /// A program, and all processes that it has started. What they use is measured once a second.
+    /// A program with all processes that it has started. Their usage is measured every second.
     struct ProgramView {
-        /// The number of its process; null if it does not run, or that is not known.
+        /// The process id; null if the program does not run, or the id is unknown.
         pub process: Option<u32>,
         /// `running` or `ended`.
         pub state: String,
-        /// When it was started last.
+        /// When the program was last started.
         #[schemars(extend("format" = "date-time"))]
         pub started: String,
-        /// How often it was started again after an end.
+        /// The number of restarts after an end.
         pub restarts: u64,
-        /// The memory; null if it is not measured.
+        /// The memory in use; null if it is not measured.
         pub memory: Option<u64>,
-        /// The limit of the memory; null without one.
+        /// The limit of the memory; null without a limit.
         pub memory_limit: Option<u64>,
         /// The processor time since the start; null if it is not measured.
         pub cpu_ms: Option<u64>,
-        /// The limit of the processor time; null without one.
+        /// The limit of the processor time; null without a limit.
         pub cpu_limit_ms: Option<u64>,
-        /// The processes and threads; null if they are not counted.
+        /// The number of processes and threads; null if they are not counted.
         pub processes: Option<u64>,
-        /// The limit of them; null without one.
+        /// The limit of this number; null without a limit.
         pub processes_limit: Option<u64>,
     }
 
     /// The end of a program.
     struct ProgramEndView {
-        /// When.
+        /// When the program ended.
         #[schemars(extend("format" = "date-time"))]
         pub time: String,
-        /// Why: one of the reasons of `ends`.
+        /// The reason, as in `ends`.
         pub reason: String,
-        /// Why, as a sentence.
+        /// The reason as a sentence.
         pub text: String,
     }
 
     /// The loads of a plugin.
     struct PluginLoads {
-        /// Those after which it was served.
+        /// The number of successful loads.
         pub succeeded: u64,
-        /// Those that failed, by reason.
+        /// The number of failed loads, by reason.
         pub failed: BTreeMap<String, u64>,
     }
 
-    /// A capability that a component imports or that its plugin is granted.
+    /// A capability that a component imports, or that its plugin is granted.
     struct RequirementView {
-        /// The capability: the name of the imports.
+        /// The name of the capability.
         pub capability: String,
-        /// How both relate: `not required`, `granted`, `not granted`, `missing`, `unused` or `unsupported`.
+        /// The comparison of import and grant: `not required`, `granted`, `not granted`, `missing`, `unused` or `unsupported`.
         pub status: String,
-        /// What is granted.
+        /// The grants of the capability.
         pub granted: Vec<String>,
     }
 
-    /// A line of the log about a plugin.
+    /// A log line about a plugin.
     struct PluginLogLine {
-        /// When it was logged.
+        /// When the line was logged.
         #[schemars(extend("format" = "date-time"))]
         pub time: String,
-        /// Its level: `trace`, `debug`, `info`, `warn` or `error`.
+        /// The level: `trace`, `debug`, `info`, `warn` or `error`.
         pub level: String,
         /// The line.
         pub text: String,
-        /// How often it was logged; `time` is the last time.
+        /// How many times the line was logged; `time` is the last time.
         pub times: u64,
     }
 }
