@@ -204,7 +204,7 @@ async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener)
     let mut connections = Connections::default();
     loop {
         let stream = listener.accept().await;
-        let slot = Arc::new(connections.add().await);
+        let slot = Arc::new(connections.add(stream.client()).await);
         let server = server.clone();
         tokio::spawn(async move {
             tokio::select! {

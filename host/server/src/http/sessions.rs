@@ -16,12 +16,12 @@
 //! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for notifications is never idle.
 //! Nothing of a request is retained after it is answered or cancelled.
 
+mod eviction;
 mod missing;
 mod replicated;
 mod shared;
 mod stored;
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -37,6 +37,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::eviction::{Among, ById, Candidates};
 use self::replicated::Replication;
 use self::shared::SharedCopy;
 use self::stored::{StoredSession, Usage};
@@ -63,7 +64,9 @@ const REPLICA_DIGITS: usize = 16;
 /// All sessions of a server.
 pub(super) struct Sessions {
     host: Arc<Host>,
-    by_id: Mutex<HashMap<Arc<str>, Arc<StoredSession>>>,
+    by_id: Mutex<ById>,
+    /// The next sessions to evict. Locked while the sessions are.
+    candidates: Mutex<Candidates>,
     /// The number of sessions of each client.
     limiter: ShareLimiter<ClientId>,
     /// The source of session ids.
@@ -84,6 +87,7 @@ impl Sessions {
             replication,
             host,
             by_id: Mutex::default(),
+            candidates: Mutex::default(),
             limiter: ShareLimiter::default(),
             random: SystemRandom::new(),
             reaper: OnceLock::new(),
@@ -119,7 +123,7 @@ impl Sessions {
     /// Adds a session.
     fn insert(
         &self,
-        all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
+        all: &mut ById,
         id: Arc<str>,
         source: &RequestSource,
         agreed: Agreement,
@@ -157,8 +161,9 @@ impl Sessions {
         self.follow();
     }
 
-    /// Ends an evicted session that was opened here, at all replicas. A copy is only dropped: its session continues.
+    /// Ends an evicted session, at all replicas if it was opened here. A copy ends at this replica only: its session continues.
     fn evicted(self: &Arc<Self>, evicted: &Arc<StoredSession>) {
+        evicted.end();
         if evicted.is_copy() {
             return;
         }
@@ -170,10 +175,10 @@ impl Sessions {
     }
 
     /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies of other replicas'
-    /// sessions first. For a new copy, only copies are evicted.
+    /// sessions first. For a new copy, only copies are evicted. The caller [ends](Self::evicted) the evicted session once the store is unlocked.
     fn permit(
         &self,
-        all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
+        all: &mut ById,
         source: &RequestSource,
         is_copy: bool,
     ) -> Result<(SharePermit<ClientId>, Option<Arc<StoredSession>>), LimitReached> {
@@ -184,16 +189,23 @@ impl Sessions {
             Ok(permit) => return Ok((permit, None)),
             Err(reached) => reached,
         };
-        let is_candidate = |session: &StoredSession| {
-            (reached == LimitReached::Overall || session.client == *client) && (!is_copy || session.is_copy())
+        let mut candidates = self.candidates.lock();
+        let mut longest_idle = |copies| {
+            let client = (reached == LimitReached::ClientShare).then(|| client.clone());
+            candidates.longest_idle(all, Among { client, copies })
         };
-        let idle = all.values().filter(|session| is_candidate(session));
-        let idle = idle.filter_map(|session| Some((!session.is_copy(), session.idle_since()?, session)));
-        let (.., longest) = idle.min_by_key(|(is_home, since, _)| (*is_home, *since)).ok_or(reached)?;
-        let evicted = longest.clone();
+        let copy = self.replication.as_ref().and_then(|_| longest_idle(true));
+        let home = || if is_copy { None } else { longest_idle(false) };
+        let evicted = copy.or_else(home).ok_or(reached)?;
         all.remove(&evicted.id);
-        evicted.end();
-        Ok((self.limiter.acquire(client, max)?, Some(evicted)))
+        evicted.release_permit();
+        match self.limiter.acquire(client, max) {
+            Ok(permit) => Ok((permit, Some(evicted))),
+            Err(reached) => {
+                evicted.end();
+                Err(reached)
+            }
+        }
     }
 
     /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id. None if the system supplies no randomness.
@@ -295,7 +307,7 @@ impl Sessions {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<StoredSession>>> {
+    fn lock(&self) -> MutexGuard<'_, ById> {
         self.by_id.lock()
     }
 }

@@ -92,15 +92,21 @@ async fn a_quiet_subscriber_is_told_what_changes_after_longer_than_sessions_and_
 
 #[tokio::test]
 async fn one_session_too_many_ends_the_one_that_has_been_idle_for_longest() {
-    let config = config().http_limit("sessions", 2).write();
+    let config = config().http_limit("sessions", 3).write();
     let server = HttpServer::start(&config).await;
     let mut first = server.raw_client(REVISION).await;
     let mut second = server.raw_client(REVISION).await;
-    assert_eq!(ping(&mut first).await, StatusCode::OK);
     let mut third = server.raw_client(REVISION).await;
     assert_eq!(ping(&mut first).await, StatusCode::OK);
+    let mut fourth = server.raw_client(REVISION).await;
     assert_eq!(ping(&mut second).await, StatusCode::NOT_FOUND);
+    // The third one is used after the choice that ended the second one, so the next choice is the first one.
     assert_eq!(ping(&mut third).await, StatusCode::OK);
+    let mut fifth = server.raw_client(REVISION).await;
+    assert_eq!(ping(&mut first).await, StatusCode::NOT_FOUND);
+    for other in [&mut third, &mut fourth, &mut fifth] {
+        assert_eq!(ping(other).await, StatusCode::OK);
+    }
     server.end().await;
 }
 

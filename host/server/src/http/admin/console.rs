@@ -82,7 +82,7 @@ impl Console {
             Identity::Administrator(name, token) => {
                 (config.admin.as_ref()?.token == token).then(|| Principal::new(name))
             }
-            Identity::User(_) => None,
+            Identity::User { .. } => None,
         }
     }
 
@@ -90,7 +90,7 @@ impl Console {
     pub(super) fn user_token(&self, method: &Method, headers: &HeaderMap) -> Option<Zeroizing<String>> {
         match self.identity(method, headers)? {
             Identity::Administrator(..) => None,
-            Identity::User(token) => Some(token),
+            Identity::User { token, .. } => Some(token),
         }
     }
 
@@ -215,9 +215,10 @@ impl AdminServer {
                 return Ok(administrator(TOKEN_HOLDER));
             }
             Credentials::Token(text) if self.users.may_log_in(config) => {
-                let text = Zeroizing::new(text.trim().to_owned());
-                let user = self.users.authenticate(config, &text, from).await?;
-                return Ok((Identity::User(text), user.principal.name().to_owned()));
+                let token = Zeroizing::new(text.trim().to_owned());
+                let user = self.users.authenticate(config, &token, from).await?;
+                let principal = user.principal.name().to_owned();
+                return Ok((Identity::User { principal: principal.clone(), token }, principal));
             }
             Credentials::Token(_) if token.is_some() => "this is not the token of the server",
             Credentials::Token(_) => "`[admin]` has no token",

@@ -4,6 +4,7 @@
 //! process left behind is replaced, unless another process listens on it.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use mcp_host_base::log_target;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::http::HttpAddress;
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::client_id::ClientId;
 
 /// The back-off after a failed accept, as when file descriptors are exhausted.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -51,6 +54,19 @@ pub(super) enum Stream {
     Unix(tokio::net::UnixStream, u32),
     #[cfg(not(unix))]
     Unix(TcpStream, u32),
+}
+
+impl Stream {
+    /// The client, for its share of the connections.
+    pub(super) fn client(&self) -> ClientId {
+        match self {
+            Self::Tcp(stream) => {
+                let address = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip());
+                ClientId::from_address(address)
+            }
+            Self::Unix(..) => ClientId::Local,
+        }
+    }
 }
 
 impl AdminListener {

@@ -1,9 +1,9 @@
 //! Clients of `/mcp` as users of the administration API: with `users = true` in `[admin]`, a client with a bearer token that `/mcp` accepts
 //! may browse ([`browse`](super::api)) and log in to the console. A user has only the view of its own principal.
 //!
-//! The token is verified for each request against the current config, and needs the scopes of the request. Like requests to `/mcp`, requests
-//! count towards the rate limits of the principal, and rejected tokens towards the limits of the address. At most [`MAX_REQUESTS`] are in
-//! flight until their answers are sent, with a share for each principal.
+//! The token is verified for each request against the current config, and needs the scopes of the request. The rates of `/mcp` limit the
+//! requests of each principal and the rejected tokens of each address; they are counted apart from requests to `/mcp` (bulkhead). At most
+//! [`MAX_REQUESTS`] are in flight until their answers are sent, with a share for each principal.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! A rate limit of HTTP/2 frames outside of requests: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown ones.
 //!
 //! Each frame costs the server some work, and none counts towards a limit of requests (CVE-2019-9512, -9513, -9515). The same is true of
-//! empty DATA frames (CVE-2019-9518); other DATA frames are bounded by the size of the body, and HEADERS by the size of the head. So each
-//! connection has a token bucket for such frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request, and one
-//! more for each [`SENT_BYTES`] bytes that the server sends. When the bucket is empty, the server stops reading and closes the connection
-//! (GOAWAY).
+//! empty DATA frames (CVE-2019-9518), and of HEADERS on a stream that is already open or closed: trailers, which are ignored on a stream that
+//! the server has reset. DATA frames with content are bounded by the size of the body, and the HEADERS of a request by the size of the head.
+//! So each connection has a token bucket for such frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request,
+//! and one more for each [`SENT_BYTES`] bytes that the server sends. A request has a greater stream id than all requests before (RFC 9113,
+//! section 5.1.1). When the bucket is empty, the server stops reading and closes the connection (GOAWAY).
 //!
 //! The frames are counted by their headers, as they are read from the connection.
 
@@ -33,8 +34,6 @@ const PREFACE: usize = 24;
 const HEADER: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// The flag of the last frame of a stream.
-const END_STREAM: u8 = 1;
 
 /// An HTTP/2 connection whose frames are counted.
 #[derive(Debug)]
@@ -45,6 +44,8 @@ pub(super) struct ControlFrames<S> {
     header_len: usize,
     /// The number of bytes until the next header.
     skip: usize,
+    /// The greatest stream id of a request so far.
+    last_stream: u32,
     bucket: Bucket,
     /// Cancelled when the bucket is empty.
     flooded: CancellationToken,
@@ -90,7 +91,7 @@ impl<S> ControlFrames<S> {
     /// Counts the frames of a connection, which begins with the preface.
     pub(super) fn new(io: S, flooded: CancellationToken) -> Self {
         let bucket = Bucket::new(Instant::now());
-        Self { io, header: [0; HEADER], header_len: 0, skip: PREFACE, bucket, flooded }
+        Self { io, header: [0; HEADER], header_len: 0, skip: PREFACE, last_stream: 0, bucket, flooded }
     }
 
     /// Counts the frames whose headers end in these bytes. Returns false if there were too many.
@@ -107,12 +108,17 @@ impl<S> ControlFrames<S> {
             }
             (self.header_len, bytes) = (end, rest);
             if self.header_len == HEADER {
-                let [high, middle, low, kind, flags, ..] = self.header;
+                let [high, middle, low, kind, _, stream @ ..] = self.header;
+                // The first bit is reserved.
+                let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
                 self.header_len = 0;
                 self.skip = usize::try_from(u32::from_be_bytes([0, high, middle, low])).unwrap_or(usize::MAX);
                 match kind {
-                    DATA if self.skip > 0 || flags & END_STREAM != 0 => {}
-                    HEADERS => self.bucket.add(PER_REQUEST.saturating_mul(UNIT)),
+                    DATA if self.skip > 0 => {}
+                    HEADERS if stream > self.last_stream => {
+                        self.last_stream = stream;
+                        self.bucket.add(PER_REQUEST.saturating_mul(UNIT));
+                    }
                     _ if !self.bucket.take() => return false,
                     _ => {}
                 }
@@ -186,10 +192,18 @@ mod tests {
 
     use super::*;
 
-    /// A frame of a kind with a payload of `len` bytes.
+    /// The flag of the last frame of a stream.
+    const END_STREAM: u8 = 1;
+
+    /// A frame of a kind with a payload of `len` bytes, on stream 1.
     fn frame(kind: u8, len: u16) -> Vec<u8> {
+        frame_of(1, kind, 0, len)
+    }
+
+    /// The same on a stream, with flags.
+    fn frame_of(stream: u32, kind: u8, flags: u8, len: u16) -> Vec<u8> {
         let [high, low] = len.to_be_bytes();
-        let mut frame = vec![0, high, low, kind, 0, 0, 0, 0, 0];
+        let mut frame = [[0, high, low, kind, flags].as_slice(), &stream.to_be_bytes()].concat();
         frame.resize(HEADER + usize::from(len), 0xff);
         frame
     }
@@ -224,10 +238,28 @@ mod tests {
     fn requests_and_what_is_sent_give_as_many_as_they_need() {
         assert!(!is_flood(100, 0, repeated(frame(DATA, 1000), 20_000)));
         assert!(is_flood(100, 0, repeated(frame(DATA, 0), 4097)), "a frame without data is no part of a body");
-        let request = || std::iter::once(frame(HEADERS, 50)).chain(repeated(frame(8, 4), 8)).flatten().collect();
-        assert!(!is_flood(100, 0, repeated(request(), 10_000)));
+        let request = |number: u32| {
+            let head = frame_of(2 * number + 1, HEADERS, 4, 50);
+            // The end of its body, and seven updates of its window.
+            [head, frame_of(2 * number + 1, DATA, END_STREAM, 0), frame(8, 4).repeat(7)].concat()
+        };
+        assert!(!is_flood(100, 0, (0..10_000).map(request)));
         // Two window updates for each event of 150 bytes.
         assert!(!is_flood(26, 150, repeated(frame(8, 4), 20_000)));
+    }
+
+    #[test]
+    fn frames_of_streams_that_were_reset_give_nothing_and_are_counted() {
+        let request = || std::iter::once(frame_of(7, HEADERS, 4, 50));
+        let flood = |frame: Vec<u8>| is_flood(100, 0, request().chain(repeated(frame, 4097)));
+        assert!(flood(frame_of(7, DATA, END_STREAM, 0)), "the end of a body");
+        assert!(flood(frame_of(7, HEADERS, 5, 20)), "trailers");
+        assert!(flood(frame_of(5, HEADERS, 5, 20)), "a stream that was skipped");
+        let reserved = |number: u32| frame_of(7 | number << 31, HEADERS, 5, 20);
+        assert!(
+            is_flood(100, 0, (0..4200).map(|number| reserved(number % 2))),
+            "the reserved bit makes no other stream"
+        );
     }
 
     #[test]

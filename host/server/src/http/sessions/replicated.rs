@@ -176,19 +176,22 @@ impl Sessions {
         let agreed = agreement(&record, principal).ok_or(Missing::Unknown)?;
         let log_level = record.log_level.as_deref().and_then(LogLevel::from_name);
         let copy = SharedCopy::restored(replication.store.clone(), id, *record, revision);
-        let session = {
+        let (session, evicted) = {
             let mut all = self.lock();
             // Another request may have made the copy meanwhile, or the session belongs to another principal.
             if all.contains_key(id) {
                 drop(all);
                 return self.acquire(id, &source.authenticated).ok_or(Missing::Unknown);
             }
-            let (permit, _) = self.permit(&mut all, source, true).map_err(|_| {
+            let (permit, evicted) = self.permit(&mut all, source, true).map_err(|_| {
                 ServerMetrics::of(&self.host).record_rejection("http.limits.sessions");
                 Missing::Full
             })?;
-            self.insert(&mut all, id.into(), source, agreed, permit, Some(copy))
+            (self.insert(&mut all, id.into(), source, agreed, permit, Some(copy)), evicted)
         };
+        if let Some(evicted) = evicted {
+            self.evicted(&evicted);
+        }
         session.0.set_principal(&source.authenticated);
         session.session().listing_may_have_changed();
         if let Some(level) = log_level {

@@ -107,6 +107,11 @@ impl StoredSession {
         self.ended.cancel();
         *self.subscribing.lock() = None;
         self.session.subscriber().close();
+        self.release_permit();
+    }
+
+    /// Stops counting the session towards the limit of sessions.
+    pub(super) fn release_permit(&self) {
         *self.permit.lock() = None;
     }
 }

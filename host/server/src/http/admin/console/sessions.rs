@@ -2,8 +2,11 @@
 //!
 //! Cookies, keys and codes are stored as digests, and tokens of clients as text that is zeroized. A session ends after [`SESSION_TIME`], at
 //! logout, when a reload changes the token of `[admin]`, and with the process. The session of a client also ends when `/mcp` no longer
-//! accepts the client's token. There are at most [`MAX_SESSIONS`]: a further session ends the oldest one, clients' sessions first.
+//! accepts the client's token. There are at most [`MAX_SESSIONS`], and [`MAX_OF_CLIENT`] of one client. A further session of a client ends the
+//! client's oldest one; beyond the overall maximum it ends the oldest one of the client with the most sessions. A client's session never
+//! replaces an administrator's.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +22,8 @@ use super::SESSION_TIME;
 
 /// The maximum number of sessions, and of codes.
 const MAX_SESSIONS: usize = 64;
+/// The maximum number of sessions of one client.
+const MAX_OF_CLIENT: usize = 8;
 /// The time for which a code can be exchanged.
 const CODE_TIME: Duration = Duration::from_secs(60);
 
@@ -63,7 +68,11 @@ pub(super) enum Identity {
     /// An administrator of that name, while `[admin]` has that token.
     Administrator(&'static str, Option<AdminToken>),
     /// The client with that bearer token, while `/mcp` accepts it.
-    User(Zeroizing<String>),
+    User {
+        /// The name of the client's principal.
+        principal: String,
+        token: Zeroizing<String>,
+    },
 }
 
 /// A session.
@@ -96,11 +105,8 @@ impl Sessions {
         let login = Login { cookie: random()?, key: random()? };
         let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
         let mut sessions = self.open.lock();
-        if sessions.len() >= MAX_SESSIONS {
-            // A client's session never replaces an administrator's.
-            let of_user = sessions.iter().position(|session| matches!(session.identity, Identity::User(_)));
-            let oldest = of_user.or_else(|| matches!(identity, Identity::Administrator(..)).then_some(0))?;
-            sessions.remove(oldest);
+        if let Some(replaced) = replaced_by(&identity, &sessions)? {
+            sessions.remove(replaced);
             self.ended.send_replace(());
         }
         sessions.push(Session { cookie, key, identity, began: Instant::now() });
@@ -132,6 +138,39 @@ impl Sessions {
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The principal's name if it is a client's session.
+    fn client(&self) -> Option<&str> {
+        match &self.identity {
+            Identity::User { principal, .. } => Some(principal),
+            Identity::Administrator(..) => None,
+        }
+    }
+}
+
+/// Returns the position of the session that a new one replaces, if it replaces one. None if there is no room for a client's session.
+fn replaced_by(identity: &Identity, sessions: &[Session]) -> Option<Option<usize>> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for client in sessions.iter().filter_map(Session::client) {
+        let count = counts.entry(client).or_default();
+        *count = count.saturating_add(1);
+    }
+    if let Identity::User { principal, .. } = identity
+        && counts.get(principal.as_str()).is_some_and(|count| *count >= MAX_OF_CLIENT)
+    {
+        return Some(sessions.iter().position(|session| session.client() == Some(principal)));
+    }
+    if sessions.len() < MAX_SESSIONS {
+        return Some(None);
+    }
+    let most = counts.values().copied().max();
+    let has_most = |session: &Session| session.client().is_some_and(|client| counts.get(client).copied() == most);
+    match sessions.iter().position(has_most) {
+        Some(oldest) => Some(Some(oldest)),
+        None => matches!(identity, Identity::Administrator(..)).then_some(Some(0)),
     }
 }
 
@@ -170,6 +209,25 @@ mod tests {
             (0..=MAX_SESSIONS).map(|_| sessions.begin(Identity::Administrator("admin/x", None)).unwrap()).collect();
         let goes_on = |login: &Login| sessions.find(&login.cookie, &login.key).is_some();
         assert_eq!(logins.iter().map(goes_on).collect::<Vec<_>>(), [vec![false], vec![true; MAX_SESSIONS]].concat());
-        assert!(sessions.begin(Identity::User(String::new().into())).is_none(), "all are of administrators");
+        assert!(sessions.begin(user("a")).is_none(), "all are of administrators");
+    }
+
+    fn user(name: &str) -> Identity {
+        Identity::User { principal: name.to_owned(), token: String::new().into() }
+    }
+
+    #[test]
+    fn a_client_that_logs_in_again_and_again_ends_sessions_of_its_own() {
+        let sessions = Sessions::default();
+        let goes_on = |login: &Login| sessions.find(&login.cookie, &login.key).is_some();
+        let [admin, b] = [Identity::Administrator("admin/x", None), user("b")].map(|who| sessions.begin(who).unwrap());
+        let of_a: Vec<_> = (0..MAX_SESSIONS * 2).map(|_| sessions.begin(user("a")).unwrap()).collect();
+        assert!(goes_on(&admin) && goes_on(&b));
+        let (ended, left) = of_a.split_at(of_a.len() - MAX_OF_CLIENT);
+        assert!(!ended.iter().any(goes_on) && left.iter().all(goes_on));
+        // Many clients: whoever has most gives one up.
+        let others: Vec<_> = (0..MAX_SESSIONS).map(|n| sessions.begin(user(&n.to_string())).unwrap()).collect();
+        assert!(goes_on(&admin) && others.iter().rev().take(MAX_SESSIONS - 2 - MAX_OF_CLIENT).all(goes_on));
+        assert!(of_a.iter().filter(|login| goes_on(login)).count() <= 1);
     }
 }
