@@ -29,7 +29,7 @@ pub(crate) struct Effective {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// A layer, as it is shown.
+/// The displayed form of a layer.
 #[derive(Debug)]
 struct Layer {
     name: String,

@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// The tree as it is stored.
+/// The stored form of the tree.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     /// When it was built, in milliseconds since 1970.

@@ -112,7 +112,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Reads a document as text, with the original beside it.
+    /// Reads a document as text, together with the original.
     fn document(&self, document: Document) -> Result<Vec<Contents>> {
         let text = match self.convert(document) {
             Ok(text) => self.text_contents(document.text_type(), &text, None)?,

@@ -51,7 +51,7 @@ pub(crate) struct Commit {
     pub(crate) generation: Generation,
 }
 
-/// Reads commits, and counts what is read.
+/// Reads commits, and counts the bytes read.
 pub(crate) struct Commits<'r> {
     repository: &'r Repository,
     graph: Option<&'r CommitGraph>,

@@ -21,7 +21,7 @@ const URL: &str = "http-cache/url";
 /// The metadata key of truncated Markdown.
 const CUT: &str = "http-cache/cut";
 
-/// The metadata key of an incomplete sitemap: what is not listed, and why.
+/// The metadata key of an incomplete sitemap: the unlisted part, and the reason.
 const MISSING: &str = "http-cache/missing";
 
 /// Adds the missing part to an incompletely listed sitemap.

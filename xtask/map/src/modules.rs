@@ -85,13 +85,13 @@ fn package_name(manifest: &Path) -> Result<String> {
     Ok(name.with_context(|| format!("{} has no name of a package", manifest.display()))?.replace('-', "_"))
 }
 
-/// A module in a file of its own. Its name begins with the name of its crate.
+/// A module in a separate file. Its name begins with the name of its crate.
 struct Module {
     file: PathBuf,
     syntax: syn::File,
     text: String,
     is_test: bool,
-    /// The re-exported names of this module, each with its path as it is written.
+    /// The re-exported names of this module, each with its unresolved path.
     reexports: BTreeMap<String, Vec<String>>,
 }
 

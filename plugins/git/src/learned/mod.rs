@@ -95,7 +95,7 @@ impl Learned {
         self.kept.is_some()
     }
 
-    /// Begins a call: forgets what was read, so that entries stored by other instances are read, too.
+    /// Begins a call: discards the entries in memory, so that entries stored by other instances are read, too.
     pub(crate) fn begin_call(&self) {
         if let Some(kept) = &self.kept {
             let mut kept = kept.borrow_mut();

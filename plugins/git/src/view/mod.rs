@@ -101,7 +101,7 @@ fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> 
     })
 }
 
-/// Returns the last line of a text whose search ended at a limit: what is missing and what helps.
+/// Returns the last line of a text whose search ended at a limit: the missing part, and the remedy.
 fn incomplete(repository: &Repository, missing: &str) -> String {
     let next = match repository.learned().is_kept() {
         true => "; what it found is kept, so that the next request for this goes on from there",
@@ -119,7 +119,7 @@ fn incomplete(repository: &Repository, missing: &str) -> String {
     )
 }
 
-/// Returns the last line of a text that ends where a shallow clone ends: what is missing.
+/// Returns the last line of a text that ends where a shallow clone ends: the missing part.
 fn cut_off(missing: &str) -> String {
     format!("# This is not complete, as the clone is shallow: {missing}; git fetch --unshallow completes it\n")
 }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use media::MediaType;
 
-/// Processes a received page. Returns its metadata and its body as it is served and stored: text in UTF-8.
+/// Processes a received page. Returns its metadata, and its body in the served and stored form: text in UTF-8.
 pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
     let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, &body));
     let (kind, body, about) = match media.kind() {

@@ -365,7 +365,7 @@ async fn a_collector_costs_requests_nothing_whatever_it_does() {
     assert_eq!(elsewhere.requests(), [], "redirects are not followed");
 }
 
-/// Sends so many requests that the queue has no room for most spans.
+/// Sends requests whose spans exceed the queue by far.
 async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
     const REQUESTS: usize = 1500;
     let server = HttpServer::start(&notes(folder, collector, ALL)).await;

@@ -1,5 +1,6 @@
 //! Scheduling: how calls share processors and instance slots. The host's own calls compete with many clients, plugins
-//! that use all available resources run beside one that needs little, and CPU time is measured on a machine under load.
+//! that use all available resources run together with one that needs little, and CPU time is measured on a machine
+//! under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

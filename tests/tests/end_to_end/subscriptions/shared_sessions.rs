@@ -288,7 +288,7 @@ async fn a_record_that_somebody_forges_gives_nothing_that_its_principal_could_no
         let key = digest(&SHA256, format!("mcp-host session {id}").as_bytes());
         format!("$KV.mcp-host-test-SESSIONS.{}", hexadecimal(&key.as_ref()[..16]))
     };
-    // A forged session of bob's: ada gets nothing of it, and bob gets only what a subscription would give him.
+    // A forged session for bob: ada cannot use it, and bob gets only the notifications that a subscription permits.
     replicas.nats.publish([(&*subject(&forged_id), record("bob", &["a.txt", "secret.txt", "no.txt"]))]).await;
     let mut thief = RawHttp::start_with_token(replicas.url(1), REVISION, ADA).await;
     thief.use_session(&forged_id);

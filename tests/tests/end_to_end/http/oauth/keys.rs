@@ -1,4 +1,4 @@
-//! The keys of an issuer: when and from where they are fetched, and what a malicious key server can do to the host.
+//! The keys of an issuer: the time and the source of their retrieval, and the effects of a malicious key server.
 
 use std::time::{Duration, Instant};
 

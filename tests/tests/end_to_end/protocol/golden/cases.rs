@@ -18,7 +18,7 @@ impl Subject {
     }
 }
 
-/// All subjects, without those of extensions.
+/// All subjects except the subjects of extensions.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "lifecycle", cases: lifecycle },
     Subject { name: "listing", cases: listing },

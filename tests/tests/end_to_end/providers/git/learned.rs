@@ -60,7 +60,7 @@ async fn a_history_and_a_blame_that_ended_early_go_on_at_the_next_request_until_
         shown = client.text(&uri).await;
     }
     assert_eq!(shown, git_log(&repo, &["main", "--", file]));
-    // What was learned for one path is reused for the blame of the same commits.
+    // The learned entries of one path are reused for the blame of the same commits.
     let mut blame = String::new();
     for _ in 0..MAX_REQUESTS {
         blame = client.text(&format!("git://repo/blame/main/{file}")).await;

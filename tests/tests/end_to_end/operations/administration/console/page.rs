@@ -1,4 +1,4 @@
-//! The console's page while the server changes: what it shows without a reload of the page, in a real browser.
+//! The console's page while the server changes: its contents without a reload of the page, in a real browser.
 
 use std::process::Stdio;
 
